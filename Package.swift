@@ -1,0 +1,120 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every target of ours is built alike: Swift 6 mode, explicit existentials and imports, no warning left standing.
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .treatAllWarnings(as: .error),
+]
+
+extension Target {
+    static func ours(_ name: String, _ dependencies: [Dependency] = []) -> Target {
+        .target(name: name, dependencies: dependencies, swiftSettings: strict)
+    }
+
+    static func tests(_ name: String, _ dependencies: [Dependency] = []) -> Target {
+        .testTarget(name: name + "Tests", dependencies: [.byName(name: name)] + dependencies, swiftSettings: strict)
+    }
+}
+
+let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
+let nioWebSocket = Target.Dependency.product(name: "NIOWebSocket", package: "swift-nio")
+let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
+let nioHTTPTypes = Target.Dependency.product(name: "NIOHTTPTypes", package: "swift-nio-extras")
+let nioHTTPTypesHTTP1 = Target.Dependency.product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras")
+let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
+let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
+let serviceLifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
+let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
+let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.swift")
+let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
+let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
+
+var package = Package(
+    name: "zonecast",
+    platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
+    products: [
+        .executable(name: "zonecast", targets: ["zonecast"]),
+        .library(name: "ZoneKit", targets: ["ZoneKit"]),
+        .library(name: "ZoneTesting", targets: ["ZoneTesting"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: ["YAML"]),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+    ],
+    targets: [
+        // Nouns and bytes: values only.
+        .ours("Records"),
+        .ours("Wire", ["Records"]),
+        // The relay, from what it decides up to its sockets.
+        .ours("RelayCore", ["Records", "Wire"]),
+        .ours("RelayStore", ["Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras]),
+        .ours("RelayAPI", ["Records", "Wire", "RelayCore", httpTypes, crypto, logging]),
+        .ours(
+            "RelayServer",
+            [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", hummingbird, hummingbirdCore, nioCore, nioPosix,
+                nioHTTP1, nioWebSocket, nioHTTPTypes, nioHTTPTypesHTTP1, serviceLifecycle, unixSignals, httpTypes, logging,
+                configuration, crypto,
+            ]
+        ),
+        // The client, from what it decides up to its sockets.
+        .ours("SyncCore", ["Records"]),
+        .systemLibrary(
+            name: "CLibWebSockets",
+            pkgConfig: "libwebsockets",
+            providers: [.apt(["libwebsockets-dev"]), .brew(["libwebsockets"])]
+        ),
+        .ours(
+            "ZoneKit",
+            [
+                "Records", "Wire", "SyncCore", logging,
+                .target(name: "CLibWebSockets", condition: .when(platforms: [.linux])),
+            ]
+        ),
+        // Both sides in one process.
+        .ours("ZoneTesting", ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "SyncCore", httpTypes]),
+        .executableTarget(
+            name: "zonecast",
+            dependencies: [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", argumentParser, grdb,
+                logging, crypto,
+            ],
+            swiftSettings: strict
+        ),
+        .tests("Records"),
+        .tests("Wire", ["Records"]),
+        .tests("RelayCore", ["Records", "Wire"]),
+        .tests("RelayStore", ["Records", "Wire", "RelayCore", grdb]),
+        .tests("RelayAPI", ["Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto]),
+        .tests("RelayServer", ["Records", "Wire", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioWebSocket, nioEmbedded, httpTypes, logging]),
+        .tests("SyncCore", ["Records"]),
+        .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting"]),
+        .tests("ZoneTesting", ["ZoneKit"]),
+        .tests("zonecast"),
+    ]
+)
+
+#if os(Linux)
+    // On Apple's systems the name belongs to Apple's framework; here it makes `import CloudKit` compile.
+    package.products.append(.library(name: "CloudKit", targets: ["CloudKit"]))
+    package.targets += [.ours("CloudKit", ["ZoneKit"])]
+#endif

@@ -1,0 +1,46 @@
+/// The wire's closed set of server error codes. Errors reference, section 2.
+package enum ErrorCode: String, Hashable, Sendable, CaseIterable {
+    case accessDenied = "ACCESS_DENIED"
+    case atomicError = "ATOMIC_ERROR"
+    case authenticationFailed = "AUTHENTICATION_FAILED"
+    case authenticationRequired = "AUTHENTICATION_REQUIRED"
+    case badRequest = "BAD_REQUEST"
+    case conflict = "CONFLICT"
+    case exists = "EXISTS"
+    case internalError = "INTERNAL_ERROR"
+    case notFound = "NOT_FOUND"
+    case quotaExceeded = "QUOTA_EXCEEDED"
+    case throttled = "THROTTLED"
+    case tryAgainLater = "TRY_AGAIN_LATER"
+    case uniqueFieldError = "UNIQUE_FIELD_ERROR"
+    case validatingReferenceError = "VALIDATING_REFERENCE_ERROR"
+    case zoneNotFound = "ZONE_NOT_FOUND"
+
+    /// The HTTP status when the whole request fails with this code.
+    package var status: Int {
+        switch self {
+        case .atomicError, .badRequest: 400
+        case .authenticationFailed: 401
+        case .accessDenied: 403
+        case .notFound, .zoneNotFound: 404
+        case .conflict, .exists, .uniqueFieldError: 409
+        case .validatingReferenceError: 412
+        case .quotaExceeded: 413
+        case .authenticationRequired: 421
+        case .throttled: 429
+        case .internalError: 500
+        case .tryAgainLater: 503
+        }
+    }
+}
+
+/// Our finer codes, beside the wire's, for clients that know them. Errors reference, section 1.
+package enum FineErrorCode: String, Hashable, Sendable, CaseIterable {
+    case changeTokenExpired = "CHANGE_TOKEN_EXPIRED"
+    case limitExceeded = "LIMIT_EXCEEDED"
+    case userDeletedZone = "USER_DELETED_ZONE"
+    case zoneBusy = "ZONE_BUSY"
+    case alreadyShared = "ALREADY_SHARED"
+    case tooManyParticipants = "TOO_MANY_PARTICIPANTS"
+    case participantMayNeedVerification = "PARTICIPANT_MAY_NEED_VERIFICATION"
+}

@@ -1,0 +1,112 @@
+/// What one field holds: a scalar, or a list of scalars of one type. Wire reference 4.4.
+package enum FieldValue: Hashable, Sendable {
+    case string(String)
+    case int64(Int64)
+    case double(Double)
+    case timestamp(Timestamp)
+    case bytes([UInt8])
+    case reference(Reference)
+    case location(Location)
+    case asset(Asset)
+    /// The type stays with an empty list.
+    case list(FieldType.Scalar, [FieldValue])
+
+    package var type: FieldType {
+        switch self {
+        case .string: .scalar(.string)
+        case .int64: .scalar(.int64)
+        case .double: .scalar(.double)
+        case .timestamp: .scalar(.timestamp)
+        case .bytes: .scalar(.bytes)
+        case .reference: .scalar(.reference)
+        case .location: .scalar(.location)
+        case .asset: .scalar(.asset)
+        case .list(let element, _): .list(element)
+        }
+    }
+}
+
+/// A field's type, as the schema declares it and the wire tags it.
+package enum FieldType: Hashable, Sendable {
+    package enum Scalar: String, Hashable, Sendable, CaseIterable {
+        case string = "STRING"
+        case int64 = "INT64"
+        case double = "DOUBLE"
+        case timestamp = "TIMESTAMP"
+        case bytes = "BYTES"
+        case reference = "REFERENCE"
+        case location = "LOCATION"
+        case asset = "ASSETID"
+    }
+
+    case scalar(Scalar)
+    case list(Scalar)
+
+    /// The wire's word for it: `STRING`, `STRING_LIST`, and `ASSETID` for assets.
+    package var tag: String {
+        switch self {
+        case .scalar(let scalar): scalar.rawValue
+        case .list(let scalar): scalar.rawValue + "_LIST"
+        }
+    }
+
+    /// Reads a tag; `ASSET` is taken for `ASSETID` as some clients say it.
+    package init?(tag: String) {
+        let isList = tag.hasSuffix("_LIST")
+        let word = isList ? String(tag.dropLast(5)) : tag
+        guard let scalar = Scalar(rawValue: word == "ASSET" ? "ASSETID" : word) else { return nil }
+        self = isList ? .list(scalar) : .scalar(scalar)
+    }
+}
+
+/// A link from one record to another of the same zone. Wire reference 4.5.
+package struct Reference: Hashable, Sendable {
+    package enum Action: String, Hashable, Sendable {
+        case none = "NONE"
+        case deleteSelf = "DELETE_SELF"
+        case validate = "VALIDATE"
+    }
+
+    package var recordName: String
+    package var action: Action
+    /// `nil`: the zone of the record that holds it.
+    package var zone: ZoneID?
+
+    package init(recordName: String, action: Action = .none, zone: ZoneID? = nil) {
+        self.recordName = recordName
+        self.action = action
+        self.zone = zone
+    }
+}
+
+/// A place on Earth: degrees, metres, metres a second. Wire reference 4.7.
+package struct Location: Hashable, Sendable {
+    package var latitude: Double
+    package var longitude: Double
+    package var horizontalAccuracy: Double?
+    package var verticalAccuracy: Double?
+    package var altitude: Double?
+    package var speed: Double?
+    package var course: Double?
+    package var timestamp: Timestamp?
+
+    package init(latitude: Double, longitude: Double) {
+        self.latitude = latitude
+        self.longitude = longitude
+    }
+}
+
+/// A file kept beside the record. Wire reference 4.6.
+package struct Asset: Hashable, Sendable {
+    package var fileChecksum: String
+    package var size: Int64
+    package var receipt: String?
+    package var referenceChecksum: String?
+    package var wrappingKey: String?
+    package var downloadURL: String?
+
+    package init(fileChecksum: String, size: Int64) {
+        self.fileChecksum = fileChecksum
+        self.size = size
+    }
+}

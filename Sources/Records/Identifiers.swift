@@ -1,0 +1,120 @@
+/// One application's data: `iCloud.` and a reverse domain name, compared case-sensitively. Wire reference 1.
+package struct ContainerID: Hashable, Sendable, CustomStringConvertible {
+    package let name: String
+
+    /// Accepts letters, digits, `.`, `-` and `_`, 1 to 255 of them, not starting with a dot; `nil` otherwise.
+    package init?(_ name: String) {
+        guard (1...255).contains(name.utf8.count), name.utf8.first != UInt8(ascii: "."),
+            name.utf8.allSatisfy({ $0.isASCIIAlphanumeric || $0 == 0x2E || $0 == 0x2D || $0 == 0x5F })
+        else { return nil }
+        self.name = name
+    }
+
+    package var description: String { name }
+}
+
+/// The two lives of a container. They share no data.
+package enum Environment: String, Hashable, Sendable, CaseIterable {
+    case development, production
+}
+
+/// A container in one environment: what has one store, one schema and one set of users.
+package struct ContainerEnvironment: Hashable, Sendable, CustomStringConvertible {
+    package var container: ContainerID
+    package var environment: Environment
+
+    package init(_ container: ContainerID, _ environment: Environment) {
+        self.container = container
+        self.environment = environment
+    }
+
+    package var description: String { "\(container.name)/\(environment.rawValue)" }
+}
+
+/// Whose data a request speaks of. The raw value is `dbs` in a notice. Wire reference 13.1.
+package enum DatabaseScope: Int, Hashable, Sendable, CaseIterable {
+    case `public` = 1
+    case `private` = 2
+    case shared = 3
+
+    /// The scope's word in a URL: `public`, `private` or `shared`.
+    package var pathName: String {
+        switch self {
+        case .public: "public"
+        case .private: "private"
+        case .shared: "shared"
+        }
+    }
+
+    package init?(pathName: String) {
+        guard let scope = Self.allCases.first(where: { $0.pathName == pathName }) else { return nil }
+        self = scope
+    }
+}
+
+/// A user as one container sees them: the record name of their `Users` record, `_` and 32 hex digits.
+package struct UserID: Hashable, Sendable, CustomStringConvertible {
+    package let recordName: String
+
+    package init(_ recordName: String) { self.recordName = recordName }
+
+    /// Stands for "the caller" where a client leaves the owner out; CloudKit's own `CKCurrentUserDefaultName`.
+    package static let caller = UserID("__defaultOwner__")
+
+    package var description: String { recordName }
+}
+
+/// A zone's address: its name and whose it is.
+package struct ZoneID: Hashable, Sendable, CustomStringConvertible {
+    package var zoneName: String
+    package var owner: UserID
+
+    package init(_ zoneName: String, owner: UserID = .caller) {
+        self.zoneName = zoneName
+        self.owner = owner
+    }
+
+    /// The zone every public and private database has.
+    package static let defaultName = "_defaultZone"
+
+    package var isDefault: Bool { zoneName == Self.defaultName }
+    package var description: String { "\(owner)/\(zoneName)" }
+}
+
+/// A record's address.
+package struct RecordID: Hashable, Sendable, CustomStringConvertible {
+    package var recordName: String
+    package var zone: ZoneID
+
+    package init(_ recordName: String, in zone: ZoneID) {
+        self.recordName = recordName
+        self.zone = zone
+    }
+
+    package var description: String { "\(zone)/\(recordName)" }
+}
+
+/// The rules names must obey. Wire reference 16.
+package enum NameRules {
+    /// 1 to 255 printable ASCII characters.
+    package static func isRecordName(_ name: String) -> Bool {
+        (1...255).contains(name.utf8.count) && name.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+    }
+
+    /// A record name without a leading underscore; the default zone's own name is the one exception.
+    package static func isZoneName(_ name: String) -> Bool {
+        name == ZoneID.defaultName || (isRecordName(name) && name.utf8.first != UInt8(ascii: "_"))
+    }
+
+    /// A record type or field: a letter, then letters, digits and underscores; 255 at most.
+    package static func isIdentifier(_ name: String) -> Bool {
+        guard let first = name.utf8.first, first.isASCIILetter, name.utf8.count <= 255 else { return false }
+        return name.utf8.allSatisfy { $0.isASCIIAlphanumeric || $0 == UInt8(ascii: "_") }
+    }
+}
+
+extension UInt8 {
+    package var isASCIILetter: Bool { (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self) }
+    package var isASCIIDigit: Bool { (0x30...0x39).contains(self) }
+    package var isASCIIAlphanumeric: Bool { isASCIILetter || isASCIIDigit }
+}

@@ -1,0 +1,29 @@
+/// Why the relay refused a request, or one item of it. Errors reference, section 1.
+package struct RelayError: Error, Hashable, Sendable {
+    /// The part that code may switch over.
+    package var code: ErrorCode
+    /// One sentence a person can act on. Never holds field values; worded stably, since clients match on some.
+    package var reason: String
+    /// Our finer code, where the wire has none of its own.
+    package var fineCode: FineErrorCode?
+    /// How long to wait before trying again; `nil` where trying again cannot help.
+    package var retryAfter: Duration?
+    /// Where to sign in; only with `authenticationRequired`.
+    package var redirectURL: String?
+    /// The HTTP status where it is not the code's own (a body too large is 413 however it is coded).
+    package var status: Int?
+
+    package init(
+        _ code: ErrorCode, _ reason: String, fineCode: FineErrorCode? = nil, retryAfter: Duration? = nil,
+        redirectURL: String? = nil, status: Int? = nil
+    ) {
+        self.code = code
+        self.reason = reason
+        self.fineCode = fineCode
+        self.retryAfter = retryAfter
+        self.redirectURL = redirectURL
+        self.status = status
+    }
+
+    package static func badRequest(_ reason: String) -> RelayError { RelayError(.badRequest, reason) }
+}

@@ -1,0 +1,34 @@
+/// A moment as the wire counts it: whole milliseconds since 1970-01-01 UTC.
+package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertible {
+    package var milliseconds: Int64
+
+    package init(milliseconds: Int64) { self.milliseconds = milliseconds }
+
+    package static func < (a: Timestamp, b: Timestamp) -> Bool { a.milliseconds < b.milliseconds }
+
+    /// The moment `duration` later, held at the ends of the range instead of overflowing.
+    package static func + (moment: Timestamp, duration: Duration) -> Timestamp {
+        let (sum, overflow) = moment.milliseconds.addingReportingOverflow(duration.wholeMilliseconds)
+        return Timestamp(milliseconds: overflow ? (duration < .zero ? .min : .max) : sum)
+    }
+
+    package static func - (later: Timestamp, earlier: Timestamp) -> Duration {
+        let (difference, overflow) = later.milliseconds.subtractingReportingOverflow(earlier.milliseconds)
+        return .milliseconds(overflow ? (later < earlier ? .min : .max) : difference)
+    }
+
+    package var description: String { "\(milliseconds) ms" }
+}
+
+extension Duration {
+    /// Rounded down, held at the ends of the range.
+    package var wholeMilliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        let (scaled, overflow) = seconds.multipliedReportingOverflow(by: 1000)
+        return overflow ? (seconds < 0 ? .min : .max) : scaled + attoseconds / 1_000_000_000_000_000
+    }
+
+    package var inSeconds: Double {
+        Double(components.seconds) + Double(components.attoseconds) / 1e18
+    }
+}

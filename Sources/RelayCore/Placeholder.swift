@@ -1,0 +1,1 @@
+// The first type of this module arrives with the next commit.

@@ -1,0 +1,1 @@
+// The first test of this module arrives with the next commit.
