@@ -1,0 +1,73 @@
+/// A JSON text that was checked once, whole and strictly, and is then read in place.
+///
+/// Parsing makes a tape of nodes in text order, 16 bytes each; strings and numbers are only turned into Swift values when
+/// somebody asks for them. What is never asked for costs its check and nothing more, and yet cannot be malformed.
+/// Refused: trailing text, duplicate members, lone surrogates, invalid UTF-8, raw control characters, leading zeros.
+package final class JSONDocument: Sendable {
+    enum Kind: UInt8 {
+        case null, `false`, `true`, integer, number, string, escapedString, object, array
+    }
+
+    struct Node {
+        /// Where the value's text starts: for strings the first byte after the quote.
+        var start: UInt32
+        /// Where it ends; for strings the closing quote.
+        var end: UInt32
+        /// The tape index after the value and all it holds.
+        var next: UInt32
+        var kind: Kind
+    }
+
+    let bytes: [UInt8]
+    let tape: [Node]
+
+    /// Checks `bytes` and makes the tape. Throws `syntax` or `limit`; costs one pass, no recursion.
+    package init(parsing bytes: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
+        guard bytes.count < Int(UInt32.max) else { throw JSONError(.limit("more than 4 GiB"), offset: 0) }
+        var scanner = JSONScanner(limits: limits)
+        let failure: JSONError? = bytes.withUnsafeBufferPointer { text in
+            do throws(JSONError) {
+                try scanner.scan(text)
+                return nil
+            } catch {
+                return error
+            }
+        }
+        if let failure { throw failure }
+        self.bytes = bytes
+        self.tape = scanner.tape
+    }
+
+    package var root: JSONValue { JSONValue(document: self, index: 0) }
+
+    /// Where a value stands, found by walking down to it: only errors pay for paths.
+    func path(to target: Int) -> String {
+        var path = ""
+        var index = 0
+        while index < target {
+            let node = tape[index]
+            var child = index + 1
+            var position = 0
+            descend: while child < Int(node.next) {
+                if node.kind == .object {
+                    let value = child + 1
+                    if target < Int(tape[value].next) {
+                        path += (path.isEmpty ? "" : ".") + JSONValue(document: self, index: child).text
+                        child = value
+                        break descend
+                    }
+                    child = Int(tape[value].next)
+                } else {
+                    if target < Int(tape[child].next) {
+                        path += "[\(position)]"
+                        break descend
+                    }
+                    child = Int(tape[child].next)
+                    position += 1
+                }
+            }
+            index = child
+        }
+        return path
+    }
+}

@@ -1,0 +1,250 @@
+/// The one pass over a JSON text: checks every byte and writes the tape. RFC 8259, made stricter as `JSONDocument` says.
+struct JSONScanner {
+    typealias Text = UnsafeBufferPointer<UInt8>
+
+    private(set) var tape: [JSONDocument.Node] = []
+    private let limits: JSONLimits
+    private var position = 0
+    private var members = 0
+    /// The tape indexes of the objects and arrays that are open, outermost first.
+    private var open: [Int] = []
+
+    init(limits: JSONLimits) { self.limits = limits }
+
+    mutating func scan(_ text: Text) throws(JSONError) {
+        tape.reserveCapacity(text.count / 8 + 8)
+        repeat {
+            skipBlanks(text)
+            try scanValue(text)
+            // Close what ends here, and stop after a comma, in front of the next value.
+            while true {
+                skipBlanks(text)
+                guard let container = open.last else { break }
+                if try continues(container, text) { break }
+                try close(container, text)
+            }
+        } while !open.isEmpty
+        guard position == text.count else { throw syntax("text after the end") }
+    }
+
+    /// After a value inside `container`: is there another one? Reads the comma and, in objects, the next key.
+    private mutating func continues(_ container: Int, _ text: Text) throws(JSONError) -> Bool {
+        let isObject = tape[container].kind == .object
+        let isFirst = container == tape.count - 1
+        guard position < text.count else { throw syntax("the text ends inside \(isObject ? "an object" : "an array")") }
+        if text[position] == (isObject ? UInt8(ascii: "}") : UInt8(ascii: "]")) {
+            position += 1
+            return false
+        }
+        if !isFirst {
+            guard text[position] == UInt8(ascii: ",") else { throw syntax("a comma is missing") }
+            position += 1
+            skipBlanks(text)
+        }
+        members += 1
+        guard members <= limits.members else { throw limit("more than \(limits.members) members and elements") }
+        if isObject { try scanKey(text, in: container) }
+        return true
+    }
+
+    private mutating func scanKey(_ text: Text, in object: Int) throws(JSONError) {
+        guard position < text.count, text[position] == UInt8(ascii: "\"") else { throw syntax("a member name is missing") }
+        try scanString(text)
+        skipBlanks(text)
+        guard position < text.count, text[position] == UInt8(ascii: ":") else { throw syntax("a colon is missing") }
+        position += 1
+        skipBlanks(text)
+    }
+
+    private mutating func close(_ container: Int, _ text: Text) throws(JSONError) {
+        open.removeLast()
+        tape[container].end = UInt32(position)
+        tape[container].next = UInt32(tape.count)
+        if tape[container].kind == .object, hasDuplicateMember(container, text) {
+            throw syntax("a member name that stands twice in one object")
+        }
+    }
+
+    /// First-wins and last-wins readers in one chain are a way to smuggle, so a name may stand once.
+    private func hasDuplicateMember(_ object: Int, _ text: Text) -> Bool {
+        var keys: [JSONDocument.Node] = []
+        var index = object + 1
+        while index < tape.count {
+            keys.append(tape[index])
+            index = Int(tape[index + 1].next)
+        }
+        guard keys.count > 1 else { return false }
+        // Pairs are cheapest for the few members that objects have; a large object goes through a set.
+        if keys.count <= 12, keys.allSatisfy({ $0.kind == .string }) {
+            for second in 1..<keys.count {
+                for first in 0..<second where Self.isSameText(keys[first], keys[second], text) { return true }
+            }
+            return false
+        }
+        var seen = Set<String>(minimumCapacity: keys.count)
+        return !keys.allSatisfy { key in
+            let raw = text[Int(key.start)..<Int(key.end)]
+            return seen.insert(key.kind == .string ? String(decoding: raw, as: UTF8.self) : JSONValue.unescape(raw)).inserted
+        }
+    }
+
+    private static func isSameText(_ a: JSONDocument.Node, _ b: JSONDocument.Node, _ text: Text) -> Bool {
+        guard a.end - a.start == b.end - b.start else { return false }
+        for offset in 0..<Int(a.end - a.start) where text[Int(a.start) + offset] != text[Int(b.start) + offset] {
+            return false
+        }
+        return true
+    }
+
+    private mutating func scanValue(_ text: Text) throws(JSONError) {
+        guard position < text.count else { throw syntax("a value is missing") }
+        switch text[position] {
+        case UInt8(ascii: "\""): try scanString(text)
+        case UInt8(ascii: "{"): try openContainer(.object)
+        case UInt8(ascii: "["): try openContainer(.array)
+        case UInt8(ascii: "-"), 0x30...0x39: try scanNumber(text)
+        case UInt8(ascii: "t"): try scanWord("true", .true, text)
+        case UInt8(ascii: "f"): try scanWord("false", .false, text)
+        case UInt8(ascii: "n"): try scanWord("null", .null, text)
+        default: throw syntax("an unexpected character")
+        }
+    }
+
+    private mutating func openContainer(_ kind: JSONDocument.Kind) throws(JSONError) {
+        guard open.count < limits.depth else { throw limit("more than \(limits.depth) levels") }
+        open.append(tape.count)
+        append(kind, from: position, to: position)
+        position += 1
+    }
+
+    private mutating func scanWord(_ word: StaticString, _ kind: JSONDocument.Kind, _ text: Text) throws(JSONError) {
+        let end = position + word.utf8CodeUnitCount
+        guard end <= text.count else { throw syntax("an unexpected character") }
+        for offset in 0..<word.utf8CodeUnitCount where text[position + offset] != word.utf8Start[offset] {
+            throw syntax("an unexpected character")
+        }
+        append(kind, from: position, to: end)
+        position = end
+    }
+
+    private mutating func scanNumber(_ text: Text) throws(JSONError) {
+        let start = position
+        var kind = JSONDocument.Kind.integer
+        if text[position] == UInt8(ascii: "-") { position += 1 }
+        if position < text.count, text[position] == UInt8(ascii: "0") {
+            position += 1
+        } else {
+            try scanDigits(text)
+        }
+        if position < text.count, text[position] == UInt8(ascii: ".") {
+            kind = .number
+            position += 1
+            try scanDigits(text)
+        }
+        if position < text.count, text[position] | 0x20 == UInt8(ascii: "e") {
+            kind = .number
+            position += 1
+            if position < text.count, text[position] == UInt8(ascii: "+") || text[position] == UInt8(ascii: "-") {
+                position += 1
+            }
+            try scanDigits(text)
+        }
+        if position < text.count, text[position].isDigitOrDot { throw syntax("a badly written number") }
+        guard position - start <= limits.numberLength else {
+            throw limit("a number of more than \(limits.numberLength) characters")
+        }
+        append(kind, from: start, to: position)
+    }
+
+    private mutating func scanDigits(_ text: Text) throws(JSONError) {
+        let start = position
+        while position < text.count, (0x30...0x39).contains(text[position]) { position += 1 }
+        guard position > start else { throw syntax("a badly written number") }
+    }
+
+    private mutating func scanString(_ text: Text) throws(JSONError) {
+        let start = position + 1
+        var kind = JSONDocument.Kind.string
+        position = start
+        while true {
+            guard position < text.count else { throw syntax("a string without an end") }
+            let byte = text[position]
+            if byte == UInt8(ascii: "\"") { break }
+            if byte == UInt8(ascii: "\\") {
+                kind = .escapedString
+                try skipEscape(text)
+            } else if byte >= 0x80 {
+                guard let length = UTF8Check.length(ofSequenceAt: position, in: text) else { throw syntax("invalid UTF-8") }
+                position += length
+            } else if byte < 0x20 {
+                throw syntax("a control character inside a string")
+            } else {
+                position += 1
+            }
+        }
+        append(kind, from: start, to: position)
+        position += 1
+    }
+
+    private mutating func skipEscape(_ text: Text) throws(JSONError) {
+        guard position + 1 < text.count else { throw syntax("a string without an end") }
+        switch text[position + 1] {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"), UInt8(ascii: "b"), UInt8(ascii: "f"),
+            UInt8(ascii: "n"), UInt8(ascii: "r"), UInt8(ascii: "t"):
+            position += 2
+        case UInt8(ascii: "u"):
+            guard let unit = hexUnit(text, at: position + 2) else { throw syntax("a bad escape") }
+            guard (0xD800...0xDFFF).contains(unit) else {
+                position += 6
+                return
+            }
+            guard unit < 0xDC00, position + 7 < text.count, text[position + 6] == UInt8(ascii: "\\"),
+                text[position + 7] == UInt8(ascii: "u"), let low = hexUnit(text, at: position + 8),
+                (0xDC00...0xDFFF).contains(low)
+            else { throw syntax("half a surrogate pair") }
+            position += 12
+        default: throw syntax("a bad escape")
+        }
+    }
+
+    private func hexUnit(_ text: Text, at start: Int) -> UInt16? {
+        guard start + 4 <= text.count else { return nil }
+        return text[start..<start + 4].hexUnit
+    }
+
+    private mutating func skipBlanks(_ text: Text) {
+        while position < text.count {
+            switch text[position] {
+            case 0x20, 0x09, 0x0A, 0x0D: position += 1
+            default: return
+            }
+        }
+    }
+
+    private mutating func append(_ kind: JSONDocument.Kind, from start: Int, to end: Int) {
+        tape.append(.init(start: UInt32(start), end: UInt32(end), next: UInt32(tape.count + 1), kind: kind))
+    }
+
+    private func syntax(_ what: String) -> JSONError { JSONError(.syntax(what), offset: position) }
+    private func limit(_ what: String) -> JSONError { JSONError(.limit(what), offset: position) }
+}
+
+extension UInt8 {
+    fileprivate var isDigitOrDot: Bool { (0x30...0x39).contains(self) || self == 0x2E }
+}
+
+extension Collection<UInt8> {
+    /// The value of up to four hexadecimal digits; `nil` when one is something else.
+    var hexUnit: UInt16? {
+        var unit: UInt16 = 0
+        for byte in self {
+            switch byte {
+            case 0x30...0x39: unit = unit << 4 | UInt16(byte - 0x30)
+            case 0x41...0x46: unit = unit << 4 | UInt16(byte - 0x37)
+            case 0x61...0x66: unit = unit << 4 | UInt16(byte - 0x57)
+            default: return nil
+            }
+        }
+        return unit
+    }
+}

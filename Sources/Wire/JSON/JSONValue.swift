@@ -1,0 +1,173 @@
+/// One value of a `JSONDocument`, read as the type that the reader expects.
+///
+/// Every reading either gives that type or throws a `JSONError` that names the value's path.
+package struct JSONValue: Sendable {
+    let document: JSONDocument
+    let index: Int
+
+    private var node: JSONDocument.Node { document.tape[index] }
+
+    package var isNull: Bool { node.kind == .null }
+    package var isObject: Bool { node.kind == .object }
+    package var isArray: Bool { node.kind == .array }
+    package var isString: Bool { node.kind == .string || node.kind == .escapedString }
+    /// A number written without fraction and exponent.
+    package var isInteger: Bool { node.kind == .integer }
+    package var isNumber: Bool { node.kind == .integer || node.kind == .number }
+    package var isBool: Bool { node.kind == .true || node.kind == .false }
+
+    /// The value as it stood in the text.
+    package var rawBytes: ArraySlice<UInt8> {
+        let node = node
+        return isString
+            ? document.bytes[Int(node.start) - 1..<Int(node.end) + 1] : document.bytes[Int(node.start)..<Int(node.end)]
+    }
+
+    // MARK: Objects and arrays
+
+    /// The member of this name; `nil` when it is absent or null, or when this is no object.
+    package subscript(_ name: StaticString) -> JSONValue? {
+        guard isObject else { return nil }
+        var key = index + 1
+        let end = Int(node.next)
+        while key < end {
+            if JSONValue(document: document, index: key).isText(name) {
+                let value = JSONValue(document: document, index: key + 1)
+                return value.isNull ? nil : value
+            }
+            key = Int(document.tape[key + 1].next)
+        }
+        return nil
+    }
+
+    /// The member of this name; throws `missing` when it is absent or null, `expected` when this is no object.
+    package func required(_ name: StaticString) throws(JSONError) -> JSONValue {
+        guard isObject else { throw mismatch("an object") }
+        guard let value = self[name] else {
+            let path = document.path(to: index)
+            throw JSONError(.missing, offset: Int(node.start), path: path.isEmpty ? "\(name)" : "\(path).\(name)")
+        }
+        return value
+    }
+
+    /// All members in the order of the text, nulls included.
+    package func members() throws(JSONError) -> [(name: String, value: JSONValue)] {
+        guard isObject else { throw mismatch("an object") }
+        var result: [(name: String, value: JSONValue)] = []
+        var key = index + 1
+        let end = Int(node.next)
+        while key < end {
+            result.append(
+                (JSONValue(document: document, index: key).text, JSONValue(document: document, index: key + 1)))
+            key = Int(document.tape[key + 1].next)
+        }
+        return result
+    }
+
+    package func elements() throws(JSONError) -> [JSONValue] {
+        guard isArray else { throw mismatch("an array") }
+        var result: [JSONValue] = []
+        var child = index + 1
+        let end = Int(node.next)
+        while child < end {
+            result.append(JSONValue(document: document, index: child))
+            child = Int(document.tape[child].next)
+        }
+        return result
+    }
+
+    // MARK: Scalars
+
+    package func string() throws(JSONError) -> String {
+        guard isString else { throw mismatch("a string") }
+        return text
+    }
+
+    package func bool() throws(JSONError) -> Bool {
+        switch node.kind {
+        case .true: return true
+        case .false: return false
+        default: throw mismatch("true or false")
+        }
+    }
+
+    /// A number without fraction and exponent that fits 64 bits.
+    package func int64() throws(JSONError) -> Int64 {
+        guard node.kind == .integer, let number = Int64(slice) else { throw mismatch("an integer of 64 bits") }
+        return number
+    }
+
+    /// Any finite number.
+    package func double() throws(JSONError) -> Double {
+        guard isNumber, let number = Double(slice), number.isFinite else { throw mismatch("a number") }
+        return number
+    }
+
+    /// An error that says what this value should have been.
+    package func mismatch(_ expectation: String) -> JSONError {
+        JSONError(.expected(expectation), offset: Int(node.start), path: document.path(to: index))
+    }
+
+    // MARK: Text
+
+    private var slice: String {
+        String(decoding: document.bytes[Int(node.start)..<Int(node.end)], as: UTF8.self)
+    }
+
+    /// A string's content with its escapes resolved.
+    var text: String {
+        node.kind == .escapedString ? unescaped : slice
+    }
+
+    private var unescaped: String {
+        Self.unescape(document.bytes[Int(node.start)..<Int(node.end)])
+    }
+
+    /// Resolves the escapes of a string that the scanner has passed.
+    static func unescape(_ raw: some Collection<UInt8>) -> String {
+        var units: [UInt8] = []
+        var rest = Array(raw)[...]
+        units.reserveCapacity(rest.count)
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "\\"), let escape = rest.popFirst() else {
+                units.append(byte)
+                continue
+            }
+            switch escape {
+            case UInt8(ascii: "b"): units.append(0x08)
+            case UInt8(ascii: "f"): units.append(0x0C)
+            case UInt8(ascii: "n"): units.append(0x0A)
+            case UInt8(ascii: "r"): units.append(0x0D)
+            case UInt8(ascii: "t"): units.append(0x09)
+            case UInt8(ascii: "u"): units.append(contentsOf: popScalar(&rest).utf8Bytes)
+            default: units.append(escape)
+            }
+        }
+        return String(decoding: units, as: UTF8.self)
+    }
+
+    /// Reads the digits after `\u`, and the second half of a surrogate pair; the scanner has checked both.
+    private static func popScalar(_ rest: inout ArraySlice<UInt8>) -> Unicode.Scalar {
+        let unit = UInt32(rest.prefix(4).hexUnit ?? 0xFFFD)
+        rest = rest.dropFirst(4)
+        guard (0xD800...0xDBFF).contains(unit) else { return Unicode.Scalar(unit) ?? "\u{FFFD}" }
+        let low = UInt32(rest.dropFirst(2).prefix(4).hexUnit ?? 0)
+        rest = rest.dropFirst(6)
+        return Unicode.Scalar(0x10000 + (unit - 0xD800) << 10 + (low &- 0xDC00)) ?? "\u{FFFD}"
+    }
+
+    private func isText(_ name: StaticString) -> Bool {
+        let node = node
+        let length = name.utf8CodeUnitCount
+        guard node.kind == .string else { return text == "\(name)" }
+        guard Int(node.end - node.start) == length else { return false }
+        return document.bytes.withUnsafeBufferPointer { bytes in
+            for offset in 0..<length where bytes[Int(node.start) + offset] != name.utf8Start[offset] { return false }
+            return true
+        }
+    }
+}
+
+extension Unicode.Scalar {
+    fileprivate var utf8Bytes: [UInt8] { Array(String(Character(self)).utf8) }
+}

@@ -1,0 +1,168 @@
+import Records
+
+/// Writes JSON straight into bytes, front to back, keeping count of nothing but the comma.
+package struct JSONWriter {
+    package private(set) var bytes: [UInt8]
+    private var needsComma = false
+
+    package init(reserving capacity: Int = 256) {
+        bytes = []
+        bytes.reserveCapacity(capacity)
+    }
+
+    // MARK: Structure
+
+    package mutating func object(_ body: (inout JSONWriter) -> Void) {
+        open(UInt8(ascii: "{"))
+        body(&self)
+        close(UInt8(ascii: "}"))
+    }
+
+    package mutating func array<Elements: Sequence>(
+        _ elements: Elements, _ body: (inout JSONWriter, Elements.Element) -> Void
+    ) {
+        open(UInt8(ascii: "["))
+        for element in elements { body(&self, element) }
+        close(UInt8(ascii: "]"))
+    }
+
+    /// For callers that cannot nest closures; each needs its `close`.
+    package mutating func open(_ bracket: UInt8) {
+        separate()
+        bytes.append(bracket)
+        needsComma = false
+    }
+
+    package mutating func close(_ bracket: UInt8) {
+        bytes.append(bracket)
+        needsComma = true
+    }
+
+    // MARK: Member names
+
+    /// A name known when we compile: it must need no escapes.
+    package mutating func key(_ name: StaticString) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(contentsOf: UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
+        bytes.append(UInt8(ascii: "\""))
+        bytes.append(UInt8(ascii: ":"))
+        needsComma = false
+    }
+
+    package mutating func key(_ name: String) {
+        string(name)
+        bytes.append(UInt8(ascii: ":"))
+        needsComma = false
+    }
+
+    // MARK: Values
+
+    package mutating func string(_ text: String) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        var text = text
+        text.withUTF8 { appendEscaped($0) }
+        bytes.append(UInt8(ascii: "\""))
+        needsComma = true
+    }
+
+    package mutating func int(_ number: some FixedWidthInteger) {
+        separate()
+        appendDigits(number)
+        needsComma = true
+    }
+
+    /// The shortest text that reads back as the same number; `null` for what JSON has no number for.
+    package mutating func double(_ number: Double) {
+        raw(number.isFinite ? Array(number.description.utf8) : Array("null".utf8))
+    }
+
+    package mutating func bool(_ flag: Bool) {
+        raw(flag ? Self.trueWord : Self.falseWord)
+    }
+
+    package mutating func null() { raw(Self.nullWord) }
+
+    package mutating func base64(_ content: some Collection<UInt8>) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        Base64.encode(content, into: &bytes)
+        bytes.append(UInt8(ascii: "\""))
+        needsComma = true
+    }
+
+    /// A finished JSON value, copied as it is.
+    package mutating func raw(_ json: some Collection<UInt8>) {
+        separate()
+        bytes.append(contentsOf: json)
+        needsComma = true
+    }
+
+    private static let trueWord = Array("true".utf8)
+    private static let falseWord = Array("false".utf8)
+    private static let nullWord = Array("null".utf8)
+    private static let hexDigits = Array("0123456789abcdef".utf8)
+
+    private mutating func separate() {
+        if needsComma { bytes.append(UInt8(ascii: ",")) }
+    }
+
+    private mutating func appendDigits<Number: FixedWidthInteger>(_ number: Number) {
+        if number < 0 { bytes.append(UInt8(ascii: "-")) }
+        var rest = number.magnitude
+        let start = bytes.count
+        repeat {
+            let (quotient, remainder) = rest.quotientAndRemainder(dividingBy: 10)
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: remainder))
+            rest = quotient
+        } while rest != 0
+        bytes[start...].reverse()
+    }
+
+    /// Copies runs that need no escape at once; control characters, quote and backslash are the only ones that do.
+    private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>) {
+        var runStart = 0
+        for (position, byte) in text.enumerated() {
+            guard byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") else { continue }
+            bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart..<position]))
+            appendEscape(byte)
+            runStart = position + 1
+        }
+        bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart...]))
+    }
+
+    private mutating func appendEscape(_ byte: UInt8) {
+        bytes.append(UInt8(ascii: "\\"))
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"): bytes.append(byte)
+        case 0x08: bytes.append(UInt8(ascii: "b"))
+        case 0x0C: bytes.append(UInt8(ascii: "f"))
+        case 0x0A: bytes.append(UInt8(ascii: "n"))
+        case 0x0D: bytes.append(UInt8(ascii: "r"))
+        case 0x09: bytes.append(UInt8(ascii: "t"))
+        default:
+            bytes.append(contentsOf: [UInt8(ascii: "u"), UInt8(ascii: "0"), UInt8(ascii: "0")])
+            bytes.append(Self.hexDigits[Int(byte >> 4)])
+            bytes.append(Self.hexDigits[Int(byte & 15)])
+        }
+    }
+}
+
+extension JSONWriter {
+    /// A name and its string.
+    package mutating func member(_ name: StaticString, _ text: String) {
+        key(name)
+        string(text)
+    }
+
+    package mutating func member(_ name: StaticString, _ number: some FixedWidthInteger) {
+        key(name)
+        int(number)
+    }
+
+    package mutating func member(_ name: StaticString, _ flag: Bool) {
+        key(name)
+        bool(flag)
+    }
+}
