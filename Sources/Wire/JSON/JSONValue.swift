@@ -27,13 +27,20 @@ package struct JSONValue: Sendable {
 
     /// The member of this name; `nil` when it is absent or null, or when this is no object.
     package subscript(_ name: StaticString) -> JSONValue? {
+        guard let value = member(name), !value.isNull else { return nil }
+        return value
+    }
+
+    /// Is there a member of this name, be it null?
+    package func hasMember(_ name: StaticString) -> Bool { member(name) != nil }
+
+    private func member(_ name: StaticString) -> JSONValue? {
         guard isObject else { return nil }
         var key = index + 1
         let end = Int(node.next)
         while key < end {
             if JSONValue(document: document, index: key).isText(name) {
-                let value = JSONValue(document: document, index: key + 1)
-                return value.isNull ? nil : value
+                return JSONValue(document: document, index: key + 1)
             }
             key = Int(document.tape[key + 1].next)
         }

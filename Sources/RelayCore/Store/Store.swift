@@ -1,0 +1,128 @@
+package import Records
+
+/// Where a container keeps its records in one environment: what the relay's decisions need of it, and no more.
+///
+/// Reads see one committed state each. Writes are carried out one after the other, many to a commit. Calls take
+/// batches, so that a store across a network would serve as well.
+package protocol Store: Sendable {
+    /// Drawn when the store was made or restored; part of every token.
+    var epoch: UInt64 { get }
+
+    /// Runs `body` on one committed state, on the caller's thread. Throws what `body` throws, and `RelayError` with
+    /// `tryAgainLater` where the store cannot be read.
+    func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result
+
+    /// Runs `body` in the next commit and returns once that is on disk.
+    ///
+    /// `body` decides first and writes last: when it throws, it must not have written. It may run twice, when the commit
+    /// it shared failed for another's sake.
+    func write<Result: Sendable>(
+        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result
+}
+
+/// One committed state of a store.
+package protocol StoreReader {
+    /// The schema as of this state.
+    var schema: Schema { get throws(RelayError) }
+
+    /// The live zone of this address; the public database's zones have `Zone.publicOwner`.
+    func zone(_ id: ZoneID) throws(RelayError) -> Zone?
+
+    /// The owner's zones, deleted ones included, in the order of their latest changes.
+    func zones(of owner: UserID) throws(RelayError) -> [Zone]
+
+    /// The records of these names, tombstones included; absent ones are left out.
+    func records(named names: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord]
+
+    /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
+    /// order of the changes or backwards.
+    func visitRecords(
+        in zone: Zone, changes range: ClosedRange<UInt64>, backwards: Bool, limit: Int,
+        _ visit: (StoredRecord) -> Void
+    ) throws(RelayError)
+
+    /// The live records that match, in the query's order, from just after `position` on.
+    func records(
+        matching query: Query, in zone: Zone, after position: QueryPosition?, limit: Int
+    ) throws(RelayError) -> [StoredRecord]
+
+    func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription]
+}
+
+/// The state that the next commit will make, while it is being made.
+package protocol StoreWriter: StoreReader {
+    /// The next change number: greater than all before it, and never given twice.
+    func takeChangeNumber() -> UInt64
+
+    /// Adds a zone under a new change number. The caller has seen that there is none of that name.
+    func makeZone(_ id: ZoneID) throws(RelayError) -> Zone
+
+    /// Ends a zone under a new change number: its records are gone, its own tombstone stays.
+    func deleteZone(_ zone: Zone, by device: String) throws(RelayError)
+
+    /// Puts records in place of those of the same names, and stamps the zone with the greatest of their numbers.
+    ///
+    /// `replaced` are those it read before, `device` the one whose user needs no notice on it.
+    func put(_ records: [StoredRecord], replacing replaced: [String: StoredRecord], in zone: Zone, by device: String)
+        throws(RelayError)
+
+    /// Replaces the definitions of these types and makes this the schema's next version.
+    func define(_ types: [String: RecordType]) throws(RelayError)
+
+    func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError)
+    func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError)
+}
+
+/// A zone and how far its change log has come.
+package struct Zone: Hashable, Sendable {
+    /// The store's own number for it; never used again.
+    package var number: Int64
+    package var id: ZoneID
+    /// Drawn when the zone was made: part of its tokens, so that a later zone of the same name refuses them.
+    package var identity: UInt64
+    /// The number of its latest change.
+    package var lastChange: UInt64
+    package var isDeleted: Bool
+
+    package init(number: Int64, id: ZoneID, identity: UInt64, lastChange: UInt64, isDeleted: Bool = false) {
+        self.number = number
+        self.id = id
+        self.identity = identity
+        self.lastChange = lastChange
+        self.isDeleted = isDeleted
+    }
+
+    /// Owns the public database's one zone. No user can have this name.
+    package static let publicOwner = UserID("_public")
+
+    /// Does it keep a change log that clients may follow? Errors reference 4.
+    package var tracksChanges: Bool { !id.isDefault }
+}
+
+/// Where a page of a query ended: the sort values and the name of its last record, so that the next page starts just
+/// after it whatever was written meanwhile.
+package struct QueryPosition: Hashable, Sendable {
+    package var sortValues: [FieldValue]
+    package var recordName: String
+
+    package init(sortValues: [FieldValue], recordName: String) {
+        self.sortValues = sortValues
+        self.recordName = recordName
+    }
+}
+
+/// A commit's effect on one zone, for whoever sends notices.
+package struct ZoneChange: Hashable, Sendable {
+    package var zone: ZoneID
+    /// The zone's token right after; `nil` for a deleted zone and where none are kept.
+    package var token: ChangeToken?
+    /// The device that made it; `nil` when several did.
+    package var device: String?
+
+    package init(zone: ZoneID, token: ChangeToken?, device: String?) {
+        self.zone = zone
+        self.token = token
+        self.device = device
+    }
+}

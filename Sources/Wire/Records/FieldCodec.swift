@@ -1,0 +1,193 @@
+package import Records
+
+/// Field values to JSON and back, each read by the type it is meant to have. Wire reference 4.4 to 4.7.
+package enum FieldCodec {
+    // MARK: Writing
+
+    /// Writes `{"value":…,"type":…}`, the form a field has inside `fields`.
+    package static func write(
+        _ value: FieldValue, isEncrypted: Bool = false, numbersAsStrings: Bool = false, to writer: inout JSONWriter
+    ) {
+        writer.object { field in
+            field.key("value")
+            writeBare(value, numbersAsStrings: numbersAsStrings, to: &field)
+            field.member("type", value.type.tag)
+            if isEncrypted { field.member("isEncrypted", true) }
+        }
+    }
+
+    /// Writes the value alone, as it stands in lists and filters.
+    package static func writeBare(_ value: FieldValue, numbersAsStrings: Bool = false, to writer: inout JSONWriter) {
+        switch value {
+        case .string(let text): writer.string(text)
+        case .int64(let number):
+            numbersAsStrings ? writer.string(String(number)) : writer.int(number)
+        case .double(let number):
+            numbersAsStrings ? writer.string(number.description) : writer.double(number)
+        case .timestamp(let moment):
+            numbersAsStrings ? writer.string(String(moment.milliseconds)) : writer.int(moment.milliseconds)
+        case .bytes(let bytes): writer.base64(bytes)
+        case .reference(let reference): write(reference, to: &writer)
+        case .location(let location): write(location, to: &writer)
+        case .asset(let asset): write(asset, to: &writer)
+        case .list(_, let elements):
+            writer.array(elements) { writeBare($1, numbersAsStrings: numbersAsStrings, to: &$0) }
+        }
+    }
+
+    private static func write(_ reference: Reference, to writer: inout JSONWriter) {
+        writer.object {
+            $0.member("recordName", reference.recordName)
+            $0.member("action", reference.action.rawValue)
+            if let zone = reference.zone {
+                $0.key("zoneID")
+                ZoneIDCodec.write(zone, to: &$0)
+            }
+        }
+    }
+
+    private static func write(_ location: Location, to writer: inout JSONWriter) {
+        writer.object {
+            $0.key("latitude")
+            $0.double(location.latitude)
+            $0.key("longitude")
+            $0.double(location.longitude)
+            for (name, number) in location.optionalNumbers {
+                guard let number else { continue }
+                $0.key(name)
+                $0.double(number)
+            }
+            if let moment = location.timestamp { $0.member("timestamp", moment.milliseconds) }
+        }
+    }
+
+    private static func write(_ asset: Asset, to writer: inout JSONWriter) {
+        writer.object {
+            $0.member("fileChecksum", asset.fileChecksum)
+            $0.member("size", asset.size)
+            if let text = asset.receipt { $0.member("receipt", text) }
+            if let text = asset.referenceChecksum { $0.member("referenceChecksum", text) }
+            if let text = asset.wrappingKey { $0.member("wrappingKey", text) }
+            if let text = asset.downloadURL { $0.member("downloadURL", text) }
+        }
+    }
+
+    // MARK: Reading
+
+    /// Reads `json` as a value of `type`. Numbers may come as strings. Throws `FieldProblem.notA` otherwise.
+    package static func read(_ json: JSONValue, as type: FieldType) throws(FieldProblem) -> FieldValue {
+        switch type {
+        case .scalar(let scalar): return try read(json, as: scalar)
+        case .list(let scalar):
+            guard let elements = try? json.elements() else { throw .notA(type) }
+            var values: [FieldValue] = []
+            values.reserveCapacity(elements.count)
+            for element in elements { values.append(try read(element, as: scalar)) }
+            return .list(scalar, values)
+        }
+    }
+
+    private static func read(_ json: JSONValue, as scalar: FieldType.Scalar) throws(FieldProblem) -> FieldValue {
+        let value: FieldValue? =
+            switch scalar {
+            case .string: (try? json.string()).map(FieldValue.string)
+            case .int64: integer(json).map(FieldValue.int64)
+            case .double: number(json).map(FieldValue.double)
+            case .timestamp: json.isBool ? nil : integer(json).map { .timestamp(Timestamp(milliseconds: $0)) }
+            case .bytes: (try? json.string()).flatMap { Base64.decode($0) }.map(FieldValue.bytes)
+            case .reference: reference(json).map(FieldValue.reference)
+            case .location: location(json).map(FieldValue.location)
+            case .asset: asset(json).map(FieldValue.asset)
+            }
+        guard let value else { throw .notA(.scalar(scalar)) }
+        return value
+    }
+
+    /// What a value is when neither a tag nor the schema says: by its JSON shape; `nil` for shapes of no field.
+    package static func inferredType(of json: JSONValue) -> FieldType? {
+        if let elements = try? json.elements() {
+            guard let first = elements.first, case .scalar(let scalar)? = inferredType(of: first) else {
+                return elements.isEmpty ? .list(.string) : nil
+            }
+            return .list(scalar)
+        }
+        if json.isString { return .scalar(.string) }
+        if json.isInteger || json.isBool { return .scalar(.int64) }
+        if json.isNumber { return .scalar(.double) }
+        if json["recordName"] != nil { return .scalar(.reference) }
+        if json["latitude"] != nil { return .scalar(.location) }
+        if json["fileChecksum"] != nil { return .scalar(.asset) }
+        return nil
+    }
+
+    private static func integer(_ json: JSONValue) -> Int64? {
+        if let number = try? json.int64() { return number }
+        if let flag = try? json.bool() { return flag ? 1 : 0 }
+        return (try? json.string()).flatMap { Int64($0) }
+    }
+
+    private static func number(_ json: JSONValue) -> Double? {
+        if let number = try? json.double() { return number }
+        if let flag = try? json.bool() { return flag ? 1 : 0 }
+        guard let text = try? json.string(), let number = Double(text), number.isFinite else { return nil }
+        return number
+    }
+
+    private static func reference(_ json: JSONValue) -> Reference? {
+        guard let name = try? json["recordName"]?.string() else { return nil }
+        var reference = Reference(recordName: name)
+        if let action = json["action"] {
+            guard let word = try? action.string(), let action = Reference.Action(rawValue: word) else { return nil }
+            reference.action = action
+        }
+        if let zone = json["zoneID"] {
+            guard let zone = try? ZoneIDCodec.read(zone) else { return nil }
+            reference.zone = zone
+        }
+        return reference
+    }
+
+    private static func location(_ json: JSONValue) -> Location? {
+        guard let latitude = try? json["latitude"]?.double(), let longitude = try? json["longitude"]?.double() else {
+            return nil
+        }
+        var location = Location(latitude: latitude, longitude: longitude)
+        do {
+            location.horizontalAccuracy = try json["horizontalAccuracy"]?.double()
+            location.verticalAccuracy = try json["verticalAccuracy"]?.double()
+            location.altitude = try json["altitude"]?.double()
+            location.speed = try json["speed"]?.double()
+            location.course = try json["course"]?.double()
+            location.timestamp = try (json["timestamp"]?.int64()).map { Timestamp(milliseconds: $0) }
+        } catch {
+            return nil
+        }
+        return location
+    }
+
+    private static func asset(_ json: JSONValue) -> Asset? {
+        guard let checksum = try? json["fileChecksum"]?.string(), let size = try? json["size"]?.int64(), size >= 0 else {
+            return nil
+        }
+        var asset = Asset(fileChecksum: checksum, size: size)
+        asset.receipt = try? json["receipt"]?.string()
+        asset.referenceChecksum = try? json["referenceChecksum"]?.string()
+        asset.wrappingKey = try? json["wrappingKey"]?.string()
+        asset.downloadURL = try? json["downloadURL"]?.string()
+        return asset
+    }
+}
+
+extension Location {
+    fileprivate var optionalNumbers: [(StaticString, Double?)] {
+        [
+            ("horizontalAccuracy", horizontalAccuracy), ("verticalAccuracy", verticalAccuracy), ("altitude", altitude),
+            ("speed", speed), ("course", course),
+        ]
+    }
+}
+
+/// Why a field's value was refused; who knows the field's name makes the sentence.
+package enum FieldProblem: Error, Hashable, Sendable {
+    case notA(FieldType)
+}

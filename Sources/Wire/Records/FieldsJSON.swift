@@ -1,0 +1,101 @@
+package import Records
+
+/// A record's `fields` object as the bytes that go on the wire: what the relay stores. Design 2.
+///
+/// Reading a record back is a copy. Only a merge, `desiredKeys` and `numbersAsStrings` take the object apart.
+package enum FieldsJSON {
+    package static let empty = Array("{}".utf8)
+
+    /// One field as it stands in the stored object.
+    package struct Entry: Sendable {
+        package var name: String
+        package var value: FieldValue
+        package var isEncrypted: Bool
+
+        package init(name: String, value: FieldValue, isEncrypted: Bool = false) {
+            self.name = name
+            self.value = value
+            self.isEncrypted = isEncrypted
+        }
+    }
+
+    package static func encode(_ entries: some Sequence<Entry>) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.object { object in
+            for entry in entries {
+                object.key(entry.name)
+                FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &object)
+            }
+        }
+        return writer.bytes
+    }
+
+    /// Takes a stored object apart. Throws only when the bytes are not what `encode` wrote: a damaged store.
+    package static func decode(_ bytes: [UInt8]) throws(JSONError) -> [Entry] {
+        var entries: [Entry] = []
+        for (name, json) in try JSONDocument(parsing: bytes, limits: .response).root.members() {
+            guard let type = FieldType(tag: try json.required("type").string()) else {
+                throw json.mismatch("a field with a known type")
+            }
+            guard let value = try? FieldCodec.read(json.required("value"), as: type) else {
+                throw json.mismatch("a field of its own type")
+            }
+            entries.append(Entry(name: name, value: value, isEncrypted: try json["isEncrypted"]?.bool() ?? false))
+        }
+        return entries
+    }
+
+    /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`. Entries untouched are copied.
+    package static func merge(
+        _ changed: [Entry], clearing cleared: Set<String>, into old: [UInt8]
+    ) throws(JSONError) -> [UInt8] {
+        let members = try JSONDocument(parsing: old, limits: .response).root.members()
+        var rest = changed
+        var writer = JSONWriter(reserving: old.count + 64)
+        writer.open(UInt8(ascii: "{"))
+        for (name, json) in members where !cleared.contains(name) {
+            writer.key(name)
+            if let index = rest.firstIndex(where: { $0.name == name }) {
+                let entry = rest.remove(at: index)
+                FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
+            } else {
+                writer.raw(json.rawBytes)
+            }
+        }
+        for entry in rest {
+            writer.key(entry.name)
+            FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
+        }
+        writer.close(UInt8(ascii: "}"))
+        return writer.bytes
+    }
+
+    /// How a client wants fields back.
+    package struct Selection: Hashable, Sendable {
+        /// `nil`: all of them.
+        package var desiredKeys: Set<String>?
+        package var numbersAsStrings: Bool
+
+        package init(desiredKeys: Set<String>? = nil, numbersAsStrings: Bool = false) {
+            self.desiredKeys = desiredKeys
+            self.numbersAsStrings = numbersAsStrings
+        }
+
+        package static let all = Selection()
+    }
+
+    /// The part of a stored object that `selection` asks for.
+    package static func select(_ selection: Selection, from bytes: [UInt8]) throws(JSONError) -> [UInt8] {
+        if selection == .all { return bytes }
+        let entries = try decode(bytes).filter { selection.desiredKeys?.contains($0.name) ?? true }
+        guard selection.numbersAsStrings else { return encode(entries) }
+        var writer = JSONWriter()
+        writer.object { object in
+            for entry in entries {
+                object.key(entry.name)
+                FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, numbersAsStrings: true, to: &object)
+            }
+        }
+        return writer.bytes
+    }
+}

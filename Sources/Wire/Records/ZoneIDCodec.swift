@@ -1,0 +1,20 @@
+package import Records
+
+/// Zone IDs to JSON and back. Wire reference 4.1.
+package enum ZoneIDCodec {
+    /// Writes all three keys; the type follows from the name.
+    package static func write(_ zone: ZoneID, to writer: inout JSONWriter) {
+        writer.object {
+            $0.member("zoneName", zone.zoneName)
+            $0.member("ownerRecordName", zone.owner.recordName)
+            $0.member("zoneType", zone.isDefault ? "DEFAULT_ZONE" : "REGULAR_CUSTOM_ZONE")
+        }
+    }
+
+    /// Reads a zone ID; the owner may be called `ownerName`, and is the caller when it is left out.
+    package static func read(_ json: JSONValue) throws(JSONError) -> ZoneID {
+        let name = try json.required("zoneName").string()
+        guard let owner = json["ownerRecordName"] ?? json["ownerName"] else { return ZoneID(name) }
+        return ZoneID(name, owner: UserID(try owner.string()))
+    }
+}
