@@ -1,0 +1,363 @@
+import HTTPTypes
+import NIOCore
+import NIOHTTP1
+import RelayAPI
+
+/// What a connection asks of the task that serves it.
+enum GateWork {
+    case request(APIRequest)
+}
+
+/// One connection's HTTP: holds requests to the limits, hands them on one at a time, writes the answers in turn.
+///
+/// Stands behind the request decoder and before nothing. Confined to its loop. While a request is being answered nothing
+/// is read, so what a client may pile up in a pipeline is bounded by one read of the socket.
+final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// What the sweep measures.
+    private enum Phase {
+        /// Nothing of a request has come yet.
+        case idle(since: NIODeadline)
+        case head(since: NIODeadline)
+        case body(since: NIODeadline, lastPiece: NIODeadline)
+        case serving
+        /// The last answer has gone; what still comes is dropped until the peer closes.
+        case lingering(since: NIODeadline)
+    }
+
+    private enum Waiting {
+        case request(RequestPlan)
+        case refusal(Refusal)
+    }
+
+    var slot = -1
+    private let loop: LoopState
+    private let peer: String
+    private let decoder: RequestDecoder
+    private var context: ChannelHandlerContext?
+    private var phase: Phase
+    /// Whole requests, and at most one refusal as the last, that wait for their turn.
+    private var queue = CircularBuffer<Waiting>(initialCapacity: 1)
+    /// The request being answered.
+    private var current: RequestPlan?
+    /// The request whose body is arriving.
+    private var arriving: RequestPlan?
+    private var owesContinue = false
+    /// A request that its task has not taken yet.
+    private var ready: GateWork?
+    private var waiter: UnsafeContinuation<GateWork?, Never>?
+    private var served = 0
+    /// No further request is taken from this connection.
+    private var isClosing = false
+    private var isQuiescing = false
+    private var inputClosed = false
+    private var holdsRead = false
+    private var isGone = false
+    private var isUnwelcome = false
+    private var unwritableSince: NIODeadline?
+
+    init(loop: LoopState, peer: String, decoder: RequestDecoder) {
+        self.loop = loop
+        self.peer = peer
+        self.decoder = decoder
+        phase = .idle(since: .now())
+    }
+
+    /// Answers nothing but that there are too many connections, once the channel is up.
+    func turnAway() { isUnwelcome = true }
+
+    // MARK: The serving task's side
+
+    /// The next thing to do, or `nil` when the connection is over. Runs on the loop.
+    func next() async -> GateWork? {
+        if let work = ready {
+            ready = nil
+            return work
+        }
+        if isGone { return nil }
+        return await withUnsafeContinuation { waiter = $0 }
+    }
+
+    /// Writes the answer to the request that `next` gave last, and goes on to the one after it.
+    func answer(_ response: APIResponse) {
+        guard let context, let plan = current else { return }
+        current = nil
+        served += 1
+        let isLast = !plan.keepAlive || isQuiescing || served >= loop.door.limits.requestsPerConnection
+            || (inputClosed && queue.isEmpty)
+        let buffer = ResponseBytes.write(
+            response,
+            persistence: isLast ? .close : plan.isHTTP10 ? .keepAliveHTTP10 : .keepAlive,
+            date: loop.dateText,
+            omitsBody: plan.request.method == .head,
+            allocator: context.channel.allocator
+        )
+        if isLast { return finish(with: buffer, on: context) }
+        context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
+        pump(context)
+    }
+
+    // MARK: Requests arriving
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let part = unwrapInboundIn(data)
+        guard !isClosing else { return }
+        switch part {
+        case .head(let head): headArrived(head, context)
+        case .body(let piece): bodyArrived(piece, context)
+        case .end: requestArrived(context)
+        }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        guard !isClosing, current == nil, queue.isEmpty else { return }
+        if arriving != nil {
+            let now = NIODeadline.now()
+            if case .body(let since, _) = phase {
+                phase = .body(since: since, lastPiece: now)
+            } else {
+                phase = .body(since: now, lastPiece: now)
+            }
+        } else if decoder.isInsideHead, case .idle = phase {
+            phase = .head(since: .now())
+        }
+    }
+
+    private func headArrived(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        decoder.headEnded()
+        do throws(Refusal) {
+            var plan = try loop.door.rules.plan(head, peer: peer)
+            if let length = plan.bodyLength, length > 0 { plan.request.body.reserveCapacity(length) }
+            arriving = plan
+            owesContinue = plan.expectsContinue
+            payContinue(context)
+        } catch {
+            refuse(error, context)
+        }
+    }
+
+    private func bodyArrived(_ piece: ByteBuffer, _ context: ChannelHandlerContext) {
+        // Taken out and put back so that the bytes are appended in place.
+        guard var plan = arriving.take() else { return }
+        plan.request.body.append(contentsOf: piece.readableBytesView)
+        owesContinue = false
+        if plan.request.body.count > loop.door.limits.body { return refuse(.bodyTooLarge, context) }
+        arriving = plan
+    }
+
+    private func requestArrived(_ context: ChannelHandlerContext) {
+        decoder.requestEnded()
+        owesContinue = false
+        guard let plan = arriving.take() else { return }
+        queue.append(.request(plan))
+        pump(context)
+    }
+
+    /// Sends `100 Continue` once the answers before it are out.
+    private func payContinue(_ context: ChannelHandlerContext) {
+        guard owesContinue, current == nil, queue.isEmpty else { return }
+        owesContinue = false
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(staticString: "HTTP/1.1 100 Continue\r\n\r\n")), promise: nil)
+    }
+
+    private func refuse(_ refusal: Refusal, _ context: ChannelHandlerContext) {
+        guard !isClosing else { return }
+        isClosing = true
+        arriving = nil
+        queue.append(.refusal(refusal))
+        pump(context)
+    }
+
+    /// Begins the next request in the queue if nothing is in its way.
+    private func pump(_ context: ChannelHandlerContext) {
+        guard current == nil, !isGone else { return }
+        guard context.channel.isWritable else { return }
+        switch queue.popFirst() {
+        case .request(let plan):
+            phase = .serving
+            current = plan
+            hand(.request(plan.request))
+        case .refusal(let refusal):
+            finish(with: bytes(of: refusal, context), on: context)
+        case nil:
+            if isQuiescing || inputClosed { return close(context) }
+            if case .serving = phase { phase = .idle(since: loop.coarseNow) }
+            payContinue(context)
+            releaseRead(context)
+        }
+    }
+
+    private func hand(_ work: GateWork) {
+        if let waiter {
+            self.waiter = nil
+            waiter.resume(returning: work)
+        } else {
+            ready = work
+        }
+    }
+
+    private func bytes(of refusal: Refusal, _ context: ChannelHandlerContext) -> ByteBuffer {
+        var headers: HTTPFields = [.contentType: "application/json; charset=UTF-8"]
+        if let seconds = refusal.retryAfter { headers[.retryAfter] = String(seconds) }
+        if refusal == .methodNotServed { headers[.allow] = "GET, POST, OPTIONS" }
+        return ResponseBytes.write(
+            APIResponse(
+                status: .init(code: refusal.status),
+                headers: headers,
+                body: Array(refusal.body(requestID: loop.door.requestID()).utf8)
+            ),
+            persistence: .close,
+            date: loop.dateText,
+            omitsBody: false,
+            allocator: context.channel.allocator
+        )
+    }
+
+    // MARK: Reading and writing
+
+    func read(context: ChannelHandlerContext) {
+        let isBusy = current != nil || !queue.isEmpty || !context.channel.isWritable
+        if isBusy, !isLingering { holdsRead = true } else { context.read() }
+    }
+
+    private func releaseRead(_ context: ChannelHandlerContext) {
+        guard holdsRead else { return }
+        holdsRead = false
+        context.read()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        if context.channel.isWritable {
+            unwritableSince = nil
+            pump(context)
+        } else {
+            unwritableSince = .now()
+        }
+    }
+
+    private var isLingering: Bool {
+        if case .lingering = phase { true } else { false }
+    }
+
+    /// Writes the last bytes of this connection and closes once they and what the peer still sends are through.
+    private func finish(with buffer: ByteBuffer, on context: ChannelHandlerContext) {
+        isClosing = true
+        queue.removeAll()
+        phase = .serving
+        let written = context.eventLoop.makePromise(of: Void.self)
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        written.futureResult.whenComplete { _ in bound.value.lastBytesWritten() }
+        context.writeAndFlush(wrapOutboundOut(buffer), promise: written)
+    }
+
+    private func lastBytesWritten() {
+        guard let context, !isGone else { return }
+        guard !inputClosed else { return close(context) }
+        phase = .lingering(since: .now())
+        context.close(mode: .output, promise: nil)
+        releaseRead(context)
+    }
+
+    private func close(_ context: ChannelHandlerContext) {
+        isClosing = true
+        context.close(promise: nil)
+    }
+
+    // MARK: Life
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        loop.add(self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        loop.remove(self)
+        self.context = nil
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        context.fireChannelActive()
+        if isUnwelcome { refuse(.tooManyConnections, context) }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        isGone = true
+        isClosing = true
+        loop.remove(self)
+        ready = nil
+        waiter?.resume(returning: nil)
+        waiter = nil
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard !isClosing else { return }
+        switch error {
+        case let refusal as Refusal: refuse(refusal, context)
+        case let error as HTTPParserError: parserFailed(error, context)
+        default: close(context)
+        }
+    }
+
+    private func parserFailed(_ error: HTTPParserError, _ context: ChannelHandlerContext) {
+        switch error {
+        case .invalidEOFState, .closedConnection:
+            // The peer left in the middle of a request: nobody is there to be told.
+            arriving = nil
+            isClosing = current != nil || !queue.isEmpty
+            if !isClosing { close(context) }
+        case .invalidVersion: refuse(.versionUnknown, context)
+        case .headerOverflow: refuse(.headersTooLarge, context)
+        default: refuse(.malformed("its framing is broken"), context)
+        }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        switch event {
+        case ChannelEvent.inputClosed:
+            inputClosed = true
+            let isIdle = current == nil && queue.isEmpty
+            if isLingering || (isIdle && !isClosing) { close(context) }
+        case is ChannelShouldQuiesceEvent:
+            isQuiescing = true
+            if current == nil, queue.isEmpty, arriving == nil, !isClosing { close(context) }
+        default:
+            context.fireUserInboundEventTriggered(event)
+        }
+    }
+}
+
+extension ConnectionGate: LoopResident {
+    func sweep(_ now: NIODeadline) {
+        guard let context else { return }
+        let limits = loop.door.limits
+        if let unwritableSince, now - unwritableSince > limits.writeStall { return cut() }
+        switch phase {
+        case .idle(let since):
+            if now - since > (served == 0 ? limits.headTime : limits.keepAlive) { close(context) }
+        case .head(let since):
+            if now - since > limits.headTime { refuse(.timeout, context) }
+        case .body(let since, let lastPiece):
+            if now - since > limits.bodyTime || now - lastPiece > limits.bodyGap { refuse(.timeout, context) }
+        case .lingering(let since):
+            if now - since > limits.linger { cut() }
+        case .serving:
+            break
+        }
+    }
+
+    func cut() {
+        context?.close(promise: nil)
+    }
+}
+
+extension Optional {
+    /// The value, leaving `nil`; so that what it holds can be changed in place.
+    fileprivate mutating func take() -> Wrapped? {
+        defer { self = nil }
+        return self
+    }
+}

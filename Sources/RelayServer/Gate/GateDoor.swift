@@ -1,0 +1,18 @@
+import Logging
+import NIOCore
+import RelayAPI
+
+/// What stands behind the gate, the same for every connection of a server.
+struct GateDoor: Sendable {
+    let limits: ServerLimits
+    let rules: RequestRules
+    let counts: ConnectionCounts
+    let testDoor: Bool
+    let isReady: @Sendable () -> Bool
+    let respond: @Sendable (APIRequest) async -> APIResponse
+    /// Whole seconds since 1970-01-01 UTC; only for the `Date` field.
+    let wallClock: @Sendable () -> Int64
+    /// A new identifier for an answer of the gate's own.
+    let requestID: @Sendable () -> String
+    let logger: Logger
+}

@@ -1,0 +1,73 @@
+import NIOCore
+
+/// A connection as its loop sees it: something to look at on every sweep.
+protocol LoopResident: AnyObject {
+    /// Where it stands in the loop's list; kept by the loop.
+    var slot: Int { get set }
+    /// Acts on whatever deadline has passed.
+    func sweep(_ now: NIODeadline)
+    /// The relay is stopping and will wait no longer.
+    func cut()
+}
+
+/// What the connections of one event loop share. Confined to that loop.
+final class LoopState {
+    let eventLoop: any EventLoop
+    let executor: LoopExecutor
+    let door: GateDoor
+    private var residents: [any LoopResident] = []
+    private var date = DateText()
+    private var sweeper: RepeatedTask?
+    /// The time of the last sweep: good to one interval, and free.
+    private(set) var coarseNow = NIODeadline.now()
+
+    init(_ eventLoop: any EventLoop, door: GateDoor) {
+        self.eventLoop = eventLoop
+        self.door = door
+        executor = LoopExecutor(eventLoop)
+        date.update(toSecond: door.wallClock())
+    }
+
+    var dateText: String { date.text }
+
+    func begin() {
+        let interval = door.limits.sweepInterval
+        let bound = NIOLoopBound(self, eventLoop: eventLoop)
+        sweeper = eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in bound.value.sweep() }
+    }
+
+    func end() {
+        sweeper?.cancel()
+        sweeper = nil
+    }
+
+    func add(_ resident: any LoopResident) {
+        resident.slot = residents.count
+        residents.append(resident)
+    }
+
+    func remove(_ resident: any LoopResident) {
+        let slot = resident.slot
+        guard slot >= 0, slot < residents.count, residents[slot] === resident else { return }
+        let last = residents.removeLast()
+        if last !== resident {
+            residents[slot] = last
+            last.slot = slot
+        }
+        resident.slot = -1
+    }
+
+    func cutAll() {
+        for resident in residents { resident.cut() }
+    }
+
+    private func sweep() {
+        let now = NIODeadline.now()
+        coarseNow = now
+        date.update(toSecond: door.wallClock())
+        // A resident may leave while it is looked at, and the last one then takes its place: so from the end.
+        for index in stride(from: residents.count - 1, through: 0, by: -1) where index < residents.count {
+            residents[index].sweep(now)
+        }
+    }
+}

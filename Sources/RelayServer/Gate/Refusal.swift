@@ -1,0 +1,68 @@
+/// Why the gate itself turned a request away, before anyone behind it saw it. Reliability reference, sections 3 and 4.
+///
+/// After any of these nothing more is read from the connection as a request.
+enum Refusal: Error, Hashable, Sendable {
+    /// Broken framing or a broken field; the text says which.
+    case malformed(String)
+    case methodNotServed
+    case timeout
+    case bodyTooLarge
+    case requestLineTooLong
+    case encodingNotAccepted
+    case expectationNotMet
+    case headersTooLarge
+    case methodUnknown
+    case tooManyConnections
+    case versionUnknown
+
+    var status: Int {
+        switch self {
+        case .malformed: 400
+        case .methodNotServed: 405
+        case .timeout: 408
+        case .bodyTooLarge: 413
+        case .requestLineTooLong: 414
+        case .encodingNotAccepted: 415
+        case .expectationNotMet: 417
+        case .headersTooLarge: 431
+        case .methodUnknown: 501
+        case .tooManyConnections: 503
+        case .versionUnknown: 505
+        }
+    }
+
+    /// The wire's own code for it. Errors reference, section 2.
+    private var code: String {
+        switch self {
+        case .bodyTooLarge: "QUOTA_EXCEEDED"
+        case .timeout, .tooManyConnections: "TRY_AGAIN_LATER"
+        default: "BAD_REQUEST"
+        }
+    }
+
+    /// A sentence for whoever reads the answer. Holds nothing that the client sent, and no character that JSON escapes.
+    private var reason: String {
+        switch self {
+        case .malformed(let what): "The request is not valid HTTP: \(what)."
+        case .methodNotServed: "This method is not served here. Use GET or POST."
+        case .timeout: "The request did not arrive in time."
+        case .bodyTooLarge: "The request body is larger than the relay accepts. Send fewer records in one request."
+        case .requestLineTooLong: "The request line is too long. Send arguments in the body."
+        case .encodingNotAccepted: "Encoded request bodies are not accepted. Send the body as it is."
+        case .expectationNotMet: "The only expectation that can be met is 100-continue."
+        case .headersTooLarge: "The header fields are too large or too many."
+        case .methodUnknown: "This method is not known. Use GET or POST."
+        case .tooManyConnections: "Too many connections are open. Try again in a few seconds."
+        case .versionUnknown: "Only HTTP/1.0 and HTTP/1.1 are spoken here."
+        }
+    }
+
+    /// Seconds after which another try may succeed.
+    var retryAfter: Int? { self == .tooManyConnections ? 5 : nil }
+
+    /// The answer's body, in the wire's own error form. Errors reference, section 1.
+    func body(requestID: String) -> String {
+        let retry = retryAfter.map { ",\"retryAfter\":\($0)" } ?? ""
+        return "{\"uuid\":\"\(requestID)\",\"serverErrorCode\":\"\(code)\",\"reason\":\"\(reason)\"\(retry)}"
+    }
+}

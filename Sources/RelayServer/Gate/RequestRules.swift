@@ -1,0 +1,231 @@
+import HTTPTypes
+import NIOHTTP1
+import RelayAPI
+
+/// What the framing of a request means, decided from its head alone.
+struct RequestPlan {
+    var request: APIRequest
+    /// Declared; `nil` for a chunked body, 0 for none.
+    var bodyLength: Int?
+    var keepAlive: Bool
+    /// The client waits for `100 Continue` before it sends the body.
+    var expectsContinue: Bool
+    /// The fields ask for another protocol. Whether it is one of ours is for the handshake to judge.
+    var asksUpgrade: Bool
+    var isHTTP10: Bool
+}
+
+/// The rules of reliability reference 4 that the HTTP parser does not keep for us: which heads are refused, and with what.
+///
+/// The parser has refused by then: doubled or contradictory lengths, folded lines, bare line feeds, blanks before a
+/// colon, NUL, foreign versions. Pure; the caller says which peer it is.
+struct RequestRules {
+    let limits: ServerLimits
+    let trustedProxies: [AddressRange]
+
+    func plan(_ head: HTTPRequestHead, peer: String) throws(Refusal) -> RequestPlan {
+        guard head.version == .http1_1 || head.version == .http1_0 else { throw .versionUnknown }
+        let method = try Self.method(head.method)
+        let (path, query) = try Self.target(head.uri, method: method)
+        var fields = FieldScan()
+        try fields.read(head.headers, limits: limits)
+        let isHTTP10 = head.version == .http1_0
+        guard fields.hosts == 1 || (fields.hosts == 0 && isHTTP10) else {
+            throw .malformed("it needs exactly one Host field")
+        }
+        guard fields.hosts == 0 || Self.isHost(fields.host) else { throw .malformed("its Host is not a host") }
+        let length = try bodyLength(fields, isHTTP10: isHTTP10)
+        let hasBody = length != 0
+        if hasBody, let encoding = fields.contentEncoding, !encoding.isEmpty, encoding != "identity" {
+            throw .encodingNotAccepted
+        }
+        var expectsContinue = false
+        if let expectation = fields.expect {
+            guard expectation.lowercased() == "100-continue" else { throw .expectationNotMet }
+            expectsContinue = hasBody && !isHTTP10
+        }
+        let forwarded = fields.forwardedFor
+        return RequestPlan(
+            request: APIRequest(
+                method: method, path: path, query: query, headers: fields.kept,
+                remoteAddress: forwarded.isEmpty ? peer : client(behind: peer, forwarded: forwarded)
+            ),
+            bodyLength: length,
+            keepAlive: isHTTP10 ? fields.connection.contains("keep-alive") : !fields.connection.contains("close"),
+            expectsContinue: expectsContinue,
+            asksUpgrade: fields.hasUpgrade && !isHTTP10,
+            isHTTP10: isHTTP10
+        )
+    }
+
+    /// The methods that HTTP itself defines go on to the endpoints, which answer 405 where they do not serve one.
+    private static func method(_ method: HTTPMethod) throws(Refusal) -> HTTPRequest.Method {
+        switch method {
+        case .GET: return .get
+        case .POST: return .post
+        case .OPTIONS: return .options
+        case .HEAD: return .head
+        case .PUT: return .put
+        case .PATCH: return .patch
+        case .DELETE: return .delete
+        case .TRACE, .CONNECT: throw .methodNotServed
+        default: throw .methodUnknown
+        }
+    }
+
+    /// Splits a target into path and query; the absolute form loses its scheme and authority. RFC 9112, 3.2.
+    static func target(_ target: String, method: HTTPRequest.Method) throws(Refusal) -> (String, String?) {
+        let bytes = target.utf8
+        guard bytes.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") }) else {
+            throw .malformed("its target holds a character that must be escaped")
+        }
+        var rest = bytes[...]
+        if bytes.first != UInt8(ascii: "/") {
+            if target == "*", method == .options { return ("*", nil) }
+            let lowered = target.prefix(8).lowercased()
+            guard let scheme = ["http://", "https://"].first(where: { lowered.hasPrefix($0) }) else {
+                throw .malformed("its target is neither a path nor a URL")
+            }
+            rest = rest.dropFirst(scheme.utf8.count)
+            guard let authorityEnd = rest.firstIndex(where: { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") }),
+                authorityEnd > rest.startIndex
+            else { return ("/", nil) }
+            rest = rest[authorityEnd...]
+        }
+        guard let mark = rest.firstIndex(of: UInt8(ascii: "?")) else { return (String(Substring(rest)), nil) }
+        let path = String(Substring(rest[..<mark]))
+        return (path.isEmpty ? "/" : path, String(Substring(rest[rest.index(after: mark)...])))
+    }
+
+    private func bodyLength(_ fields: FieldScan, isHTTP10: Bool) throws(Refusal) -> Int? {
+        if fields.transferEncodings > 0 {
+            guard fields.contentLengths == 0 else { throw .malformed("it has both a length and a transfer coding") }
+            guard !isHTTP10 else { throw .malformed("HTTP/1.0 has no transfer codings") }
+            guard fields.transferEncodings == 1, fields.transferEncoding.lowercased() == "chunked" else {
+                throw .malformed("the only transfer coding accepted is chunked")
+            }
+            return nil
+        }
+        guard fields.contentLengths > 0 else { return 0 }
+        guard fields.contentLengths == 1, let length = Self.length(fields.contentLength) else {
+            throw .malformed("its length is not a number")
+        }
+        guard length <= limits.body else { throw .bodyTooLarge }
+        return length
+    }
+
+    /// A host and perhaps a port: nothing that another server could take for a path, a user or a second host.
+    private static func isHost(_ host: String) -> Bool {
+        !host.isEmpty
+            && host.utf8.allSatisfy { byte in
+                switch byte {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+                case UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: ":"), UInt8(ascii: "["),
+                    UInt8(ascii: "]"), UInt8(ascii: "~"), UInt8(ascii: "%"):
+                    true
+                default: false
+                }
+            }
+    }
+
+    /// Digits only: no sign, no blank, no list. A number too large for us is a body too large.
+    private static func length(_ text: String) -> Int? {
+        guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+        guard let length = Int(text) else { return nil }
+        return length
+    }
+
+    /// The nearest address to us in `X-Forwarded-For` that is not one of our own proxies.
+    private func client(behind peer: String, forwarded: [String]) -> String {
+        guard trustedProxies.contains(where: { $0.contains(peer) }) else { return peer }
+        let hops = forwarded.flatMap { $0.split(separator: ",") }
+            .map { $0.trimmingBlanks() }
+        var nearest = peer
+        for hop in hops.reversed() {
+            // Whatever a proxy of ours did not write itself may be made up, and need not even be an address.
+            guard AddressRange(hop) != nil else { break }
+            nearest = hop
+            guard trustedProxies.contains(where: { $0.contains(hop) }) else { break }
+        }
+        return nearest
+    }
+}
+
+/// One pass over the header fields: the typed list for the endpoints, and what framing needs.
+private struct FieldScan {
+    var kept = HTTPFields()
+    var hosts = 0
+    var host = ""
+    var contentLengths = 0
+    var contentLength = ""
+    var transferEncodings = 0
+    var transferEncoding = ""
+    /// Lower case, all fields joined.
+    var connection = ""
+    var contentEncoding: String?
+    var expect: String?
+    var hasUpgrade = false
+    var forwardedFor: [String] = []
+
+    mutating func read(_ headers: HTTPHeaders, limits: ServerLimits) throws(Refusal) {
+        var total = 0
+        var count = 0
+        for (name, value) in headers {
+            let size = name.utf8.count + value.utf8.count
+            total += size
+            count += 1
+            guard size <= limits.headerField, total <= limits.headerList, count <= limits.headerCount else {
+                throw .headersTooLarge
+            }
+            guard let fieldName = HTTPField.Name(name) else { throw .malformed("a field's name is not a token") }
+            guard value.utf8.allSatisfy({ ($0 >= 0x20 && $0 != 0x7F) || $0 == 0x09 }) else {
+                throw .malformed("a field holds a control character")
+            }
+            let field = HTTPField(name: fieldName, value: value)
+            kept.append(field)
+            note(field)
+        }
+    }
+
+    private mutating func note(_ field: HTTPField) {
+        switch field.name {
+        case .hostField:
+            hosts += 1
+            host = field.value
+        case .contentLength:
+            contentLengths += 1
+            contentLength = field.value
+        case .transferEncoding:
+            transferEncodings += 1
+            transferEncoding = field.value
+        case .connection: connection += (connection.isEmpty ? "" : ",") + field.value.lowercased()
+        case .contentEncoding: contentEncoding = field.value.lowercased()
+        case .expect: expect = field.value
+        case .upgrade: hasUpgrade = true
+        case .forwardedFor: forwardedFor.append(field.value)
+        default: break
+        }
+    }
+}
+
+extension HTTPField.Name {
+    /// The library keeps `host` for itself, as the request's authority.
+    static let hostField = HTTPField.Name.known("Host")
+    static let forwardedFor = HTTPField.Name.known("X-Forwarded-For")
+
+    /// A name written in our own source.
+    static func known(_ name: String) -> HTTPField.Name {
+        guard let made = HTTPField.Name(name) else { preconditionFailure("\(name) is not a field name") }
+        return made
+    }
+}
+
+extension Substring {
+    /// Without blanks and tabs at both ends.
+    func trimmingBlanks() -> String {
+        var rest = self
+        while let first = rest.utf8.first, first == 0x20 || first == 0x09 { rest.removeFirst() }
+        while let last = rest.utf8.last, last == 0x20 || last == 0x09 { rest.removeLast() }
+        return String(rest)
+    }
+}

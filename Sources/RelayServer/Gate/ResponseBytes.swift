@@ -1,0 +1,104 @@
+import HTTPTypes
+import NIOCore
+import RelayAPI
+
+/// Writes an answer's bytes: head and body in one buffer, for one system call.
+enum ResponseBytes {
+    /// How the connection goes on after the answer.
+    enum Persistence {
+        case keepAlive
+        /// HTTP/1.0 keeps a connection only when told so.
+        case keepAliveHTTP10
+        case close
+    }
+
+    /// - Parameters:
+    ///   - date: The `Date` field's value.
+    ///   - omitsBody: The request was HEAD: the head speaks of the body, which does not follow.
+    static func write(
+        _ response: APIResponse, persistence: Persistence, date: String, omitsBody: Bool, allocator: ByteBufferAllocator
+    ) -> ByteBuffer {
+        let status = response.status
+        let hasBody = !(status.kind == .informational || status.code == 204 || status.code == 304)
+        var buffer = allocator.buffer(capacity: 256 + (hasBody && !omitsBody ? response.body.count : 0))
+        writeStatusLine(status, into: &buffer)
+        for field in response.headers where !isOurs(field.name) {
+            buffer.writeString(field.name.rawName)
+            buffer.writeStaticString(": ")
+            buffer.writeString(field.value)
+            buffer.writeStaticString("\r\n")
+        }
+        if hasBody {
+            buffer.writeStaticString("Content-Length: ")
+            buffer.writeString(String(response.body.count))
+            buffer.writeStaticString("\r\n")
+        }
+        buffer.writeStaticString("Date: ")
+        buffer.writeString(date)
+        switch persistence {
+        case .keepAlive: buffer.writeStaticString("\r\n\r\n")
+        case .keepAliveHTTP10: buffer.writeStaticString("\r\nConnection: keep-alive\r\n\r\n")
+        case .close: buffer.writeStaticString("\r\nConnection: close\r\n\r\n")
+        }
+        if hasBody, !omitsBody { buffer.writeBytes(response.body) }
+        return buffer
+    }
+
+    private static func writeStatusLine(_ status: HTTPResponse.Status, into buffer: inout ByteBuffer) {
+        if status.code == 200 {
+            buffer.writeStaticString("HTTP/1.1 200 OK\r\n")
+            return
+        }
+        let reason = status.reasonPhrase.isEmpty ? HTTPResponse.Status(code: status.code).reasonPhrase : status.reasonPhrase
+        buffer.writeString("HTTP/1.1 \(status.code) \(reason)\r\n")
+    }
+
+    /// Framing is this file's business alone: an endpoint that set these could break it.
+    private static func isOurs(_ name: HTTPField.Name) -> Bool {
+        name == .contentLength || name == .connection || name == .transferEncoding || name == .date
+    }
+}
+
+/// The `Date` field's text, made at most once a second. RFC 9110, 5.6.7.
+struct DateText {
+    private var second: Int64 = .min
+    private(set) var text = ""
+
+    /// - Parameter second: Whole seconds since 1970-01-01 UTC.
+    mutating func update(toSecond second: Int64) {
+        guard second != self.second else { return }
+        self.second = second
+        text = Self.format(second)
+    }
+
+    static func format(_ second: Int64) -> String {
+        let days = Int(second.quotientAndFloor(86_400).quotient)
+        let rest = Int(second.quotientAndFloor(86_400).remainder)
+        let (year, month, day) = civil(days)
+        let weekdays = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
+        let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+        func two(_ number: Int) -> String { number < 10 ? "0\(number)" : String(number) }
+        let weekday = weekdays[((days % 7) + 7) % 7]
+        let time = "\(two(rest / 3600)):\(two(rest / 60 % 60)):\(two(rest % 60))"
+        return "\(weekday), \(two(day)) \(months[month - 1]) \(year) \(time) GMT"
+    }
+
+    /// Year, month and day of a day counted from 1970-01-01, by the 400-year cycle that begins on 1 March.
+    private static func civil(_ days: Int) -> (Int, Int, Int) {
+        let shifted = days + 719_468
+        let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
+        let dayOfEra = shifted - era * 146_097
+        let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let marchMonth = (5 * dayOfYear + 2) / 153
+        let month = marchMonth < 10 ? marchMonth + 3 : marchMonth - 9
+        return (yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, dayOfYear - (153 * marchMonth + 2) / 5 + 1)
+    }
+}
+
+extension Int64 {
+    fileprivate func quotientAndFloor(_ divisor: Int64) -> (quotient: Int64, remainder: Int64) {
+        let remainder = ((self % divisor) + divisor) % divisor
+        return ((self - remainder) / divisor, remainder)
+    }
+}

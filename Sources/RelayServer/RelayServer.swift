@@ -1,0 +1,144 @@
+import HummingbirdCore
+package import Logging
+import NIOCore
+import NIOPosix
+package import RelayAPI
+package import ServiceLifecycle
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// The relay's port: HTTP and WebSocket on one socket, with every limit of the reliability reference.
+///
+/// Holds no state of the relay's own: what a request means is for the responder.
+package struct RelayServer: Service {
+    package typealias Responder = @Sendable (APIRequest) async -> APIResponse
+
+    private let configuration: ServerConfiguration
+    private let respond: Responder
+    private let isReady: @Sendable () -> Bool
+    private let onListening: @Sendable (ListeningAddress) async -> Void
+    private let logger: Logger
+
+    /// - Parameters:
+    ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
+    ///   - onListening: Called once, when the port accepts connections.
+    ///   - respond: Answers a request. Runs on the connection's loop: a call that blocks or computes for more than about
+    ///     a millisecond holds up every connection of that loop, so it should await another executor.
+    package init(
+        configuration: ServerConfiguration,
+        logger: Logger,
+        isReady: @escaping @Sendable () -> Bool = { true },
+        onListening: @escaping @Sendable (ListeningAddress) async -> Void = { _ in },
+        respond: @escaping Responder
+    ) {
+        self.configuration = configuration
+        self.logger = logger
+        self.isReady = isReady
+        self.onListening = onListening
+        self.respond = respond
+    }
+
+    /// Serves until the service group shuts down gracefully or the task is cancelled; then stops accepting, lets requests
+    /// end, and returns within `limits.shutdown`. Throws `ListenError` where the address cannot be had.
+    package func run() async throws {
+        if configuration.testDoor, !configuration.isLoopback { throw ListenError.testDoorBeyondLoopback }
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.loops ?? System.coreCount)
+        do {
+            try await serve(on: group)
+        } catch {
+            try? await group.shutdownGracefully()
+            throw error
+        }
+        try await group.shutdownGracefully()
+    }
+
+    private func serve(on group: MultiThreadedEventLoopGroup) async throws {
+        let door = makeDoor()
+        let loops = try await makeLoops(group, door: door)
+        let callback = onListening
+        let host = configuration.host
+        let server = Server(
+            childChannelSetup: GateChannel(loops: loops, door: door),
+            configuration: HummingbirdCore.ServerConfiguration(
+                address: .hostname(host, port: configuration.port),
+                backlog: configuration.backlog
+            ),
+            onServerRunning: { channel in
+                guard let port = channel.localAddress?.port else { return }
+                await callback(ListeningAddress(host: host, port: port))
+            },
+            eventLoopGroup: group,
+            logger: logger
+        )
+        do {
+            try await withThrowingDiscardingTaskGroup { tasks in
+                tasks.addTask { try await cutWhenLate(Array(loops.values)) }
+                try await server.run()
+                tasks.cancelAll()
+            }
+        } catch let error as IOError {
+            throw ListenError(error, configuration: configuration)
+        }
+        for loop in loops.values { try? await loop.eventLoop.submit { loop.value.end() }.get() }
+    }
+
+    private func makeDoor() -> GateDoor {
+        GateDoor(
+            limits: configuration.limits,
+            rules: RequestRules(limits: configuration.limits, trustedProxies: configuration.trustedProxies),
+            counts: ConnectionCounts(limits: configuration.limits, trustedProxies: configuration.trustedProxies),
+            testDoor: configuration.testDoor,
+            isReady: isReady,
+            respond: respond,
+            wallClock: { Int64(time(nil)) },
+            requestID: { RequestID.random() },
+            logger: logger
+        )
+    }
+
+    private func makeLoops(
+        _ group: MultiThreadedEventLoopGroup, door: GateDoor
+    ) async throws -> [ObjectIdentifier: NIOLoopBound<LoopState>] {
+        var loops: [ObjectIdentifier: NIOLoopBound<LoopState>] = [:]
+        for eventLoop in group.makeIterator() {
+            loops[ObjectIdentifier(eventLoop)] =
+                try await eventLoop.submit {
+                    let state = LoopState(eventLoop, door: door)
+                    state.begin()
+                    return NIOLoopBound(state, eventLoop: eventLoop)
+                }.get()
+        }
+        return loops
+    }
+
+    /// On a graceful stop, cuts what is still open when the time for finishing is over.
+    private func cutWhenLate(_ loops: [NIOLoopBound<LoopState>]) async throws {
+        do {
+            try await gracefulShutdown()
+            try await Task.sleep(nanoseconds: UInt64(max(0, configuration.limits.shutdown.nanoseconds)))
+        } catch is CancellationError {
+            return
+        }
+        for loop in loops { loop.eventLoop.execute { loop.value.cutAll() } }
+    }
+}
+
+/// Where a server listens, once it does.
+package struct ListeningAddress: Hashable, Sendable, CustomStringConvertible {
+    package var host: String
+    package var port: Int
+
+    package init(host: String, port: Int) {
+        self.host = host
+        self.port = port
+    }
+
+    /// `host:port`, an IPv6 address in brackets: what goes behind `http://`.
+    package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}
