@@ -3,7 +3,7 @@ package import Logging
 import NIOCore
 import NIOPosix
 package import RelayAPI
-package import ServiceLifecycle
+import ServiceLifecycle
 
 #if canImport(Glibc)
     import Glibc

@@ -1,0 +1,29 @@
+import RelayAPI
+import Testing
+
+@testable import RelayServer
+
+@Suite struct HTTPServiceTests {
+    @Test func aRequestIsAnswered() async throws {
+        try await withServer { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("POST /a/b?c=d HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+            let answer = try await peer.text(containing: "hello")
+            #expect(answer.hasPrefix("HTTP/1.1 200 OK\r\n"))
+            #expect(answer.contains("\r\nDate: "))
+            #expect(answer.hasSuffix("\r\n\r\nPOST /a/b c=d 127.0.0.1\nhello"))
+            await peer.close()
+        }
+    }
+
+    @Test func pipelinedRequestsAreAnsweredInOrder() async throws {
+        try await withServer { port in
+            let peer = try await RawPeer.connect(port: port)
+            let requests = (0..<50).map { "GET /\($0) HTTP/1.1\r\nHost: x\r\n\r\n" }.joined()
+            try await peer.send(requests + "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            let answer = try await peer.untilClosed()
+            let paths = answer.matches(of: /GET (\/\w+) /).map { String($0.output.1) }
+            #expect(paths == (0..<50).map { "/\($0)" } + ["/last"])
+        }
+    }
+}

@@ -1,0 +1,52 @@
+import HTTPTypes
+import Logging
+import RelayAPI
+
+@testable import RelayServer
+
+/// Runs a server on a port of the system's choice for as long as `body` takes.
+func withServer<Value: Sendable>(
+    _ adjust: (inout ServerConfiguration) -> Void = { _ in },
+    isReady: @escaping @Sendable () -> Bool = { true },
+    respond: @escaping RelayServer.Responder = echoRequest,
+    _ body: @escaping @Sendable (Int) async throws -> Value
+) async throws -> Value {
+    var configuration = ServerConfiguration()
+    configuration.port = 0
+    configuration.loops = 2
+    configuration.limits.connectionsPerAddress = 10_000
+    adjust(&configuration)
+    let (ports, port) = AsyncStream.makeStream(of: Int.self)
+    let server = RelayServer(
+        configuration: configuration,
+        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+        isReady: isReady,
+        onListening: { port.yield($0.port) },
+        respond: respond
+    )
+    return try await withThrowingTaskGroup(of: Value?.self) { group in
+        group.addTask {
+            defer { port.finish() }
+            try await server.run()
+            return nil
+        }
+        group.addTask {
+            var iterator = ports.makeAsyncIterator()
+            guard let port = await iterator.next() else { return nil }
+            return try await body(port)
+        }
+        while let value = try await group.next() {
+            if let value {
+                group.cancelAll()
+                return value
+            }
+        }
+        throw RawPeer.TimedOut(description: "the server ended before the test did")
+    }
+}
+
+/// Says back what arrived: method, path, query, then the body.
+let echoRequest: RelayServer.Responder = { request in
+    let line = "\(request.method.rawValue) \(request.path) \(request.query ?? "-") \(request.remoteAddress)\n"
+    return APIResponse(status: .ok, headers: [.contentType: "text/plain"], body: Array(line.utf8) + request.body)
+}
