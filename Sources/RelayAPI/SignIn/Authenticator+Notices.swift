@@ -1,0 +1,96 @@
+package import Records
+import RelayCore
+
+/// Credentials for a notice socket, and what an open one asks later. Notices reference, sections 1 and 3.
+extension Authenticator {
+    /// Who opens a socket, by what its upgrade request shows: a signature, a `Bearer` header beside the API token, or
+    /// both tokens in the query. `nil`: nothing that names a user, so the hello must.
+    package func authenticateUpgrade(
+        _ request: APIRequest,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> Authentication? {
+        let shown = PresentedCredentials(request)
+        if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
+        guard shown.bearer != nil || shown.webToken != nil else { return nil }
+        guard !shown.isAmbiguous else { throw .failed }
+        return try authenticateSocket(shown, in: home)
+    }
+
+    /// Who opens a socket, by what its hello says: tokens as they are, not percent-encoded. An API token that the hello
+    /// leaves out is taken from the upgrade request's query.
+    package func authenticateHello(
+        apiToken: String?,
+        webToken: String?,
+        deviceID: String?,
+        upgrade request: APIRequest,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> Authentication {
+        var shown = PresentedCredentials(request)
+        guard !shown.isAmbiguous else { throw .failed }
+        if let apiToken { shown.apiToken = PercentCoding.encode(apiToken) }
+        shown.bearer = webToken
+        if let deviceID { shown.deviceID = deviceID }
+        return try authenticateSocket(shown, in: home)
+    }
+
+    /// A number that is another one once something was revoked: as long as it stands still, no open socket needs a look.
+    package func generation() throws(CredentialRefusal) -> UInt64 {
+        try wrapping { () throws(DirectoryError) in try directory.generation() }
+    }
+
+    /// Whether what `credential` stands for is still good. Reads the directory; says nothing about a token's end.
+    package func isStillGood(_ credential: Credential) throws(CredentialRefusal) -> Bool {
+        try wrapping { () throws(DirectoryError) in
+            switch credential {
+            case .apiToken(let hash): return try stands(apiToken: hash)
+            case .serverKey(let id):
+                guard let key = try directory.serverKey(id) else { return false }
+                return key.revoked == nil
+            case .dev(let account): return try stands(account)
+            case .session(let id, let hash):
+                guard let session = try directory.session(id), session.revoked == nil else { return false }
+                guard try stands(session.account) else { return false }
+                return try stands(apiToken: hash)
+            }
+        }
+    }
+
+    /// None at all is good only where it was let in without one, on a `--dev` relay.
+    private func stands(apiToken hash: [UInt8]) throws(DirectoryError) -> Bool {
+        guard !hash.isEmpty else { return settings.acceptsDevTokens }
+        guard let token = try directory.apiToken(hash: hash) else { return false }
+        return token.revoked == nil
+    }
+
+    private func stands(_ account: Account.ID?) throws(DirectoryError) -> Bool {
+        guard let account else { return true }
+        guard let found = try directory.account(account) else { return false }
+        return !found.isDisabled
+    }
+
+    /// A fresh web auth token for an open socket whose last one is about to end, with its end; `nil` if nothing rotates
+    /// or the session is over.
+    package func renew(_ authentication: Authentication) throws(CredentialRefusal) -> (
+        webToken: String, expires: Timestamp
+    )? {
+        guard case .session(let id, _) = authentication.credential, try isStillGood(authentication.credential),
+            let seal = authentication.seal
+        else { return nil }
+        guard seal.session == id else { return nil }
+        let now = time.now()
+        let session = try wrapping { () throws(DirectoryError) in try directory.session(id) }
+        return (seal.token(issued: now, nonce: random.bytes(8)), now + settings.lifetime(session?.kind ?? .brief))
+    }
+
+    /// Sockets stay open for long and come seldom: what they showed is not kept, and their user's rate is not charged.
+    private func authenticateSocket(
+        _ shown: PresentedCredentials,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> Authentication {
+        var shown = shown
+        if let bearer = shown.bearer { shown.webToken = PercentCoding.encode(bearer) }
+        let grant = try verify(shown, in: home, at: time.uptime())
+        if let end = grant.expires, time.now() >= end { throw .ended }
+        return try authentication(Granted(grant: grant), shown, in: home)
+    }
+}

@@ -1,0 +1,247 @@
+import Crypto
+import Foundation
+package import Records
+package import RelayCore
+import Synchronization
+
+/// Says who a request comes from.
+///
+/// Synchronous and safe from any thread. A credential it has seen costs one dictionary look-up under a lock; a new one
+/// costs a read of the directory. What it remembers is bounded, and forgotten within `pollInterval` of any revocation.
+package final class Authenticator: Sendable {
+    /// How often the directory is asked whether something was revoked.
+    static let pollInterval = Duration.milliseconds(200)
+    /// At most one successor is made for a token in this time; requests in between carry the same one.
+    static let mintInterval = Duration.seconds(1)
+
+    let directory: any Directory
+    let settings: SignInSettings
+    let time: TimeSource
+    let random: RandomSource
+    private let relayKey: [UInt8]
+    let memory: Mutex<Memory>
+
+    package init(
+        directory: any Directory,
+        settings: SignInSettings = SignInSettings(),
+        time: TimeSource,
+        random: RandomSource
+    ) throws(DirectoryError) {
+        self.directory = directory
+        self.settings = settings
+        self.time = time
+        self.random = random
+        relayKey = try directory.relayKey()
+        memory = Mutex(Memory(settings: settings, generation: try directory.generation()))
+    }
+
+    /// Who sent `request`, which speaks to `home`. Throws what the whole request is to be answered with.
+    ///
+    /// Whether this caller may do what the request asks is not looked at here; a missing web auth token gives an
+    /// anonymous caller, whom `Authentication.signInRequired` can be thrown at.
+    package func authenticate(
+        _ request: APIRequest,
+        in home: ContainerEnvironment
+    ) throws(RelayError) -> Authentication {
+        let shown = PresentedCredentials(request)
+        do throws(CredentialRefusal) {
+            if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
+            guard !shown.isAmbiguous else { throw CredentialRefusal.failed }
+            return try authenticate(shown, from: request.remoteAddress, in: home)
+        } catch {
+            guard error == .ended else { throw error.relayError(redirectURL: nil) }
+            var address = signIn(shown, in: home)
+            address.apiTokenID = (try? apiToken(shown, in: home, at: time.uptime()))?.id
+            throw error.relayError(redirectURL: address.url)
+        }
+    }
+
+    /// Whether a browser page of `origin` may send `request`, as asked by a preflight, which shows no credentials but
+    /// the API token in the query.
+    package func allowsOrigin(_ origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
+        let shown = PresentedCredentials(request)
+        let token = try? apiToken(shown, in: home, at: time.uptime())
+        return OriginRule(origins: token?.allowedOrigins ?? [], allowsLoopback: settings.acceptsDevTokens).allows(
+            origin
+        )
+    }
+
+    // MARK: Tokens
+
+    private func authenticate(
+        _ shown: PresentedCredentials,
+        from address: String,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> Authentication {
+        let key = GrantKey(home: home, apiToken: shown.apiToken ?? "", webToken: shown.webToken ?? "")
+        let uptime = time.uptime()
+        let now = time.now()
+        let known = try remember(at: uptime) { (memory) throws(CredentialRefusal) in
+            try memory.use(key, from: address, at: uptime, now, self)
+        }
+        let answer: Granted
+        if let known {
+            answer = known
+        } else {
+            let grant = try verify(shown, in: home, at: uptime)
+            answer =
+                try remember(at: uptime) { (memory) throws(CredentialRefusal) in
+                    memory.store(grant, for: key)
+                    return try memory.use(key, from: address, at: uptime, now, self)
+                } ?? Granted(grant: grant)
+        }
+        return try authentication(answer, shown, in: home)
+    }
+
+    /// Reads the directory. Wrong, unknown and foreign take the same way through here.
+    func verify(
+        _ shown: PresentedCredentials,
+        in home: ContainerEnvironment,
+        at uptime: Duration
+    ) throws(CredentialRefusal) -> Grant {
+        let token = try apiToken(shown, in: home, at: uptime)
+        if settings.acceptsDevTokens {
+            try wrapping { () throws(DirectoryError) in try directory.ensureContainer(home.container) }
+        }
+        guard let text = shown.webToken else {
+            let credential = token.map { Credential.apiToken(hash: $0.hash) } ?? .dev(nil)
+            return Grant(identity: .anonymous, deviceID: "none", token: token, credential: credential)
+        }
+        guard let text = PercentCoding.decode(text) else { throw .failed }
+        if settings.acceptsDevTokens, text.hasPrefix("dev-") {
+            return try devGrant(named: String(text.dropFirst(4)), token, in: home)
+        }
+        guard let webToken = WebToken(text) else { throw .failed }
+        let session = try session(of: webToken, in: home)
+        return Grant(
+            identity: .user(session.user),
+            deviceID: session.deviceID,
+            token: token,
+            credential: .session(webToken.session, apiTokenHash: token?.hash ?? []),
+            account: session.account,
+            expires: webToken.issued + settings.lifetime(session.kind),
+            session: session
+        )
+    }
+
+    /// The API token shown, if it is good here. `nil` only on a `--dev` relay, which needs none.
+    private func apiToken(
+        _ shown: PresentedCredentials,
+        in home: ContainerEnvironment,
+        at uptime: Duration
+    ) throws(CredentialRefusal) -> KnownAPIToken? {
+        guard let raw = shown.apiToken, let text = PercentCoding.decode(raw) else {
+            guard settings.acceptsDevTokens else { throw .failed }
+            return nil
+        }
+        let hash = Array(SHA256.hash(data: Array(text.utf8)))
+        if let token = try remember(at: uptime, { (memory) throws(CredentialRefusal) in memory.apiTokens[hash] }),
+            token.home == home
+        {
+            return token
+        }
+        let found = try wrapping { () throws(DirectoryError) in try directory.apiToken(hash: hash) }
+        guard let found, found.home == home, found.revoked == nil else {
+            guard settings.acceptsDevTokens else { throw .failed }
+            return nil
+        }
+        let token = KnownAPIToken(found, hash: hash)
+        memory.withLock { $0.apiTokens[hash] = token }
+        return token
+    }
+
+    private func devGrant(
+        named name: String,
+        _ token: KnownAPIToken?,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> Grant {
+        let (account, user) = try wrapping { () throws(DirectoryError) in
+            let account = try directory.devAccount(named: name)
+            return (account, try directory.user(of: account.id, in: home))
+        }
+        guard !account.isDisabled else { throw .ended }
+        return Grant(
+            identity: .user(user),
+            deviceID: "dev-\(name)",
+            token: token,
+            credential: .dev(account.id),
+            account: account.id
+        )
+    }
+
+    /// The session `token` belongs to, if this relay made the token and the session still stands.
+    private func session(
+        of token: WebToken,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> KnownSession {
+        if let known = memory.withLock({ $0.sessions[token.session] }), known.home == home {
+            guard known.seal.made(token) else { throw .failed }
+            return known
+        }
+        let seal = WebTokenSeal(relayKey: relayKey, session: token.session, secret: token.secret)
+        // A forged token is turned away before the directory is asked.
+        guard seal.made(token) else { throw .failed }
+        let known = try wrapping { () throws(DirectoryError) -> KnownSession? in
+            guard let session = try directory.session(token.session), session.home == home,
+                ConstantTime.areEqual(session.secretHash, Array(SHA256.hash(data: token.secret)))
+            else { return nil }
+            let account = try directory.account(session.account)
+            let isOver = session.revoked != nil || account?.isDisabled ?? true
+            let user = try directory.user(of: session.account, in: home)
+            return KnownSession(session, user: user, seal: seal, isOver: isOver)
+        }
+        guard let known else { throw .failed }
+        guard !known.isOver else { throw .ended }
+        memory.withLock { $0.sessions[token.session] = known }
+        return known
+    }
+
+    // MARK: Pieces
+
+    /// Runs `body` on what is remembered, after dropping it if something was revoked meanwhile.
+    func remember<Value: Sendable>(
+        at uptime: Duration,
+        _ body: (inout Memory) throws(CredentialRefusal) -> Value
+    ) throws(CredentialRefusal) -> Value {
+        try memory.withLock { (memory) throws(CredentialRefusal) in
+            if uptime - memory.polled >= Self.pollInterval || uptime < memory.polled {
+                let generation = try wrapping { () throws(DirectoryError) in try directory.generation() }
+                memory.polled = uptime
+                if generation != memory.generation { memory.forget(generation) }
+            }
+            return try body(&memory)
+        }
+    }
+
+    func wrapping<Value>(_ body: () throws(DirectoryError) -> Value) throws(CredentialRefusal) -> Value {
+        do throws(DirectoryError) { return try body() } catch { throw CredentialRefusal(error) }
+    }
+
+    func signIn(_ shown: PresentedCredentials, in home: ContainerEnvironment) -> SignInAddress {
+        SignInAddress(publicURL: settings.publicURL, host: shown.host, home: home, apiTokenID: nil)
+    }
+
+    func authentication(
+        _ granted: Granted,
+        _ shown: PresentedCredentials,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> Authentication {
+        let grant = granted.grant
+        if let device = shown.deviceID, !NameRules.isRecordName(device) {
+            throw .malformed("X-Zonecast-Device-ID must be 1 to 255 printable ASCII characters.")
+        }
+        var signIn = signIn(shown, in: home)
+        signIn.apiTokenID = grant.token?.id
+        return Authentication(
+            caller: Caller(grant.identity, deviceID: shown.deviceID ?? grant.deviceID),
+            freshWebToken: granted.freshWebToken,
+            expires: granted.freshExpires ?? grant.expires,
+            allowedOrigins: grant.token?.allowedOrigins ?? [],
+            credential: grant.credential,
+            account: grant.account,
+            allowsLoopbackOrigins: settings.acceptsDevTokens,
+            seal: grant.session?.seal,
+            signIn: signIn
+        )
+    }
+}

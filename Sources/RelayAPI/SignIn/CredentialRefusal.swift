@@ -1,0 +1,39 @@
+package import Records
+import RelayCore
+
+/// Why credentials did not let somebody in.
+package enum CredentialRefusal: Error, Hashable, Sendable {
+    /// Wrong, foreign, or not there: never says which.
+    case failed
+    /// They were good once; the person must sign in again.
+    case ended
+    /// Too many requests or wrong passwords.
+    case throttled(retryAfter: Duration)
+    /// The request itself is malformed; the text says how.
+    case malformed(String)
+    /// The directory could not be read. The text is for the log.
+    case unavailable(String)
+
+    init(_ error: DirectoryError) {
+        switch error {
+        case .unavailable(let text): self = .unavailable(text)
+        case .exists, .missing, .invalid: self = .failed
+        }
+    }
+
+    /// As the wire says it; `redirectURL` is where to sign in again.
+    package func relayError(redirectURL: String?) -> RelayError {
+        switch self {
+        case .failed:
+            RelayError(.authenticationFailed, "Authentication failed")
+        case .ended:
+            RelayError(.authenticationRequired, "request needs authorization", redirectURL: redirectURL)
+        case .throttled(let wait):
+            RelayError(.throttled, "Too many requests. Wait before the next one.", retryAfter: wait)
+        case .malformed(let reason):
+            RelayError(.badRequest, reason)
+        case .unavailable:
+            RelayError(.tryAgainLater, "The relay cannot check credentials right now.", retryAfter: .seconds(1))
+        }
+    }
+}

@@ -1,0 +1,39 @@
+/// A dictionary that forgets: it holds at most twice `capacity` entries, and what is used stays longest.
+///
+/// Two halves. New and used entries are in the young one; when that is full it becomes the old one, and the old one
+/// of before is dropped. Every step costs the same few look-ups.
+struct GenerationalCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
+    let capacity: Int
+    private var young: [Key: Value] = [:]
+    private var old: [Key: Value] = [:]
+
+    init(capacity: Int) { self.capacity = capacity }
+
+    var count: Int { young.count + old.count }
+
+    subscript(key: Key) -> Value? {
+        mutating get {
+            if let value = young[key] { return value }
+            guard let value = old.removeValue(forKey: key) else { return nil }
+            self[key] = value
+            return value
+        }
+        set {
+            guard let newValue else {
+                young[key] = nil
+                old[key] = nil
+                return
+            }
+            if young.count >= capacity, young[key] == nil {
+                old = young
+                young = [:]
+            }
+            young[key] = newValue
+        }
+    }
+
+    mutating func removeAll() {
+        young = [:]
+        old = [:]
+    }
+}

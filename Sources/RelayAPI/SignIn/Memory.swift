@@ -1,0 +1,183 @@
+import Crypto
+import Records
+import RelayCore
+
+/// A credential pair as it came, which one grant answers for.
+struct GrantKey: Hashable, Sendable {
+    var home: ContainerEnvironment
+    /// Still percent-encoded; empty: none.
+    var apiToken: String
+    /// Still percent-encoded; empty: none.
+    var webToken: String
+}
+
+/// What is kept of an API token found good.
+struct KnownAPIToken: Sendable {
+    var id: String
+    var hash: [UInt8]
+    var home: ContainerEnvironment
+    var allowedOrigins: [String]
+
+    init(_ token: APIToken, hash: [UInt8]) {
+        id = token.id
+        self.hash = hash
+        home = token.home
+        allowedOrigins = token.allowedOrigins
+    }
+}
+
+/// What is kept of a session found good.
+struct KnownSession: Sendable {
+    var home: ContainerEnvironment
+    var account: Account.ID
+    var user: UserID
+    var kind: Session.Kind
+    var seal: WebTokenSeal
+    /// The same for all tokens of the session, and telling nothing about them.
+    var deviceID: String
+    /// Revoked, or the account disabled.
+    var isOver: Bool
+
+    init(_ session: Session, user: UserID, seal: WebTokenSeal, isOver: Bool) {
+        home = session.home
+        account = session.account
+        self.user = user
+        kind = session.kind
+        self.seal = seal
+        self.isOver = isOver
+        deviceID = withUnsafeBytes(of: session.id.number) { Hex.encode(SHA256.hash(data: $0).prefix(16)).uppercased() }
+    }
+}
+
+/// What is kept of a server key found good.
+struct KnownServerKey: Sendable {
+    var home: ContainerEnvironment
+    var user: UserID
+    var publicKey: P256.Signing.PublicKey
+}
+
+/// A credential pair found good.
+struct Grant: Sendable {
+    var identity: Caller.Identity
+    var deviceID: String
+    var token: KnownAPIToken?
+    var credential: Credential
+    var account: Account.ID?
+    /// When the web auth token presented ends; `nil`: never.
+    var expires: Timestamp?
+    /// `nil` where nothing rotates.
+    var session: KnownSession?
+    var successor: Successor?
+    /// When the first successor was handed out, by uptime.
+    var succeeded: Duration?
+
+    /// The web auth token that answers carry for now.
+    struct Successor: Sendable {
+        var text: String
+        var minted: Duration
+        var expires: Timestamp
+    }
+}
+
+/// A grant and the fresh token that goes with this use of it.
+struct Granted: Sendable {
+    var grant: Grant
+    var freshWebToken: String?
+    var freshExpires: Timestamp?
+}
+
+/// All an `Authenticator` keeps between requests. Every part is bounded.
+struct Memory: Sendable {
+    var generation: UInt64
+    /// When the directory was last asked for its generation, by uptime.
+    var polled = Duration.seconds(-3600)
+    var grants = GenerationalCache<GrantKey, Grant>(capacity: 8192)
+    var sessions = GenerationalCache<Session.ID, KnownSession>(capacity: 8192)
+    var apiTokens = GenerationalCache<[UInt8], KnownAPIToken>(capacity: 1024)
+    var serverKeys = GenerationalCache<String, KnownServerKey>(capacity: 1024)
+    var signatures = SeenSignatures()
+    private var users: TokenBuckets<UserID>?
+    private var addresses: TokenBuckets<String>?
+    private var failures: TokenBuckets<String>?
+    /// When tokens found good before a revocation were first succeeded: the one thing that must outlive a `forget`.
+    private var succeeded = GenerationalCache<GrantKey, Duration>(capacity: 8192)
+    private let keepsSucceeded: Bool
+
+    init(settings: SignInSettings, generation: UInt64) {
+        self.generation = generation
+        users = settings.requestRate.map { TokenBuckets($0) }
+        addresses = settings.requestRate.map { TokenBuckets($0) }
+        failures = settings.failedSignInRate.map { TokenBuckets($0) }
+        keepsSucceeded = settings.grace != nil
+    }
+
+    /// Something was revoked: nothing found good before counts any more.
+    mutating func forget(_ newGeneration: UInt64) {
+        generation = newGeneration
+        grants.removeAll()
+        sessions.removeAll()
+        apiTokens.removeAll()
+        serverKeys.removeAll()
+    }
+
+    mutating func store(_ grant: Grant, for key: GrantKey) {
+        var grant = grant
+        if keepsSucceeded { grant.succeeded = succeeded[key] }
+        grants[key] = grant
+    }
+
+    /// Uses the grant known for `key` once; `nil` if none is known.
+    mutating func use(
+        _ key: GrantKey,
+        from address: String,
+        at uptime: Duration,
+        _ now: Timestamp,
+        _ authenticator: Authenticator
+    ) throws(CredentialRefusal) -> Granted? {
+        guard var grant = grants[key] else { return nil }
+        let settings = authenticator.settings
+        if let end = grant.expires, now >= end { throw .ended }
+        if let grace = settings.grace, let since = grant.succeeded, uptime - since > grace { throw .ended }
+        try charge(grant.identity, from: address, at: uptime)
+        guard let session = grant.session else { return Granted(grant: grant) }
+        if let successor = grant.successor, uptime - successor.minted < Authenticator.mintInterval {
+            return Granted(grant: grant, freshWebToken: successor.text, freshExpires: successor.expires)
+        }
+        let successor = Grant.Successor(
+            text: session.seal.token(issued: now, nonce: authenticator.random.bytes(8)),
+            minted: uptime,
+            expires: now + settings.lifetime(session.kind)
+        )
+        grant.successor = successor
+        if keepsSucceeded, grant.succeeded == nil {
+            grant.succeeded = uptime
+            succeeded[key] = uptime
+        }
+        grants[key] = grant
+        return Granted(grant: grant, freshWebToken: successor.text, freshExpires: successor.expires)
+    }
+
+    /// Counts one request of a user, or of an address that nobody has signed in at.
+    mutating func charge(
+        _ identity: Caller.Identity,
+        from address: String,
+        at uptime: Duration
+    ) throws(CredentialRefusal) {
+        let wait =
+            switch identity {
+            case .user(let user), .serverKey(let user): users?.take(user, at: uptime)
+            case .anonymous: addresses?.take(address, at: uptime)
+            }
+        if let wait { throw .throttled(retryAfter: wait) }
+    }
+
+    /// Counts one password tried from `address`, as if it were wrong.
+    mutating func chargeSignIn(from address: String, at uptime: Duration) throws(CredentialRefusal) {
+        if let wait = failures?.take(address, at: uptime) { throw .throttled(retryAfter: wait) }
+    }
+
+    /// The password was right after all.
+    mutating func refundSignIn(from address: String, at uptime: Duration) {
+        failures?.giveBack(address, at: uptime)
+    }
+}

@@ -1,0 +1,117 @@
+package import HTTPTypes
+import Records
+
+/// What a request shows for itself, found in one pass over its query and one over its headers, nothing decoded yet.
+struct PresentedCredentials {
+    /// Still percent-encoded. `nil`: absent or empty.
+    var apiToken: String?
+    /// Still percent-encoded. `nil`: absent or empty.
+    var webToken: String?
+    /// From `Authorization: Bearer`; not percent-encoded.
+    var bearer: String?
+    var signature = SigningHeaders()
+    var deviceID: String?
+    var host: String?
+    /// A credential that came twice: nobody can say which one counts, so neither does.
+    var isAmbiguous = false
+
+    init(_ request: APIRequest) {
+        if let query = request.query { read(query: query) }
+        for field in request.headers { read(field) }
+    }
+
+    private mutating func read(query: String) {
+        for part in query.utf8.split(separator: UInt8(ascii: "&")) {
+            if part.starts(with: Self.apiTokenStart) {
+                set(&apiToken, part.dropFirst(Self.apiTokenStart.count))
+            } else if part.starts(with: Self.webTokenStart) {
+                set(&webToken, part.dropFirst(Self.webTokenStart.count))
+            }
+        }
+    }
+
+    private static let apiTokenStart = Array("ckAPIToken=".utf8)
+    private static let webTokenStart = Array("ckWebAuthToken=".utf8)
+
+    private mutating func set(_ value: inout String?, _ found: Substring.UTF8View) {
+        if value != nil { isAmbiguous = true }
+        value = found.isEmpty ? nil : String(Substring(found))
+    }
+
+    private mutating func read(_ field: HTTPField) {
+        switch field.name.canonicalName {
+        case "host": host = field.value
+        case "authorization": readBearer(field.value)
+        case "x-zonecast-device-id": deviceID = field.value
+        case "x-apple-cloudkit-request-keyid": note(&signature.keyID, field.value)
+        case "x-apple-cloudkit-request-iso8601date": note(&signature.date, field.value)
+        case "x-apple-cloudkit-request-signaturev1": note(&signature.signature, field.value)
+        default: break
+        }
+    }
+
+    private mutating func note(_ value: inout String?, _ found: String) {
+        if value != nil { isAmbiguous = true }
+        value = found
+    }
+
+    private mutating func readBearer(_ value: String) {
+        guard value.utf8.count > 7, value.prefix(7).lowercased() == "bearer " else { return }
+        bearer = String(value.dropFirst(7).drop { $0 == " " })
+    }
+}
+
+/// The three headers of a signed request. Wire reference 3.4.
+struct SigningHeaders {
+    var keyID: String?
+    var date: String?
+    var signature: String?
+
+    var isPresent: Bool { keyID != nil || date != nil || signature != nil }
+}
+
+extension HTTPField.Name {
+    /// The header a fresh web auth token travels in. Wire reference 3.2.
+    package static let webAuthToken: HTTPField.Name = {
+        guard let name = HTTPField.Name("X-Apple-CloudKit-Web-Auth-Token") else {
+            preconditionFailure("the name holds only letters and dashes")
+        }
+        return name
+    }()
+}
+
+/// Percent-decoding as credentials need it: `+` stays `+`. Wire reference 3.1.
+enum PercentCoding {
+    /// `nil` for a broken escape or what is not UTF-8.
+    static func decode(_ text: String) -> String? {
+        guard text.utf8.contains(UInt8(ascii: "%")) else { return text }
+        var output: [UInt8] = []
+        var bytes = text.utf8.makeIterator()
+        while let byte = bytes.next() {
+            guard byte == UInt8(ascii: "%") else {
+                output.append(byte)
+                continue
+            }
+            guard let high = bytes.next().flatMap(hexValue), let low = bytes.next().flatMap(hexValue) else {
+                return nil
+            }
+            output.append(high << 4 | low)
+        }
+        return String(validating: output, as: UTF8.self)
+    }
+
+    /// Only what `decode` would change: a credential that came in JSON or a header joins those that came in a query.
+    static func encode(_ text: String) -> String {
+        text.utf8.contains(UInt8(ascii: "%"))
+            ? text.split(separator: "%", omittingEmptySubsequences: false).joined(separator: "%25") : text
+    }
+
+    private static func hexValue(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case 0x30...0x39: byte - 0x30
+        case 0x41...0x46: byte - 0x37
+        case 0x61...0x66: byte - 0x57
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import Crypto
+import Foundation
+import HTTPTypes
+import Records
+
+/// A server-to-server signature and all the texts it may speak for. Wire reference 3.4.
+struct SignedRequest {
+    var date: Timestamp
+    var signature: P256.Signing.ECDSASignature
+    /// What clients in the field sign for this one request: they differ in the query, the path prefix and the empty body.
+    var messages: [[UInt8]]
+    /// Whether answering it twice would change something twice.
+    var isWrite: Bool
+
+    /// `nil` if a header is missing or malformed.
+    init?(_ headers: SigningHeaders, of request: APIRequest) {
+        guard let dateText = headers.date, let date = SignatureDate.parse(dateText),
+            let encoded = headers.signature, let der = Base64.decode(encoded),
+            let signature = try? P256.Signing.ECDSASignature(derRepresentation: der)
+        else { return nil }
+        self.date = date
+        self.signature = signature
+        isWrite = Self.isWrite(request)
+        let hashes = [Base64.encode(Array(SHA256.hash(data: request.body)))] + (request.body.isEmpty ? [""] : [])
+        messages = hashes.flatMap { hash in
+            Self.paths(of: request).map { Array("\(dateText):\(hash):\($0)".utf8) }
+        }
+    }
+
+    /// The signature's first number. Negating the second gives another valid signature, so only this one tells
+    /// whether the same signing is seen again.
+    var fingerprint: UInt128 { signature.rawRepresentation.prefix(16).reduce(0) { $0 << 8 | UInt128($1) } }
+
+    func isMade(with key: P256.Signing.PublicKey) -> Bool {
+        messages.contains { key.isValidSignature(signature, for: SHA256.hash(data: $0)) }
+    }
+
+    /// The path after a proxy's prefix, and as it came; each without the query and with it.
+    private static func paths(of request: APIRequest) -> [String] {
+        var paths = [request.path]
+        for start in ["/database/1/", "/device/1/", "/push/1/"] {
+            guard let found = request.path.firstRange(of: start), found.lowerBound > request.path.startIndex else {
+                continue
+            }
+            paths.insert(String(request.path[found.lowerBound...]), at: 0)
+        }
+        guard let query = request.query else { return paths }
+        return paths + paths.map { "\($0)?\(query)" }
+    }
+
+    private static let writes: Set<String> = [
+        "modify", "accept", "create", "register", "upload", "rereference",
+    ]
+
+    private static func isWrite(_ request: APIRequest) -> Bool {
+        guard request.method == .post, let last = request.path.split(separator: "/").last else { return false }
+        return writes.contains(String(last))
+    }
+}
+
+/// Which signed writes were seen lately, so that a recorded one cannot be sent again. Bounded for each key.
+struct SeenSignatures {
+    /// Entries kept for one key; at its rate limit a key cannot fill them within the window.
+    static let perKey = 16_384
+
+    private struct Seen {
+        var dates: [UInt128: Timestamp] = [:]
+        /// Writes signed at or before it are refused: it is no longer known which of them came already.
+        var forgottenUpTo: Timestamp?
+    }
+
+    private var keys: [String: Seen] = [:]
+
+    /// Notes one write of `key`; `false` if it was, or may have been, here before. `window`: how old a date may be.
+    mutating func isNew(
+        _ fingerprint: UInt128,
+        signed date: Timestamp,
+        by key: String,
+        at now: Timestamp,
+        window: Duration
+    ) -> Bool {
+        var seen = keys.removeValue(forKey: key) ?? Seen()
+        defer { keys[key] = seen }
+        if let limit = seen.forgottenUpTo, date <= limit { return false }
+        guard seen.dates[fingerprint] == nil else { return false }
+        if seen.dates.count >= Self.perKey {
+            seen.dates = seen.dates.filter { now - $0.value <= window }
+            if seen.dates.count >= Self.perKey / 2 {
+                let middle = seen.dates.values.sorted()[seen.dates.count / 2]
+                seen.dates = seen.dates.filter { $0.value > middle }
+                seen.forgottenUpTo = middle
+                guard date > middle else { return false }
+            }
+        }
+        seen.dates[fingerprint] = date
+        return true
+    }
+}

@@ -1,0 +1,57 @@
+package import Records
+
+/// One person as the relay knows them; each container knows them by another `UserID`.
+package struct Account: Hashable, Sendable {
+    package struct ID: Hashable, Sendable {
+        package let number: Int64
+        package init(_ number: Int64) { self.number = number }
+    }
+
+    /// How the person is recognised.
+    package enum Login: Hashable, Sendable {
+        /// Trimmed, lower-case.
+        case email(String)
+        /// The NAME of a `dev-NAME` token; such an account has no password and no other way in.
+        case dev(String)
+    }
+
+    package var id: ID
+    package var login: Login
+    package var isDisabled: Bool
+    package var created: Timestamp
+
+    package init(id: ID, login: Login, isDisabled: Bool = false, created: Timestamp) {
+        self.id = id
+        self.login = login
+        self.isDisabled = isDisabled
+        self.created = created
+    }
+
+    /// The address the person can be found by; `nil` for a dev user.
+    package var email: String? {
+        if case .email(let address) = login { address } else { nil }
+    }
+}
+
+/// What an e-mail address, a password and a dev name must look like.
+package enum AccountRules {
+    /// In UTF-8 bytes. The upper end only bounds the work of hashing.
+    package static let passwordLength = 8...1024
+
+    /// The address as it is stored and compared: trimmed and lower-case; `nil` if it cannot be one.
+    ///
+    /// Deliberately loose: one `@` with something before it and something with no blank after it, 254 bytes at most.
+    package static func canonicalEmail(_ text: String) -> String? {
+        let trimmed = text.utf8.drop { $0 <= 0x20 }.reversed().drop { $0 <= 0x20 }.reversed()
+        guard (3...254).contains(trimmed.count), trimmed.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { return nil }
+        let parts = trimmed.split(separator: UInt8(ascii: "@"), omittingEmptySubsequences: false)
+        guard parts.count == 2, parts.allSatisfy({ !$0.isEmpty }) else { return nil }
+        return String(decoding: trimmed, as: UTF8.self).lowercased()
+    }
+
+    /// 1 to 64 letters, digits, `.`, `_`, `-`, `@`, `+`.
+    package static func isDevName(_ name: some StringProtocol) -> Bool {
+        (1...64).contains(name.utf8.count)
+            && name.utf8.allSatisfy { $0.isASCIIAlphanumeric || ".-_@+".utf8.contains($0) }
+    }
+}

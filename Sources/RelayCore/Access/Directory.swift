@@ -1,0 +1,52 @@
+package import Records
+
+/// Why the directory could not do what it was asked.
+package enum DirectoryError: Error, Hashable, Sendable {
+    /// Something of that name is there already.
+    case exists(String)
+    /// Nothing of that name is there.
+    case missing(String)
+    /// Asked for what its own rules forbid; the text says which.
+    case invalid(String)
+    /// The disk or the file refuses; the text is for the log, not for a client.
+    case unavailable(String)
+}
+
+/// Who is who: what the running relay asks, and the little it adds.
+///
+/// Every call blocks its thread, for microseconds when it reads and for a disk flush when it writes; callers that are
+/// asked often keep what they learnt until `generation` changes. Safe from any thread.
+package protocol Directory: Sendable {
+    /// A number that is another one once something that was there has been taken away or altered, by this process or a
+    /// different one. What is only added leaves it: nobody can have kept a wrong answer about that.
+    func generation() throws(DirectoryError) -> UInt64
+    /// Drawn once for this data folder; web auth tokens are sealed with it. 32 bytes.
+    func relayKey() throws(DirectoryError) -> [UInt8]
+
+    func hasContainer(_ container: ContainerID) throws(DirectoryError) -> Bool
+    /// Does nothing if it is there already.
+    func ensureContainer(_ container: ContainerID) throws(DirectoryError)
+
+    /// By the SHA-256 of the token's text. Finds revoked ones too.
+    func apiToken(hash: [UInt8]) throws(DirectoryError) -> APIToken?
+    /// Finds revoked ones too.
+    func session(_ id: Session.ID) throws(DirectoryError) -> Session?
+    /// Finds revoked ones too.
+    func serverKey(_ id: String) throws(DirectoryError) -> ServerKey?
+
+    func account(_ id: Account.ID) throws(DirectoryError) -> Account?
+    func account(email: String) throws(DirectoryError) -> Account?
+    /// The account of a `dev-NAME` token, made on first use.
+    func devAccount(named name: String) throws(DirectoryError) -> Account
+    /// The account if the password is its own and it is not disabled; takes as long for an address nobody has.
+    func account(email: String, password: String) throws(DirectoryError) -> Account?
+
+    /// The name this container knows the account by, drawn on first use.
+    func user(of account: Account.ID, in home: ContainerEnvironment) throws(DirectoryError) -> UserID
+    /// The accounts behind `users`; those that are nobody's in this container are left out.
+    func accounts(of users: [UserID], in home: ContainerEnvironment) throws(DirectoryError) -> [UserID: Account]
+
+    func addSession(_ session: Session) throws(DirectoryError)
+    /// Ends one sign-in; its tokens are refused from then on. Does nothing if it is not there.
+    func revokeSession(_ id: Session.ID) throws(DirectoryError)
+}

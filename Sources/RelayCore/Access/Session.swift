@@ -1,0 +1,77 @@
+package import Records
+
+/// One sign-in of one person to one container. Every web auth token belongs to a session. Wire reference 3.2.
+package struct Session: Hashable, Sendable {
+    /// 16 random bytes, read as one number.
+    package struct ID: Hashable, Sendable {
+        package let number: UInt128
+        package init(_ number: UInt128) { self.number = number }
+    }
+
+    /// How long each of its tokens lives after issue.
+    package enum Kind: Int, Hashable, Sendable {
+        /// 30 minutes unless set otherwise.
+        case brief = 0
+        /// Two weeks unless set otherwise: "keep me signed in".
+        case kept = 1
+    }
+
+    package var id: ID
+    /// SHA-256 of the session's secret; the secret itself travels only inside tokens.
+    package var secretHash: [UInt8]
+    package var account: Account.ID
+    package var home: ContainerEnvironment
+    package var kind: Kind
+    package var created: Timestamp
+    package var revoked: Timestamp?
+
+    package init(
+        id: ID,
+        secretHash: [UInt8],
+        account: Account.ID,
+        home: ContainerEnvironment,
+        kind: Kind,
+        created: Timestamp,
+        revoked: Timestamp? = nil
+    ) {
+        self.id = id
+        self.secretHash = secretHash
+        self.account = account
+        self.home = home
+        self.kind = kind
+        self.created = created
+        self.revoked = revoked
+    }
+}
+
+/// The public half of a key whose holder signs requests. Wire reference 3.4.
+package struct ServerKey: Hashable, Sendable {
+    /// 64 lower-case hex digits, shown to the holder.
+    package var id: String
+    package var home: ContainerEnvironment
+    package var name: String
+    /// P-256, `-----BEGIN PUBLIC KEY-----` (SPKI).
+    package var publicKeyPEM: String
+    /// The user that records written with this key belong to; the key's own.
+    package var user: UserID
+    package var created: Timestamp
+    package var revoked: Timestamp?
+
+    package init(
+        id: String,
+        home: ContainerEnvironment,
+        name: String,
+        publicKeyPEM: String,
+        user: UserID,
+        created: Timestamp,
+        revoked: Timestamp? = nil
+    ) {
+        self.id = id
+        self.home = home
+        self.name = name
+        self.publicKeyPEM = publicKeyPEM
+        self.user = user
+        self.created = created
+        self.revoked = revoked
+    }
+}

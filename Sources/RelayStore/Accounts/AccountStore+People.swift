@@ -1,0 +1,254 @@
+import Foundation
+import GRDB
+package import Records
+package import RelayCore
+
+extension AccountStore {
+    // MARK: Accounts
+
+    package func account(_ id: Account.ID) throws(DirectoryError) -> Account? {
+        try read { db in
+            try Row.fetchOne(db.cachedStatement(sql: "SELECT * FROM accounts WHERE id = ?"), arguments: [id.number])
+                .map(Self.account)
+        }
+    }
+
+    package func account(email: String) throws(DirectoryError) -> Account? {
+        guard let email = AccountRules.canonicalEmail(email) else { return nil }
+        return try account(isDev: false, login: email)
+    }
+
+    package func devAccount(named name: String) throws(DirectoryError) -> Account {
+        if let account = try account(isDev: true, login: name) { return account }
+        guard AccountRules.isDevName(name) else {
+            throw .invalid("A dev user's name is 1 to 64 letters, digits, '.', '_', '-', '@' or '+'.")
+        }
+        let created = time.now().milliseconds
+        try write { db in
+            try db.execute(
+                sql: "INSERT OR IGNORE INTO accounts(is_dev, login, created) VALUES (1, ?, ?)",
+                arguments: [name, created]
+            )
+        }
+        guard let account = try account(isDev: true, login: name) else { throw .missing("dev user \(name)") }
+        return account
+    }
+
+    package func account(email: String, password: String) throws(DirectoryError) -> Account? {
+        let row = try read { db in
+            try Row.fetchOne(
+                db.cachedStatement(sql: "SELECT * FROM accounts WHERE is_dev = 0 AND login = ?"),
+                arguments: [AccountRules.canonicalEmail(email)]
+            )
+        }
+        // An address nobody has is checked against a hash nobody's password has: same work, same time.
+        let stored =
+            row.flatMap(Self.passwordHash) ?? PasswordHash(cost: cost, salt: random.bytes(16), hash: random.bytes(32))
+        // Cut, not refused: the answer to a monstrous password must not depend on whose it is.
+        let isRight = try Self.wrapping {
+            try stored.matches(
+                String(decoding: password.utf8.prefix(AccountRules.passwordLength.upperBound), as: UTF8.self)
+            )
+        }
+        guard isRight, let account = row.map(Self.account), !account.isDisabled else { return nil }
+        return account
+    }
+
+    /// All of them, in the order they were made.
+    package func accounts() throws(DirectoryError) -> [Account] {
+        try read { db in try Row.fetchAll(db, sql: "SELECT * FROM accounts ORDER BY id").map(Self.account) }
+    }
+
+    /// Refuses an address that is taken or cannot be one, and a password of the wrong length.
+    @discardableResult
+    package func addAccount(email: String, password: String) throws(DirectoryError) -> Account {
+        guard let login = AccountRules.canonicalEmail(email) else {
+            throw .invalid("\"\(email)\" is not an e-mail address. Write it like name@example.org.")
+        }
+        let hash = try hashed(password)
+        let created = time.now()
+        return try write { db in
+            guard
+                try Int.fetchOne(db, sql: "SELECT 1 FROM accounts WHERE is_dev = 0 AND login = ?", arguments: [login])
+                    == nil
+            else { throw DirectoryError.exists("user \(login)") }
+            try db.execute(
+                sql: """
+                    INSERT INTO accounts(is_dev, login, salt, hash, rounds, block_size, parallelism, created)
+                    VALUES (0, ?, ?, ?, ?, ?, ?, ?)
+                    """,
+                arguments: [
+                    login, Data(hash.salt), Data(hash.hash), hash.cost.rounds, hash.cost.blockSize,
+                    hash.cost.parallelism,
+                    created.milliseconds,
+                ]
+            )
+            return Account(id: Account.ID(db.lastInsertedRowID), login: .email(login), created: created)
+        }
+    }
+
+    /// Also ends every sign-in of the account: whoever knew the old password is out.
+    package func setPassword(_ password: String, of account: Account.ID) throws(DirectoryError) {
+        let hash = try hashed(password)
+        try revoke { db in
+            try db.execute(
+                sql: "UPDATE accounts SET salt = ?, hash = ?, rounds = ?, block_size = ?, parallelism = ? WHERE id = ?",
+                arguments: [
+                    Data(hash.salt), Data(hash.hash), hash.cost.rounds, hash.cost.blockSize, hash.cost.parallelism,
+                    account.number,
+                ]
+            )
+            try endSessions(of: account, in: db)
+        }
+    }
+
+    /// Disabling also ends every sign-in of the account; enabling brings none of them back.
+    package func setDisabled(_ isDisabled: Bool, of account: Account.ID) throws(DirectoryError) {
+        try revoke { db in
+            try db.execute(
+                sql: "UPDATE accounts SET disabled = ? WHERE id = ?",
+                arguments: [isDisabled, account.number]
+            )
+            if isDisabled { try endSessions(of: account, in: db) }
+        }
+    }
+
+    // MARK: Sessions
+
+    package func session(_ id: Session.ID) throws(DirectoryError) -> Session? {
+        try read { db in
+            try Row.fetchOne(db.cachedStatement(sql: "SELECT * FROM sessions WHERE id = ?"), arguments: [id.data])
+                .flatMap { row in
+                    guard let home = Self.home(row), let kind = Session.Kind(rawValue: row["kind"]) else { return nil }
+                    return Session(
+                        id: id,
+                        secretHash: Array(row["secret_hash"] as Data),
+                        account: Account.ID(row["account"]),
+                        home: home,
+                        kind: kind,
+                        created: Timestamp(milliseconds: row["created"]),
+                        revoked: Self.revoked(row)
+                    )
+                }
+        }
+    }
+
+    package func addSession(_ session: Session) throws(DirectoryError) {
+        try write { db in
+            try db.execute(
+                sql: """
+                    INSERT INTO sessions(id, secret_hash, account, container, environment, kind, created)
+                    VALUES (?, ?, ?, ?, ?, ?, ?)
+                    """,
+                arguments: [
+                    session.id.data, Data(session.secretHash), session.account.number, session.home.container.name,
+                    session.home.environment.rawValue, session.kind.rawValue, session.created.milliseconds,
+                ]
+            )
+        }
+    }
+
+    package func revokeSession(_ id: Session.ID) throws(DirectoryError) {
+        let now = time.now().milliseconds
+        try revoke { db in
+            try db.execute(
+                sql: "UPDATE sessions SET revoked = ? WHERE id = ? AND revoked IS NULL",
+                arguments: [now, id.data]
+            )
+        }
+    }
+
+    private func endSessions(of account: Account.ID, in db: Database) throws {
+        try db.execute(
+            sql: "UPDATE sessions SET revoked = ? WHERE account = ? AND revoked IS NULL",
+            arguments: [time.now().milliseconds, account.number]
+        )
+    }
+
+    // MARK: Users of a container
+
+    package func user(of account: Account.ID, in home: ContainerEnvironment) throws(DirectoryError) -> UserID {
+        if let known = try read({ db in try Self.userName(of: account, in: home, db) }) { return UserID(known) }
+        let fresh = "_" + random.hex(byteCount: 16)
+        return try write { db in
+            try db.execute(
+                sql: "INSERT OR IGNORE INTO users(container, environment, account, name) VALUES (?, ?, ?, ?)",
+                arguments: [home.container.name, home.environment.rawValue, account.number, fresh]
+            )
+            guard let name = try Self.userName(of: account, in: home, db) else {
+                throw DirectoryError.unavailable("a user record name was drawn twice")
+            }
+            return UserID(name)
+        }
+    }
+
+    package func accounts(of users: [UserID], in home: ContainerEnvironment) throws(DirectoryError) -> [UserID: Account]
+    {
+        try read { db in
+            let statement = try db.cachedStatement(
+                sql: """
+                    SELECT accounts.* FROM users JOIN accounts ON accounts.id = users.account
+                    WHERE container = ? AND environment = ? AND users.name = ?
+                    """
+            )
+            var found: [UserID: Account] = [:]
+            for user in users {
+                found[user] = try Row.fetchOne(
+                    statement,
+                    arguments: [home.container.name, home.environment.rawValue, user.recordName]
+                ).map(Self.account)
+            }
+            return found
+        }
+    }
+
+    // MARK: Rows
+
+    private func account(isDev: Bool, login: String) throws(DirectoryError) -> Account? {
+        try read { db in
+            try Row.fetchOne(
+                db.cachedStatement(sql: "SELECT * FROM accounts WHERE is_dev = ? AND login = ?"),
+                arguments: [isDev, login]
+            ).map(Self.account)
+        }
+    }
+
+    private func hashed(_ password: String) throws(DirectoryError) -> PasswordHash {
+        let allowed = AccountRules.passwordLength
+        guard allowed.contains(password.utf8.count) else {
+            throw .invalid(
+                "A password has at least \(allowed.lowerBound) characters and at most \(allowed.upperBound) bytes."
+            )
+        }
+        return try Self.wrapping { try PasswordHash(of: password, salt: random.bytes(16), cost: cost) }
+    }
+
+    private static func userName(of account: Account.ID, in home: ContainerEnvironment, _ db: Database) throws
+        -> String?
+    {
+        try String.fetchOne(
+            db.cachedStatement(sql: "SELECT name FROM users WHERE container = ? AND environment = ? AND account = ?"),
+            arguments: [home.container.name, home.environment.rawValue, account.number]
+        )
+    }
+
+    private static func account(_ row: Row) -> Account {
+        Account(
+            id: Account.ID(row["id"]),
+            login: row["is_dev"] ? .dev(row["login"]) : .email(row["login"]),
+            isDisabled: row["disabled"],
+            created: Timestamp(milliseconds: row["created"])
+        )
+    }
+
+    private static func passwordHash(_ row: Row) -> PasswordHash? {
+        guard let salt = row["salt"] as Data?, let hash = row["hash"] as Data? else { return nil }
+        let cost = ScryptCost(rounds: row["rounds"], blockSize: row["block_size"], parallelism: row["parallelism"])
+        return PasswordHash(cost: cost, salt: Array(salt), hash: Array(hash))
+    }
+}
+
+extension Session.ID {
+    /// 16 bytes, most significant first.
+    var data: Data { withUnsafeBytes(of: number.bigEndian) { Data($0) } }
+}

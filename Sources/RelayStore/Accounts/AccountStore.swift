@@ -1,0 +1,150 @@
+import Foundation
+import GRDB
+package import Records
+package import RelayCore
+
+/// Who is who, in `relay.sqlite`: the running relay and the command line open it side by side.
+///
+/// Holds no secret a thief of the file could use: of tokens only hashes, of passwords only scrypt. One connection
+/// writes, each change in a transaction of its own that is on the disk when the call returns (WAL, `synchronous=FULL`);
+/// another reads, so that a flush delays no look-up of a reader in another process.
+package final class AccountStore: Directory {
+    let writer: DatabaseQueue
+    let reader: DatabaseQueue
+    let time: TimeSource
+    let random: RandomSource
+    let cost: ScryptCost
+    private let key: [UInt8]
+
+    /// Opens the file in `folder`, making both when they are missing, for the owner's eyes only.
+    package convenience init(
+        folder: String,
+        time: TimeSource = .system,
+        random: RandomSource = .system,
+        cost: ScryptCost = .standard
+    ) throws(DirectoryError) {
+        let path = folder + "/relay.sqlite"
+        let (writer, reader) = try Self.wrapping {
+            try Self.makePrivate(folder: folder, file: path)
+            let writer = try Self.openWriter(path)
+            var configuration = Configuration()
+            configuration.readonly = true
+            configuration.busyMode = .timeout(10)
+            return (writer, try DatabaseQueue(path: path, configuration: configuration))
+        }
+        try self.init(writer: writer, reader: reader, time: time, random: random, cost: cost)
+    }
+
+    /// One that lives in memory and ends with the process: for tests.
+    package convenience init(
+        inMemory: Void,
+        time: TimeSource = .system,
+        random: RandomSource = .system,
+        cost: ScryptCost = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
+    ) throws(DirectoryError) {
+        let queue = try Self.wrapping { try DatabaseQueue() }
+        try self.init(writer: queue, reader: queue, time: time, random: random, cost: cost)
+    }
+
+    private init(
+        writer: DatabaseQueue,
+        reader: DatabaseQueue,
+        time: TimeSource,
+        random: RandomSource,
+        cost: ScryptCost
+    ) throws(DirectoryError) {
+        self.writer = writer
+        self.reader = reader
+        self.time = time
+        self.random = random
+        self.cost = cost
+        key = try Self.wrapping { try AccountSchema.prepare(writer, freshKey: random.bytes(32)) }
+    }
+
+    package func generation() throws(DirectoryError) -> UInt64 {
+        try read { db in
+            UInt64(try Int64.fetchOne(db.cachedStatement(sql: "SELECT revocations FROM relay")) ?? 0)
+        }
+    }
+
+    package func relayKey() throws(DirectoryError) -> [UInt8] { key }
+
+    /// What the writing connection says of itself: `journal_mode`, `synchronous` (2 is FULL) and `integrity_check`.
+    package func pragma(_ name: String) throws(DirectoryError) -> String? {
+        try Self.wrapping {
+            try writer.writeWithoutTransaction { db in try String.fetchOne(db, sql: "PRAGMA \(name)") }
+        }
+    }
+
+    func read<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
+        try Self.wrapping { try reader.read(body) }
+    }
+
+    func write<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
+        try Self.wrapping {
+            try writer.writeWithoutTransaction { db in
+                var value: Value?
+                try db.inTransaction(.immediate) {
+                    value = try body(db)
+                    return .commit
+                }
+                guard let value else { throw DirectoryError.unavailable("the transaction gave nothing") }
+                return value
+            }
+        }
+    }
+
+    /// A write that takes something away or alters it, so that every relay forgets what it kept.
+    func revoke(_ body: (Database) throws -> Void) throws(DirectoryError) {
+        try write { db in
+            try body(db)
+            try db.execute(sql: "UPDATE relay SET revocations = revocations + 1")
+        }
+    }
+
+    /// Runs `body`, turning whatever SQLite says into a `DirectoryError`.
+    static func wrapping<Value>(_ body: () throws -> Value) throws(DirectoryError) -> Value {
+        do {
+            return try body()
+        } catch let error as DirectoryError {
+            throw error
+        } catch {
+            throw .unavailable("relay.sqlite: \(error)")
+        }
+    }
+
+    private static func openWriter(_ path: String) throws -> DatabaseQueue {
+        var configuration = Configuration()
+        configuration.busyMode = .timeout(10)
+        configuration.journalMode = .wal
+        var attempts = 0
+        while true {
+            do {
+                let queue = try DatabaseQueue(path: path, configuration: configuration)
+                // GRDB sets NORMAL while it opens a WAL database; an answered change must survive a power cut.
+                try queue.writeWithoutTransaction { db in try db.execute(sql: "PRAGMA synchronous = FULL") }
+                return queue
+            } catch let error as DatabaseError where error.resultCode == .SQLITE_BUSY && attempts < 100 {
+                // Turning WAL on needs the file alone and does not wait for it: two first commands at once meet here.
+                attempts += 1
+                usleep(20_000)
+            }
+        }
+    }
+
+    /// SQLite gives the files beside it the same rights as the main one.
+    private static func makePrivate(folder: String, file: String) throws {
+        if !FileManager.default.fileExists(atPath: folder) {
+            try FileManager.default.createDirectory(
+                atPath: folder,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+        }
+        let descriptor = open(file, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else {
+            throw DirectoryError.unavailable("\(file) cannot be opened: \(String(cString: strerror(errno)))")
+        }
+        close(descriptor)
+    }
+}

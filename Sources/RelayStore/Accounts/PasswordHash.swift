@@ -1,0 +1,56 @@
+import Crypto
+import CryptoExtras
+import Foundation
+import RelayCore
+
+/// How hard a password hash is to compute, kept beside each so that the default may rise without locking anybody out.
+package struct ScryptCost: Hashable, Sendable {
+    /// A power of two; memory is 128 bytes times this times `blockSize`.
+    package var rounds: Int
+    package var blockSize: Int
+    package var parallelism: Int
+
+    package init(rounds: Int, blockSize: Int, parallelism: Int) {
+        self.rounds = rounds
+        self.blockSize = blockSize
+        self.parallelism = parallelism
+    }
+
+    /// 32 MiB, three times over: what OWASP's password storage page asks for.
+    package static let standard = ScryptCost(rounds: 32_768, blockSize: 8, parallelism: 3)
+}
+
+/// A password as it is stored: scrypt of it, with the salt and cost it was made with.
+struct PasswordHash: Hashable, Sendable {
+    var cost: ScryptCost
+    var salt: [UInt8]
+    var hash: [UInt8]
+
+    init(cost: ScryptCost, salt: [UInt8], hash: [UInt8]) {
+        self.cost = cost
+        self.salt = salt
+        self.hash = hash
+    }
+
+    init(of password: String, salt: [UInt8], cost: ScryptCost) throws {
+        self.init(cost: cost, salt: salt, hash: try Self.derive(password, salt: salt, cost: cost))
+    }
+
+    /// Compares in constant time.
+    func matches(_ password: String) throws -> Bool {
+        ConstantTime.areEqual(try Self.derive(password, salt: salt, cost: cost), hash)
+    }
+
+    private static func derive(_ password: String, salt: [UInt8], cost: ScryptCost) throws -> [UInt8] {
+        // One spelling per text: what looks the same must hash the same, whichever keyboard it was typed on.
+        let key = try KDF.Scrypt.deriveKey(
+            from: Array(password.precomposedStringWithCanonicalMapping.utf8),
+            salt: salt,
+            outputByteCount: 32,
+            rounds: cost.rounds,
+            blockSize: cost.blockSize,
+            parallelism: cost.parallelism
+        )
+        return key.withUnsafeBytes { Array($0) }
+    }
+}
