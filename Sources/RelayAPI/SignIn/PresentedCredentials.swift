@@ -23,9 +23,9 @@ struct PresentedCredentials {
     private mutating func read(query: String) {
         for part in query.utf8.split(separator: UInt8(ascii: "&")) {
             if part.starts(with: Self.apiTokenStart) {
-                set(&apiToken, part.dropFirst(Self.apiTokenStart.count))
+                found(part.dropFirst(Self.apiTokenStart.count), \.apiToken)
             } else if part.starts(with: Self.webTokenStart) {
-                set(&webToken, part.dropFirst(Self.webTokenStart.count))
+                found(part.dropFirst(Self.webTokenStart.count), \.webToken)
             }
         }
     }
@@ -33,9 +33,9 @@ struct PresentedCredentials {
     private static let apiTokenStart = Array("ckAPIToken=".utf8)
     private static let webTokenStart = Array("ckWebAuthToken=".utf8)
 
-    private mutating func set(_ value: inout String?, _ found: Substring.UTF8View) {
-        if value != nil { isAmbiguous = true }
-        value = found.isEmpty ? nil : String(Substring(found))
+    private mutating func found(_ text: Substring.UTF8View, _ place: WritableKeyPath<Self, String?>) {
+        if self[keyPath: place] != nil { isAmbiguous = true }
+        self[keyPath: place] = text.isEmpty ? nil : String(Substring(text))
     }
 
     private mutating func read(_ field: HTTPField) {
@@ -43,16 +43,16 @@ struct PresentedCredentials {
         case "host": host = field.value
         case "authorization": readBearer(field.value)
         case "x-zonecast-device-id": deviceID = field.value
-        case "x-apple-cloudkit-request-keyid": note(&signature.keyID, field.value)
-        case "x-apple-cloudkit-request-iso8601date": note(&signature.date, field.value)
-        case "x-apple-cloudkit-request-signaturev1": note(&signature.signature, field.value)
+        case "x-apple-cloudkit-request-keyid": found(field.value, \.keyID)
+        case "x-apple-cloudkit-request-iso8601date": found(field.value, \.date)
+        case "x-apple-cloudkit-request-signaturev1": found(field.value, \.signature)
         default: break
         }
     }
 
-    private mutating func note(_ value: inout String?, _ found: String) {
-        if value != nil { isAmbiguous = true }
-        value = found
+    private mutating func found(_ text: String, _ place: WritableKeyPath<SigningHeaders, String?>) {
+        if signature[keyPath: place] != nil { isAmbiguous = true }
+        signature[keyPath: place] = text
     }
 
     private mutating func readBearer(_ value: String) {
