@@ -1,0 +1,39 @@
+/// Two edits of one thing, merged field by field over what both started from.
+///
+/// SDK reference 8.
+package enum Merge {
+    /// Who wins a field that both sides changed.
+    package enum Trump: Hashable, Sendable { case mine, theirs }
+
+    /// A merged value and the names of the fields where one side's change was lost.
+    package struct Outcome<Value: Equatable & Sendable>: Equatable, Sendable {
+        package var fields: [String: Value]
+        package var lost: [String]
+
+        package init(fields: [String: Value], lost: [String] = []) {
+            self.fields = fields
+            self.lost = lost
+        }
+    }
+
+    /// `base` is what the relay had when `mine` began; a missing name means that the field had no value.
+    package static func fields<Value: Equatable & Sendable>(
+        base: [String: Value],
+        mine: [String: Value],
+        theirs: [String: Value],
+        trump: Trump
+    ) -> Outcome<Value> {
+        var merged = theirs
+        var lost: [String] = []
+        for name in Set(base.keys).union(mine.keys).union(theirs.keys).sorted() {
+            let old = base[name]
+            guard mine[name] != old, mine[name] != theirs[name] else { continue }
+            if theirs[name] != old {
+                lost.append(name)
+                if trump == .theirs { continue }
+            }
+            merged[name] = mine[name]
+        }
+        return Outcome(fields: merged, lost: lost)
+    }
+}

@@ -1,0 +1,13 @@
+/// A change token as a client may know it: text to keep, hand back and compare for sameness, never to order or to read.
+package struct SyncToken: Hashable, Sendable, Codable {
+    package let text: String
+
+    package init(_ text: String) { self.text = text }
+
+    package init(from decoder: any Decoder) throws { text = try decoder.singleValueContainer().decode(String.self) }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(text)
+    }
+}

@@ -1,0 +1,141 @@
+import Records
+import SyncCore
+import Testing
+
+@Suite struct FetchRoundTests {
+    private let t1 = SyncToken("1")
+    private let t2 = SyncToken("2")
+    private let t3 = SyncToken("3")
+
+    @Test func databaseThenZonesThenTheEnd() {
+        var state = FeedState()
+        var round = FetchRound(asksDatabase: true)
+        #expect(round.handle(.began, state: &state) == [.askDatabase(since: nil)])
+        #expect(
+            round.handle(.databasePage(changed: [notes], deleted: [], token: t1, moreComing: false), state: &state)
+                == [.zoneBegins(notes), .askZone(notes, since: nil)]
+        )
+        #expect(state.unfetched == [notes])
+        #expect(
+            round.handle(.zonePage(notes, token: t1, moreComing: true), state: &state) == [.askZone(notes, since: t1)]
+        )
+        var outcome = FetchRound.Outcome()
+        outcome.fetched = [notes]
+        outcome.sawDatabase = true
+        #expect(
+            round.handle(.zonePage(notes, token: t2, moreComing: false), state: &state)
+                == [.zoneEnded(notes, nil), .finished(outcome)]
+        )
+        #expect(state == FeedState(databaseToken: t1, zoneTokens: [notes: t2]))
+    }
+
+    @Test func aDeletedZoneIsForgotten() {
+        var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: true)
+        _ = round.handle(.began, state: &state)
+        _ = round.handle(.databasePage(changed: [], deleted: [notes], token: t2, moreComing: false), state: &state)
+        #expect(state == FeedState(databaseToken: t2))
+    }
+
+    @Test func aNoticeOfAKnownZoneGoesToItDirectly() {
+        var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1])
+        let known = state.noticed(notes, token: t1)
+        let new = state.noticed(notes, token: t2)
+        #expect(!known, "the token is held already")
+        #expect(new)
+        var round = FetchRound(asksDatabase: false)
+        #expect(round.handle(.began, state: &state) == [.zoneBegins(notes), .askZone(notes, since: t1)])
+    }
+
+    @Test func aNoticeDuringAFetchMeansFetchAgain() {
+        var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        #expect(round.handle(.noticed(notes), state: &state).isEmpty)
+        #expect(
+            round.handle(.zonePage(notes, token: t2, moreComing: false), state: &state) == [.askZone(notes, since: t2)]
+        )
+        let last = round.handle(.zonePage(notes, token: t2, moreComing: false), state: &state)
+        #expect(last.first == .zoneEnded(notes, nil))
+    }
+
+    @Test func anExpiredTokenIsFetchedAfreshOnceThenGivenUp() {
+        var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        let expired = Trouble(.tokenExpired)
+        #expect(round.handle(.zoneFailed(notes, expired), state: &state) == [.askZone(notes, since: nil)])
+        #expect(round.handle(.zoneFailed(notes, expired), state: &state).first == .zoneEnded(notes, expired))
+        #expect(state.zoneTokens[notes] == nil)
+        #expect(state.unfetched == [notes], "a later round tries again")
+    }
+
+    @Test func anExpiredDatabaseTokenTwiceEndsTheRound() {
+        var state = FeedState(databaseToken: t1)
+        var round = FetchRound(asksDatabase: true)
+        _ = round.handle(.began, state: &state)
+        let expired = Trouble(.tokenExpired)
+        #expect(round.handle(.databaseFailed(expired), state: &state) == [.askDatabase(since: nil)])
+        var outcome = FetchRound.Outcome()
+        outcome.trouble = expired
+        #expect(round.handle(.databaseFailed(expired), state: &state) == [.finished(outcome)])
+    }
+
+    @Test func aFeedThatDoesNotMoveIsNotFollowedForEver() {
+        var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        var asked = 0
+        var effects = round.handle(.zonePage(notes, token: t1, moreComing: true), state: &state)
+        while case .askZone = effects.first, asked < 100 {
+            asked += 1
+            effects = round.handle(.zonePage(notes, token: t1, moreComing: true), state: &state)
+        }
+        #expect(asked == 2, "three repeats in all")
+        #expect(effects.first == .zoneEnded(notes, Trouble(.protocolBroken)))
+    }
+
+    @Test func aZoneThatIsGoneSendsUsToTheDatabase() {
+        var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        let gone = Trouble(.zoneGone)
+        #expect(
+            round.handle(.zoneFailed(notes, gone), state: &state) == [.zoneEnded(notes, gone), .askDatabase(since: t1)]
+        )
+    }
+
+    @Test func theNetworkStopsTheRoundAndZonesStayUnfetched() {
+        var state = FeedState(zoneTokens: [notes: t1, work: t1], unfetched: [notes, work])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        let first = round.handle(.zoneFailed(notes, Trouble(.network)), state: &state)
+        #expect(first == [.zoneEnded(notes, Trouble(.network))], "the other answer is still awaited")
+        let last = round.handle(.zonePage(work, token: t2, moreComing: true), state: &state)
+        #expect(last.count == 2)
+        #expect(state.unfetched == [notes, work])
+        #expect(state.zoneTokens[work] == t2)
+    }
+
+    @Test func fourZonesAtATimeThePrioritizedFirstTheHeldNotAtAll() {
+        let zones = (0..<7).map { ZoneID("Z\($0)") }
+        var state = FeedState(unfetched: zones)
+        var round = FetchRound(
+            asksDatabase: false,
+            scope: .allExcluding([zones[1]]),
+            prioritized: [zones[6]],
+            held: [zones[0]]
+        )
+        let begun = round.handle(.began, state: &state).compactMap { effect -> ZoneID? in
+            if case .zoneBegins(let zone) = effect { zone } else { nil }
+        }
+        #expect(begun == [zones[6], zones[2], zones[3], zones[4]])
+    }
+
+    @Test func aNoticeDuringTheDatabaseQuestionDoesNotAskTwice() {
+        var state = FeedState()
+        var round = FetchRound(asksDatabase: true)
+        _ = round.handle(.began, state: &state)
+        #expect(round.handle(.noticed(notes), state: &state).isEmpty)
+    }
+}

@@ -1,0 +1,77 @@
+import Records
+import SyncCore
+
+/// Virtual time, a network that loses, delays, reorders and doubles, and everything that happens, in order.
+final class ModelWorld {
+    private(set) var now = Moment.start
+    var random: SeededRandom
+    var relay = ModelRelay()
+    var clients: [ModelClient] = []
+    /// Chance of each fault; zero once the world is to become quiet.
+    var faults = 0.2
+    private(set) var trace: [String] = []
+    private var queue: [(at: Moment, order: Int, job: () -> Void)] = []
+    private var order = 0
+
+    init(seed: UInt64) { random = SeededRandom(seed: seed) }
+
+    func chance(_ share: Double) -> Bool { Double.random(in: 0..<1, using: &random) < share }
+
+    func note(_ text: @autoclosure () -> String) {
+        if trace.count > 400 { trace.removeFirst(200) }
+        trace.append("\(now.sinceStart) \(text())")
+    }
+
+    func after(_ delay: Duration, _ job: @escaping () -> Void) {
+        order += 1
+        queue.append((now + delay, order, job))
+    }
+
+    /// Runs what is due until `end`, or until nothing is left.
+    func run(until end: Moment) {
+        while let next = queue.indices.min(by: { (queue[$0].at, queue[$0].order) < (queue[$1].at, queue[$1].order) }),
+            queue[next].at <= end
+        {
+            let due = queue.remove(at: next)
+            now = max(now, due.at)
+            due.job()
+        }
+        now = max(now, end)
+    }
+
+    private var latency: Duration { .milliseconds(Int64.random(in: 1...400, using: &random)) }
+
+    /// A request that may be lost on the way there or back; either way the caller hears of the network after a while.
+    func request<Answer>(
+        _ name: String,
+        perform: @escaping (ModelWorld) throws(Trouble) -> Answer,
+        answer: @escaping (Result<Answer, Trouble>) -> Void
+    ) {
+        let isLostThere = chance(faults / 2)
+        let isLostBack = chance(faults / 2)
+        if isLostThere {
+            after(.seconds(2)) { answer(.failure(Trouble(.network))) }
+            return
+        }
+        after(latency) { [self] in
+            let result = Result(catching: { () throws(Trouble) in try perform(self) })
+            note("relay did \(name)\(isLostBack ? ", answer lost" : "")")
+            after(isLostBack ? .seconds(2) : latency) {
+                answer(isLostBack ? .failure(Trouble(.network)) : result)
+            }
+        }
+    }
+
+    /// The relay tells everybody but the writer; a notice may be lost, doubled and overtaken.
+    func notify(_ zones: Set<ZoneID>, except writer: ModelClient) {
+        for client in clients where client !== writer {
+            for zone in zones.sorted(by: { $0.zoneName < $1.zoneName }) {
+                let copies = chance(faults) ? 0 : chance(faults) ? 2 : 1
+                let token = relay.token(of: zone)
+                for _ in 0..<copies {
+                    after(latency) { client.noticeArrived(zone, token) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+import Records
+import SyncCore
+import Testing
+
+@Suite struct NoticeLineTests {
+    private var random = HighestRandom()
+
+    private func live(since start: Moment) -> NoticeLine {
+        var random = HighestRandom()
+        var line = NoticeLine()
+        _ = line.handle(.started, at: start, using: &random)
+        _ = line.handle(.opened, at: start, using: &random)
+        _ = line.handle(.ready, at: start, using: &random)
+        return line
+    }
+
+    private func wait(_ effects: [NoticeLine.Effect], from now: Moment) -> Double? {
+        for case .wake(let moment?) in effects { return (moment - now).inSeconds }
+        return nil
+    }
+
+    @Test mutating func greetsAndGoesLive() {
+        var line = NoticeLine()
+        #expect(line.handle(.started, at: at(0), using: &random) == [.connect, .wake(at: at(10))])
+        #expect(line.handle(.opened, at: at(1), using: &random) == [.sendHello, .wake(at: at(11))])
+        #expect(line.handle(.ready, at: at(2), using: &random) == [.isLive(true), .wake(at: at(47))])
+    }
+
+    @Test mutating func pingsAfterSilenceAndGivesUpWithoutAnAnswer() {
+        var line = live(since: at(0))
+        #expect(line.handle(.timerFired, at: at(45), using: &random) == [.ping, .wake(at: at(60))])
+        _ = line.handle(.heard, at: at(46), using: &random)
+        #expect(line.handle(.timerFired, at: at(60), using: &random) == [.wake(at: at(91))])
+        #expect(line.handle(.timerFired, at: at(91), using: &random) == [.ping, .wake(at: at(106))])
+        let dead = line.handle(.timerFired, at: at(106), using: &random)
+        #expect(dead.prefix(2) == [.drop, .isLive(false)])
+        #expect(wait(dead, from: at(106)) != nil)
+    }
+
+    /// What each close code leads to on a young connection, with the highest jitter.
+    @Test(
+        arguments: [
+            (nil, 0.5), (1000, 0.5), (1001, 0.5), (1002, 60), (1007, 60), (1008, 60), (1009, 60), (1011, 0.5),
+            (1012, 0.5),
+            (1013, 0.5), (4400, nil), (4401, nil), (4403, nil), (4408, nil), (4409, nil), (4449, nil), (4450, 0.5),
+            (4451, 0.5), (4499, 0.5), (4999, 0.5),
+        ] as [(UInt16?, Double?)]
+    )
+    func closeCodes(_ row: (code: UInt16?, wait: Double?)) {
+        var random = HighestRandom()
+        var line = live(since: at(0))
+        let effects = line.handle(.closed(code: row.code), at: at(1), using: &random)
+        #expect(effects.first == .isLive(false))
+        if let expected = row.wait {
+            #expect(abs((wait(effects, from: at(1)) ?? -1) - expected) < 0.001)
+        } else {
+            #expect(effects.contains(.needsCredentials(isRenewable: false)))
+            #expect(wait(effects, from: at(1)) == nil, "it stays away until the credentials change")
+            #expect(line.handle(.timerFired, at: at(1000), using: &random) == [.wake(at: nil)])
+            #expect(line.handle(.credentialsChanged, at: at(1001), using: &random).first == .connect)
+        }
+        #expect(effects.contains(.needsCredentials(isRenewable: true)) == (row.code == 4450))
+    }
+
+    @Test mutating func aRestartTellsWhenToComeBack() {
+        var line = live(since: at(0))
+        _ = line.handle(.goodbye(retryAfter: .seconds(2)), at: at(1), using: &random)
+        let closed = line.handle(.closed(code: 1012), at: at(1), using: &random)
+        #expect(wait(closed, from: at(1)) == 2)
+        #expect(line.handle(.timerFired, at: at(3), using: &random).first == .connect)
+    }
+
+    @Test mutating func backsOffDoublingTo60SecondsAndAfreshAfterAHealthyMinute() {
+        var line = NoticeLine()
+        var now = at(0)
+        var effects = line.handle(.started, at: now, using: &random)
+        for expected in [0.5, 1, 2, 4, 8, 16, 32, 60, 60] {
+            effects = line.handle(.closed(code: nil), at: now, using: &random)
+            #expect(abs((wait(effects, from: now) ?? -1) - expected) < 0.001)
+            now = now + .seconds(60)
+            #expect(line.handle(.timerFired, at: now, using: &random).first == .connect)
+        }
+        _ = line.handle(.opened, at: now, using: &random)
+        _ = line.handle(.ready, at: now, using: &random)
+        effects = line.handle(.closed(code: 1001), at: now + .seconds(61), using: &random)
+        #expect(abs((wait(effects, from: now + .seconds(61)) ?? -1) - 0.5) < 0.001)
+    }
+
+    @Test mutating func aHelloThatIsNotAnsweredIsGivenUp() {
+        var line = NoticeLine()
+        _ = line.handle(.started, at: at(0), using: &random)
+        _ = line.handle(.opened, at: at(1), using: &random)
+        #expect(line.handle(.timerFired, at: at(11), using: &random).first == .drop)
+    }
+
+    @Test(
+        arguments: [(401, nil), (403, nil), (421, nil), (404, 60), (426, 60), (503, 0.5), (500, 0.5)]
+            as [(Int, Double?)]
+    )
+    func refusedUpgrades(_ row: (status: Int, wait: Double?)) {
+        var random = HighestRandom()
+        var line = NoticeLine()
+        _ = line.handle(.started, at: at(0), using: &random)
+        let effects = line.handle(.refused(status: row.status), at: at(0), using: &random)
+        let found = wait(effects, from: at(0))
+        #expect(row.wait.map { abs((found ?? -1) - $0) < 0.001 } ?? (found == nil))
+    }
+
+    @Test mutating func stoppedStaysStopped() {
+        var line = live(since: at(0))
+        #expect(line.handle(.stopped, at: at(1), using: &random) == [.isLive(false), .drop, .wake(at: nil)])
+        #expect(line.handle(.closed(code: 1000), at: at(1), using: &random).isEmpty)
+        #expect(line.handle(.credentialsChanged, at: at(2), using: &random).isEmpty)
+    }
+}

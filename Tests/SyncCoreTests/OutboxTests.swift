@@ -1,0 +1,170 @@
+import Records
+import SyncCore
+import Testing
+
+@Suite struct OutboxTests {
+    @Test func theLastOperationPerRecordWins() {
+        var outbox = Outbox()
+        outbox.add(.save, record("a"))
+        outbox.add(.delete, record("a"))
+        #expect(outbox.pending.map(\.operation) == [.delete])
+        outbox.add(.save, record("a"))
+        #expect(outbox.pending.map(\.operation) == [.save])
+    }
+
+    @Test func aRecordEditedTwiceKeepsItsPlaceBeforeItsChild() {
+        var outbox = Outbox()
+        for name in ["parent", "child", "parent"] { outbox.add(.save, record(name)) }
+        #expect(outbox.pending.map(\.id.recordName) == ["parent", "child"])
+    }
+
+    @Test func anotherOperationGoesToTheEnd() {
+        var outbox = Outbox()
+        outbox.add(.save, record("a"))
+        outbox.add(.save, record("b"))
+        outbox.add(.delete, record("a"))
+        #expect(outbox.pending.map(\.id.recordName) == ["b", "a"])
+    }
+
+    @Test func confirmationClearsOnlyTheVersionSent() {
+        var outbox = Outbox()
+        outbox.add(.save, record("a"))
+        let sent = outbox.versions
+        outbox.add(.save, record("a"))
+        outbox.settled(record("a"), version: sent[record("a")] ?? 0)
+        #expect(outbox.count == 1, "the edit made while the first was under way must stay")
+        outbox.settled(record("a"), version: outbox.versions[record("a")] ?? 0)
+        #expect(outbox.isEmpty)
+    }
+
+    @Test func removingTakesBackOnlyTheSameOperation() {
+        var outbox = Outbox()
+        outbox.add(.delete, record("a"))
+        outbox.remove(.save, record("a"))
+        #expect(outbox.count == 1)
+        outbox.remove(.delete, record("a"))
+        #expect(outbox.isEmpty)
+    }
+
+    @Test func aZoneThatIsGoneTakesItsEntries() {
+        var outbox = Outbox()
+        outbox.add(.save, record("a"))
+        outbox.add(.save, record("b", in: work))
+        outbox.dropZone(notes)
+        #expect(outbox.pending.map(\.id) == [record("b", in: work)])
+    }
+}
+
+@Suite struct BatchLimitsTests {
+    @Test(arguments: [
+        (sizes: Array(repeating: 300, count: 444), cut: [200, 200, 44]),
+        (sizes: [1_500_000, 400_000, 200_000, 1], cut: [2, 2]),
+        (sizes: [3_000_000, 10], cut: [1, 1]),
+        (sizes: [], cut: []),
+    ])
+    func cutsByOperationsAndBytes(_ row: (sizes: [Int], cut: [Int])) {
+        #expect(BatchLimits().cut(row.sizes) { $0 }.map(\.count) == row.cut)
+    }
+
+    @Test func halvesWhenTheRelaySaysTooMuchAndRecovers() {
+        var limits = BatchLimits()
+        limits.exceeded(by: 120)
+        #expect(limits.operations == 60)
+        #expect(limits.bytes == 1_000_000)
+        for _ in 0..<10 { limits.exceeded(by: limits.operations) }
+        #expect(limits.operations == 1, "one operation is the least that can be sent")
+        for _ in 0..<20 { limits.accepted() }
+        #expect(limits == BatchLimits())
+    }
+}
+
+@Suite struct MergeTests {
+    struct Row: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var base: [String: Int]
+        var mine: [String: Int]
+        var theirs: [String: Int]
+        var mineWins: [String: Int]
+        var theirsWins: [String: Int]
+        var lost: [String] = []
+    }
+
+    static let rows = [
+        // The worked example of the SDK reference, section 8.
+        Row(
+            testDescription: "both changed b, each one other",
+            base: ["a": 1, "b": 1, "c": 1],
+            mine: ["a": 2, "b": 2, "c": 1],
+            theirs: ["a": 1, "b": 3, "c": 3],
+            mineWins: ["a": 2, "b": 2, "c": 3],
+            theirsWins: ["a": 2, "b": 3, "c": 3],
+            lost: ["b"]
+        ),
+        Row(
+            testDescription: "the same new value is no conflict",
+            base: ["a": 1],
+            mine: ["a": 2],
+            theirs: ["a": 2],
+            mineWins: ["a": 2],
+            theirsWins: ["a": 2]
+        ),
+        Row(
+            testDescription: "cleared here, untouched there",
+            base: ["a": 1, "b": 1],
+            mine: ["b": 1],
+            theirs: ["a": 1, "b": 1],
+            mineWins: ["b": 1],
+            theirsWins: ["b": 1]
+        ),
+        Row(
+            testDescription: "cleared here, changed there",
+            base: ["a": 1],
+            mine: [:],
+            theirs: ["a": 2],
+            mineWins: [:],
+            theirsWins: ["a": 2],
+            lost: ["a"]
+        ),
+    ]
+
+    @Test(arguments: rows) func mergesByField(_ row: Row) {
+        let mine = Merge.fields(base: row.base, mine: row.mine, theirs: row.theirs, trump: .mine)
+        let theirs = Merge.fields(base: row.base, mine: row.mine, theirs: row.theirs, trump: .theirs)
+        #expect(mine == Merge.Outcome(fields: row.mineWins, lost: row.lost))
+        #expect(theirs == Merge.Outcome(fields: row.theirsWins, lost: row.lost))
+    }
+}
+
+@Suite struct BackoffTests {
+    @Test func ceilingsDoubleUpToTheCap() {
+        var random = SeededRandom(seed: 1)
+        var backoff = Backoff.requests
+        var ceilings: [Duration] = []
+        for _ in 0..<11 {
+            ceilings.append(backoff.ceiling)
+            let ceiling = backoff.ceiling
+            let wait = backoff.failed(using: &random)
+            #expect(wait >= .zero && wait <= ceiling)
+        }
+        #expect(ceilings == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map { .seconds($0) })
+        backoff.succeeded()
+        #expect(backoff.ceiling == .seconds(1))
+    }
+
+    @Test func aThousandFailuresDoNotOverflow() {
+        var random = SeededRandom(seed: 2)
+        var backoff = Backoff.socket
+        for _ in 0..<1000 { _ = backoff.failed(using: &random) }
+        #expect(backoff.ceiling == .seconds(60))
+    }
+
+    @Test func jitterUsesTheWholeRange() {
+        var random = SeededRandom(seed: 3)
+        let waits = (0..<200).map { _ in
+            var backoff = Backoff.requests
+            return backoff.failed(using: &random).inSeconds
+        }
+        #expect(waits.contains { $0 < 0.1 })
+        #expect(waits.contains { $0 > 0.9 })
+    }
+}

@@ -1,0 +1,171 @@
+import Records
+import SyncCore
+import Testing
+
+@Suite struct SyncScheduleTests {
+    private static func begun(_ settings: SyncSchedule.Settings = .init()) -> SyncSchedule {
+        var random = HighestRandom()
+        var schedule = SyncSchedule(settings: settings)
+        _ = schedule.handle(.started, at: at(0), using: &random)
+        _ = schedule.handle(.channelOpened, at: at(0), using: &random)
+        _ = schedule.handle(.fetchFinished(.init()), at: at(0), using: &random)
+        _ = schedule.handle(.fetchFinished(.init()), at: at(0), using: &random)
+        return schedule
+    }
+
+    private static func failed(_ trouble: Trouble) -> FetchRound.Outcome {
+        var outcome = FetchRound.Outcome()
+        outcome.trouble = trouble
+        return outcome
+    }
+
+    private var random = HighestRandom()
+
+    @Test mutating func asksTheDatabaseAtTheStartAndAfterEveryReconnection() {
+        var schedule = SyncSchedule()
+        let first = schedule.handle(.started, at: at(0), using: &random)
+        #expect(first.first == .fetch(asksDatabase: true, held: []))
+        #expect(schedule.handle(.channelOpened, at: at(0.1), using: &random) == [.wake(at: nil)])
+        let again = schedule.handle(.fetchFinished(.init()), at: at(0.2), using: &random)
+        #expect(again == [.fetch(asksDatabase: true, held: []), .wake(at: nil)])
+    }
+
+    @Test mutating func aNoticeFetchesThatZoneOnly() {
+        var schedule = Self.begun()
+        #expect(
+            schedule.handle(.noticed(notes), at: at(1), using: &random).first == .fetch(asksDatabase: false, held: [])
+        )
+        #expect(schedule.handle(.noticed(work), at: at(1), using: &random) == [.wake(at: nil)], "one round at a time")
+        #expect(
+            schedule.handle(.fetchFinished(.init()), at: at(2), using: &random).first
+                == .fetch(asksDatabase: false, held: [])
+        )
+    }
+
+    @Test mutating func theFirstEditGoesAtOnceTheNextWithin50MillisecondsTogether() {
+        var schedule = Self.begun()
+        #expect(
+            schedule.handle(.outboxChanged(isEmpty: false), at: at(1), using: &random) == [.send, .wake(at: nil)]
+        )
+        _ = schedule.handle(.outboxChanged(isEmpty: true), at: at(1.01), using: &random)
+        _ = schedule.handle(.sendFinished(.init(madeProgress: true)), at: at(1.01), using: &random)
+        #expect(
+            schedule.handle(.outboxChanged(isEmpty: false), at: at(1.02), using: &random) == [.wake(at: at(1.05))]
+        )
+        #expect(schedule.handle(.timerFired, at: at(1.05), using: &random) == [.send, .wake(at: nil)])
+    }
+
+    @Test mutating func withoutAChannelItPollsWithJitter() {
+        var schedule = Self.begun()
+        let lost = schedule.handle(.channelLost, at: at(10), using: &random)
+        guard case .wake(let poll?)? = lost.last else {
+            Issue.record("no poll was scheduled: \(lost)")
+            return
+        }
+        #expect(poll - at(10) > .seconds(47) && poll - at(10) < .seconds(73))
+        #expect(
+            schedule.handle(.timerFired, at: poll, using: &random).first == .fetch(asksDatabase: true, held: [])
+        )
+        let next = schedule.handle(.fetchFinished(.init()), at: poll, using: &random)
+        guard case .wake(let later?)? = next.last else {
+            Issue.record("no second poll: \(next)")
+            return
+        }
+        #expect(later - poll > .seconds(47))
+    }
+
+    @Test mutating func failuresBackOffDoublingAndAlwaysRunAgain() {
+        var schedule = Self.begun()
+        var now = at(5)
+        _ = schedule.handle(.noticed(nil), at: now, using: &random)
+        for expected in [1.0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
+            let effects = schedule.handle(.fetchFinished(Self.failed(Trouble(.network))), at: now, using: &random)
+            guard case .wake(let retry?)? = effects.last else {
+                Issue.record("nothing scheduled after a failure")
+                return
+            }
+            #expect(abs((retry - now).inSeconds - expected) < 0.001)
+            now = retry
+            #expect(schedule.handle(.timerFired, at: now, using: &random).first == .fetch(asksDatabase: true, held: []))
+        }
+    }
+
+    @Test mutating func retryAfterIsKeptExactlyForBothWays() {
+        var schedule = Self.begun()
+        _ = schedule.handle(.noticed(nil), at: at(5), using: &random)
+        let patience = Self.failed(Trouble(.busy, retryAfter: .seconds(7200)))
+        #expect(
+            schedule.handle(.fetchFinished(patience), at: at(5), using: &random) == [.wake(at: at(7205))]
+        )
+        #expect(
+            schedule.handle(.outboxChanged(isEmpty: false), at: at(6), using: &random) == [.wake(at: at(7205))]
+        )
+        #expect(
+            schedule.handle(.channelOpened, at: at(7), using: &random) == [.wake(at: at(7205))],
+            "a reconnection is no excuse"
+        )
+        let effects = schedule.handle(.timerFired, at: at(7205), using: &random)
+        #expect(effects.first == .fetch(asksDatabase: true, held: []))
+    }
+
+    @Test mutating func aReconnectionEndsTheWaitForTheNetworkAndLooksBeforeItSends() {
+        var schedule = Self.begun()
+        _ = schedule.handle(.outboxChanged(isEmpty: false), at: at(1), using: &random)
+        _ = schedule.handle(.channelLost, at: at(1), using: &random)
+        for second in 1...9 {
+            _ = schedule.handle(
+                .sendFinished(.init(trouble: Trouble(.network))),
+                at: at(Double(second)),
+                using: &random
+            )
+        }
+        let opened = schedule.handle(.channelOpened, at: at(10), using: &random)
+        #expect(opened == [.fetch(asksDatabase: true, held: []), .wake(at: nil)])
+        let fetched = schedule.handle(.fetchFinished(.init()), at: at(10.1), using: &random)
+        #expect(fetched == [.send, .wake(at: nil)])
+    }
+
+    @Test mutating func oneBusyZoneHoldsNoOther() {
+        var schedule = Self.begun()
+        _ = schedule.handle(.noticed(notes), at: at(1), using: &random)
+        var outcome = FetchRound.Outcome()
+        outcome.zoneTroubles[notes] = Trouble(.zoneBusy, retryAfter: .seconds(30))
+        #expect(schedule.handle(.fetchFinished(outcome), at: at(1), using: &random) == [.wake(at: at(31))])
+        #expect(
+            schedule.handle(.noticed(work), at: at(2), using: &random).first
+                == .fetch(asksDatabase: false, held: [notes])
+        )
+    }
+
+    @Test mutating func refusalsThatRepeatDoNotSpin() {
+        var schedule = Self.begun()
+        let refused = SyncSchedule.SendOutcome(hadRefusals: true)
+        _ = schedule.handle(.outboxChanged(isEmpty: false), at: at(1), using: &random)
+        #expect(schedule.handle(.sendFinished(refused), at: at(2), using: &random).first == .send, "after a merge")
+        let second = schedule.handle(.sendFinished(refused), at: at(3), using: &random)
+        guard case .wake(let retry?)? = second.first else {
+            Issue.record("sent again at once: \(second)")
+            return
+        }
+        #expect(retry > at(3.5))
+    }
+
+    @Test mutating func byHandNothingHappensByItself() {
+        var settings = SyncSchedule.Settings()
+        settings.isAutomatic = false
+        var schedule = SyncSchedule(settings: settings)
+        for event in [
+            SyncSchedule.Event.started, .channelOpened, .noticed(nil), .outboxChanged(isEmpty: false), .timerFired,
+        ] {
+            #expect(schedule.handle(event, at: at(1), using: &random) == [.wake(at: nil)])
+        }
+    }
+
+    @Test mutating func withoutAnAccountItWaitsAndAfterwardsGoesOn() {
+        var schedule = Self.begun()
+        _ = schedule.handle(.accountChanged(isUsable: false), at: at(1), using: &random)
+        #expect(schedule.handle(.outboxChanged(isEmpty: false), at: at(2), using: &random) == [.wake(at: nil)])
+        let back = schedule.handle(.accountChanged(isUsable: true), at: at(3), using: &random)
+        #expect(back.contains(.send) && back.contains(.fetch(asksDatabase: true, held: [])))
+    }
+}
