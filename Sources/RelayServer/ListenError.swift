@@ -8,7 +8,9 @@ import NIOCore
     import Darwin
 #endif
 
-/// Why the relay could not begin to listen. The description is for the person who started it. Experience reference 7.
+/// Why the relay could not begin to listen.
+///
+/// The description is for the person who started it. Experience reference 7.
 package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
     case portTaken(ListeningAddress)
     case notAllowed(ListeningAddress)

@@ -25,7 +25,11 @@ package struct RelayServer: Service {
     private let onListening: @Sendable (ListeningAddress) async -> Void
     private let logger: Logger
 
+    /// Makes a server that listens once it runs.
+    ///
     /// - Parameters:
+    ///   - configuration: Where to listen, and the limits.
+    ///   - logger: For what an operator should know. Never gets query strings.
     ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
     ///   - onListening: Called once, when the port accepts connections.
     ///   - respond: Answers a request. Runs on the connection's loop: a call that blocks or computes for more than about
@@ -44,8 +48,10 @@ package struct RelayServer: Service {
         self.respond = respond
     }
 
-    /// Serves until the service group shuts down gracefully or the task is cancelled; then stops accepting, lets requests
-    /// end, and returns within `limits.shutdown`. Throws `ListenError` where the address cannot be had.
+    /// Serves until the service group shuts down gracefully or the task is cancelled; then stops accepting, lets
+    /// requests end, and returns within `limits.shutdown`.
+    ///
+    /// Throws `ListenError` where the address cannot be had.
     package func run() async throws {
         if configuration.testDoor, !configuration.isLoopback { throw ListenError.testDoorBeyondLoopback }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.loops ?? System.coreCount)
@@ -103,7 +109,8 @@ package struct RelayServer: Service {
     }
 
     private func makeLoops(
-        _ group: MultiThreadedEventLoopGroup, door: GateDoor
+        _ group: MultiThreadedEventLoopGroup,
+        door: GateDoor
     ) async throws -> [ObjectIdentifier: NIOLoopBound<LoopState>] {
         var loops: [ObjectIdentifier: NIOLoopBound<LoopState>] = [:]
         for eventLoop in group.makeIterator() {

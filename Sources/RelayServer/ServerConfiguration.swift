@@ -1,44 +1,73 @@
 package import NIOCore
 
-/// Where the relay listens and what it bears from its peers. Reliability reference, section 3.
+/// Where the relay listens and what it bears from its peers.
+///
+/// Reliability reference, section 3.
 package struct ServerConfiguration: Sendable {
     /// The address to listen on: a host name or an IP address.
     package var host = "127.0.0.1"
-    /// The TCP port, 0 to 65535. 0 lets the system choose; the ready callback says which.
+    /// The TCP port, 0 to 65535.
+    ///
+    /// 0 lets the system choose; the ready callback says which.
     package var port = 8080
-    /// How many event loops (threads) share the connections. `nil`: one for each core.
+    /// How many event loops (threads) share the connections.
+    ///
+    /// `nil`: one for each core.
     package var loops: Int?
-    /// How many connections may wait to be accepted. The system caps it by `net.core.somaxconn`; 4096 rides out a
-    /// restart, when every client comes back within a second.
+    /// How many connections may wait to be accepted.
+    ///
+    /// The system caps it by `net.core.somaxconn`; 4096 rides out a restart, when every client comes back within a
+    /// second.
     package var backlog = 4096
     package var limits = ServerLimits()
-    /// Opens `GET /__echo`, for conformance suites. Refused unless the listener is on loopback.
+    /// Opens `GET /__echo`, for conformance suites.
+    ///
+    /// Refused unless the listener is on loopback.
     package var testDoor = false
-    /// Proxies whose `X-Forwarded-For` is believed. Their own connections do not count by address, since each of them
-    /// stands for many clients.
+    /// Proxies whose `X-Forwarded-For` is believed.
+    ///
+    /// Their own connections do not count by address, since each of them stands for many clients.
     package var trustedProxies: [AddressRange] = []
 
     package init() {}
 }
 
-/// Every bound the transport keeps, with the reason for its default. Reliability reference, section 3.
+/// Every bound the transport keeps, with the reason for its default.
+///
+/// Reliability reference, section 3.
 package struct ServerLimits: Sendable {
-    /// Bytes of a request line, without its line end. Beyond: 414. 8 KiB is what proxies pass on.
+    /// Bytes of a request line, without its line end.
+    ///
+    /// Beyond: 414. 8 KiB is what proxies pass on.
     package var requestLine = 8 * 1024
-    /// Bytes of one header field, name and value. Beyond: 431.
+    /// Bytes of one header field, name and value.
+    ///
+    /// Beyond: 431.
     package var headerField = 8 * 1024
-    /// Bytes of all header fields of one request. Beyond: 431.
+    /// Bytes of all header fields of one request.
+    ///
+    /// Beyond: 431.
     package var headerList = 32 * 1024
-    /// Header fields in one request. Beyond: 431.
+    /// Header fields in one request.
+    ///
+    /// Beyond: 431.
     package var headerCount = 100
-    /// Bytes of a request body. Beyond: 413, from the declared length before any of it is read.
+    /// Bytes of a request body.
+    ///
+    /// Beyond: 413, from the declared length before any of it is read.
     package var body = 4 * 1024 * 1024
 
-    /// From the first byte of a request, or from the connection's start, to the end of its head. Beyond: 408.
+    /// From the first byte of a request, or from the connection's start, to the end of its head.
+    ///
+    /// Beyond: 408.
     package var headTime: TimeAmount = .seconds(10)
-    /// Between two pieces of a body. Beyond: 408.
+    /// Between two pieces of a body.
+    ///
+    /// Beyond: 408.
     package var bodyGap: TimeAmount = .seconds(10)
-    /// From the end of the head to the end of the body. Beyond: 408.
+    /// From the end of the head to the end of the body.
+    ///
+    /// Beyond: 408.
     package var bodyTime: TimeAmount = .seconds(60)
     /// A connection without a request is closed after this.
     package var keepAlive: TimeAmount = .seconds(60)
@@ -50,20 +79,30 @@ package struct ServerLimits: Sendable {
     /// connection, and the peer may lose the answer.
     package var linger: TimeAmount = .seconds(2)
 
-    /// Connections in all. Beyond: 503.
+    /// Connections in all.
+    ///
+    /// Beyond: 503.
     package var connections = 10_000
-    /// Connections from one address, proxies excepted. Beyond: 503.
+    /// Connections from one address, proxies excepted.
+    ///
+    /// Beyond: 503.
     package var connectionsPerAddress = 200
 
-    /// Bytes of a WebSocket message, and of a frame, from a client. Beyond: close 1009, from the declared length.
+    /// Bytes of a WebSocket message, and of a frame, from a client.
+    ///
+    /// Beyond: close 1009, from the declared length.
     package var socketMessage = 64 * 1024
     /// The same for the echo of the test door: conformance suites send up to 16 MiB.
     package var echoMessage = 16 * 1024 * 1024
-    /// From our close frame to the peer's. Beyond: the connection is cut.
+    /// From our close frame to the peer's.
+    ///
+    /// Beyond: the connection is cut.
     package var closingHandshake: TimeAmount = .seconds(3)
 
-    /// How often deadlines are looked at. One timer for each loop instead of two for each request: those cost a
-    /// fifth of the request rate. A deadline is kept to within one interval.
+    /// How often deadlines are looked at.
+    ///
+    /// One timer for each loop instead of two for each request: those cost a fifth of the request rate. A deadline is
+    /// kept to within one interval.
     package var sweepInterval: TimeAmount = .seconds(1)
     /// On a graceful stop, what is still unfinished after this is cut.
     package var shutdown: TimeAmount = .seconds(10)

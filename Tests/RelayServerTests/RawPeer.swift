@@ -39,7 +39,9 @@ final class RawPeer: Sendable {
 
     /// What has come so far, once `isEnough` holds or the peer has closed.
     func received(
-        within seconds: Int64 = 10, waitingFor what: String, until isEnough: @escaping @Sendable ([UInt8]) -> Bool
+        within seconds: Int64 = 10,
+        waitingFor what: String,
+        until isEnough: @escaping @Sendable ([UInt8]) -> Bool
     ) async throws -> [UInt8] {
         let promise = channel.eventLoop.makePromise(of: [UInt8].self)
         let timer = channel.eventLoop.scheduleTask(in: .seconds(seconds)) {

@@ -1,6 +1,8 @@
 import Synchronization
 
-/// How many connections are open, in all and from each address. Shared by all loops.
+/// How many connections are open, in all and from each address.
+///
+/// Shared by all loops.
 final class ConnectionCounts: Sendable {
     enum Verdict {
         case welcome
@@ -24,7 +26,9 @@ final class ConnectionCounts: Sendable {
         self.trustedProxies = trustedProxies
     }
 
-    /// Whether one more from `address` is within the limits. Counted in any case: each call needs its `left`.
+    /// Whether one more from `address` is within the limits.
+    ///
+    /// Counted in any case: each call needs its `left`.
     func joined(_ address: String) -> Verdict {
         let isProxy = trustedProxies.contains { $0.contains(address) }
         return state.withLock { state in

@@ -71,7 +71,9 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     // MARK: The serving task's side
 
-    /// The next thing to do, or `nil` when the connection is over. Runs on the loop.
+    /// The next thing to do, or `nil` when the connection is over.
+    ///
+    /// Runs on the loop.
     func next() async -> GateWork? {
         if let work = ready {
             ready = nil
@@ -86,7 +88,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         guard let context, let plan = current else { return }
         current = nil
         served += 1
-        let isLast = !plan.keepAlive || isQuiescing || served >= loop.door.limits.requestsPerConnection
+        let isLast =
+            !plan.keepAlive || isQuiescing || served >= loop.door.limits.requestsPerConnection
             || (inputClosed && queue.isEmpty)
         let buffer = ResponseBytes.write(
             response,

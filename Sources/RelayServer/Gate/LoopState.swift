@@ -10,7 +10,9 @@ protocol LoopResident: AnyObject {
     func cut()
 }
 
-/// What the connections of one event loop share. Confined to that loop.
+/// What the connections of one event loop share.
+///
+/// Confined to that loop.
 final class LoopState {
     let eventLoop: any EventLoop
     let executor: LoopExecutor

@@ -1,4 +1,6 @@
-/// Why the gate itself turned a request away, before anyone behind it saw it. Reliability reference, sections 3 and 4.
+/// Why the gate itself turned a request away, before anyone behind it saw it.
+///
+/// Reliability reference, sections 3 and 4.
 ///
 /// After any of these nothing more is read from the connection as a request.
 enum Refusal: Error, Hashable, Sendable {
@@ -31,7 +33,9 @@ enum Refusal: Error, Hashable, Sendable {
         }
     }
 
-    /// The wire's own code for it. Errors reference, section 2.
+    /// The wire's own code for it.
+    ///
+    /// Errors reference, section 2.
     private var code: String {
         switch self {
         case .bodyTooLarge: "QUOTA_EXCEEDED"
@@ -40,7 +44,9 @@ enum Refusal: Error, Hashable, Sendable {
         }
     }
 
-    /// A sentence for whoever reads the answer. Holds nothing that the client sent, and no character that JSON escapes.
+    /// A sentence for whoever reads the answer.
+    ///
+    /// Holds nothing that the client sent, and no character that JSON escapes.
     private var reason: String {
         switch self {
         case .malformed(let what): "The request is not valid HTTP: \(what)."
@@ -60,7 +66,9 @@ enum Refusal: Error, Hashable, Sendable {
     /// Seconds after which another try may succeed.
     var retryAfter: Int? { self == .tooManyConnections ? 5 : nil }
 
-    /// The answer's body, in the wire's own error form. Errors reference, section 1.
+    /// The answer's body, in the wire's own error form.
+    ///
+    /// Errors reference, section 1.
     func body(requestID: String) -> String {
         let retry = retryAfter.map { ",\"retryAfter\":\($0)" } ?? ""
         return "{\"uuid\":\"\(requestID)\",\"serverErrorCode\":\"\(code)\",\"reason\":\"\(reason)\"\(retry)}"

@@ -1,6 +1,8 @@
 /// Names an answer of the gate's own, so that a client's report and the relay's log can be matched.
 enum RequestID {
-    /// A random UUID in lower case. RFC 9562, version 4.
+    /// A random UUID in lower case.
+    ///
+    /// RFC 9562, version 4.
     static func random() -> String {
         var generator = SystemRandomNumberGenerator()
         var bytes = (0..<16).map { _ in UInt8.random(in: 0...255, using: &generator) }

@@ -10,7 +10,9 @@ struct RequestPlan {
     var keepAlive: Bool
     /// The client waits for `100 Continue` before it sends the body.
     var expectsContinue: Bool
-    /// The fields ask for another protocol. Whether it is one of ours is for the handshake to judge.
+    /// The fields ask for another protocol.
+    ///
+    /// Whether it is one of ours is for the handshake to judge.
     var asksUpgrade: Bool
     var isHTTP10: Bool
 }
@@ -47,7 +49,10 @@ struct RequestRules {
         let forwarded = fields.forwardedFor
         return RequestPlan(
             request: APIRequest(
-                method: method, path: path, query: query, headers: fields.kept,
+                method: method,
+                path: path,
+                query: query,
+                headers: fields.kept,
                 remoteAddress: forwarded.isEmpty ? peer : client(behind: peer, forwarded: forwarded)
             ),
             bodyLength: length,
@@ -73,7 +78,9 @@ struct RequestRules {
         }
     }
 
-    /// Splits a target into path and query; the absolute form loses its scheme and authority. RFC 9112, 3.2.
+    /// Splits a target into path and query; the absolute form loses its scheme and authority.
+    ///
+    /// RFC 9112, 3.2.
     static func target(_ target: String, method: HTTPRequest.Method) throws(Refusal) -> (String, String?) {
         let bytes = target.utf8
         guard bytes.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") }) else {
@@ -128,7 +135,9 @@ struct RequestRules {
             }
     }
 
-    /// Digits only: no sign, no blank, no list. A number too large for us is a body too large.
+    /// Digits only: no sign, no blank, no list.
+    ///
+    /// A number too large for us is a body too large.
     private static func length(_ text: String) -> Int? {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
         guard let length = Int(text) else { return nil }

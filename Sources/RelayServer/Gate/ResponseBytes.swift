@@ -12,11 +12,15 @@ enum ResponseBytes {
         case close
     }
 
-    /// - Parameters:
-    ///   - date: The `Date` field's value.
-    ///   - omitsBody: The request was HEAD: the head speaks of the body, which does not follow.
+    /// The whole answer; `date` is the `Date` field's value.
+    ///
+    /// `omitsBody` where the request was HEAD: the head speaks of a body, which does not follow.
     static func write(
-        _ response: APIResponse, persistence: Persistence, date: String, omitsBody: Bool, allocator: ByteBufferAllocator
+        _ response: APIResponse,
+        persistence: Persistence,
+        date: String,
+        omitsBody: Bool,
+        allocator: ByteBufferAllocator
     ) -> ByteBuffer {
         let status = response.status
         let hasBody = !(status.kind == .informational || status.code == 204 || status.code == 304)
@@ -49,7 +53,8 @@ enum ResponseBytes {
             buffer.writeStaticString("HTTP/1.1 200 OK\r\n")
             return
         }
-        let reason = status.reasonPhrase.isEmpty ? HTTPResponse.Status(code: status.code).reasonPhrase : status.reasonPhrase
+        let known = HTTPResponse.Status(code: status.code).reasonPhrase
+        let reason = status.reasonPhrase.isEmpty ? known : status.reasonPhrase
         buffer.writeString("HTTP/1.1 \(status.code) \(reason)\r\n")
     }
 
@@ -59,7 +64,9 @@ enum ResponseBytes {
     }
 }
 
-/// The `Date` field's text, made at most once a second. RFC 9110, 5.6.7.
+/// The `Date` field's text, made at most once a second.
+///
+/// RFC 9110, 5.6.7.
 struct DateText {
     private var second: Int64 = .min
     private(set) var text = ""
