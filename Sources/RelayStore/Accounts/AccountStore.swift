@@ -1,6 +1,6 @@
 import Foundation
 import GRDB
-package import Records
+import Records
 package import RelayCore
 
 /// Who is who, in `relay.sqlite`: the running relay and the command line open it side by side.
