@@ -1,12 +1,14 @@
 /// A place in a change log: opaque to clients, who keep it and hand it back to get what came after.
 ///
 /// A token speaks of one log (a zone's, or a user's database one level up) in one epoch. Another log's token, another
-/// epoch's, or one from beyond the log's end means "start over". On the wire it is base64 of 25 bytes: kind, then log
-/// identity, epoch and position, each 8 bytes big-endian. Wire reference 9, design 4.
+/// epoch's, or one from beyond the log's end means "start over". On the wire it is base64 of 33 bytes: kind, then log
+/// identity, epoch, position and floor, each 8 bytes big-endian. Wire reference 9, design 4.
 package struct ChangeToken: Hashable, Sendable {
     package enum Kind: UInt8, Hashable, Sendable {
         case zone = 1
         case database = 2
+        /// In the middle of reading a zone's log backwards.
+        case reverse = 3
     }
 
     package var kind: Kind
@@ -16,27 +18,35 @@ package struct ChangeToken: Hashable, Sendable {
     package var epoch: UInt64
     /// The number of the last change that the holder has seen.
     package var position: UInt64
+    /// Going backwards: where to stop, the position that the reading began from. Otherwise 0.
+    package var floor: UInt64
 
-    package init(kind: Kind, log: UInt64, epoch: UInt64, position: UInt64) {
+    package init(kind: Kind, log: UInt64, epoch: UInt64, position: UInt64, floor: UInt64 = 0) {
         self.kind = kind
         self.log = log
         self.epoch = epoch
         self.position = position
+        self.floor = floor
+    }
+
+    /// The same place, to go on backwards from, down to just above `floor`.
+    package func reversed(above floor: UInt64) -> ChangeToken {
+        ChangeToken(kind: .reverse, log: log, epoch: epoch, position: position, floor: floor)
     }
 
     /// `nil` for anything that no relay ever wrote.
     package init?(encoded: String) {
-        guard let bytes = Base64.decode(encoded), bytes.count == 25, let kind = Kind(rawValue: bytes[0]) else {
+        guard let bytes = Base64.decode(encoded), bytes.count == 33, let kind = Kind(rawValue: bytes[0]) else {
             return nil
         }
         func number(at start: Int) -> UInt64 { bytes[start..<start + 8].reduce(0) { $0 << 8 | UInt64($1) } }
-        self.init(kind: kind, log: number(at: 1), epoch: number(at: 9), position: number(at: 17))
+        self.init(kind: kind, log: number(at: 1), epoch: number(at: 9), position: number(at: 17), floor: number(at: 25))
     }
 
     package var encoded: String {
         var bytes = [kind.rawValue]
-        bytes.reserveCapacity(25)
-        for number in [log, epoch, position] {
+        bytes.reserveCapacity(33)
+        for number in [log, epoch, position, floor] {
             withUnsafeBytes(of: number.bigEndian) { bytes.append(contentsOf: $0) }
         }
         return Base64.encode(bytes)

@@ -33,6 +33,9 @@ package struct RecordType: Hashable, Sendable {
     /// CloudKit's own: everybody reads, whoever is signed in creates, the creator writes.
     package static let defaultGrants: [Role: Rights] = [.world: .read, .authenticated: .create, .creator: .write]
 
+    /// The type of the records that stand for users; the relay makes and ends them. Wire reference 4.8.
+    package static let usersName = "Users"
+
     /// The union of what the caller's roles are given.
     package func rights(of roles: some Sequence<Role>) -> Rights {
         roles.reduce(into: Rights()) { $0.formUnion(grants[$1] ?? []) }

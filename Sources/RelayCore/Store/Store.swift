@@ -56,7 +56,7 @@ package protocol StoreWriter: StoreReader {
     func takeChangeNumber() -> UInt64
 
     /// Adds a zone under a new change number. The caller has seen that there is none of that name.
-    func makeZone(_ id: ZoneID) throws(RelayError) -> Zone
+    func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone
 
     /// Ends a zone under a new change number: its records are gone, its own tombstone stays.
     func deleteZone(_ zone: Zone, by device: String) throws(RelayError)
@@ -94,7 +94,7 @@ package struct Zone: Hashable, Sendable {
     }
 
     /// Owns the public database's one zone. No user can have this name.
-    package static let publicOwner = UserID("_public")
+    package static let publicOwner = UserID("_defaultOwner")
 
     /// Does it keep a change log that clients may follow? Errors reference 4.
     package var tracksChanges: Bool { !id.isDefault }

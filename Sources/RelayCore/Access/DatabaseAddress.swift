@@ -1,0 +1,59 @@
+package import Records
+
+/// Which database a request speaks of, and who asks: decides what zone a zone ID of theirs means. Errors reference 4.
+package struct DatabaseAddress: Hashable, Sendable {
+    package var scope: DatabaseScope
+    package var caller: Caller
+
+    package init(scope: DatabaseScope, caller: Caller) {
+        self.scope = scope
+        self.caller = caller
+    }
+
+    /// The zone's full address, its owner filled in.
+    ///
+    /// Throws `zoneNotFound` for zones that the caller cannot have here, in the same words as for one that is not there.
+    package func zone(_ id: ZoneID) throws(RelayError) -> ZoneID {
+        guard NameRules.isZoneName(id.zoneName) else { throw .badRequest("Zone names are 1 to 255 ASCII characters and do not start with an underscore.") }
+        switch scope {
+        case .public:
+            guard id.isDefault else { throw .zoneNotFound }
+            return ZoneID(id.zoneName, owner: Zone.publicOwner)
+        case .private:
+            guard let user = caller.user else { throw .zoneNotFound }
+            guard id.owner == .caller || id.owner == Zone.publicOwner || id.owner == user else { throw .zoneNotFound }
+            return ZoneID(id.zoneName, owner: user)
+        case .shared:
+            throw .zoneNotFound
+        }
+    }
+
+    /// Whose zones make up this database.
+    package var owner: UserID? {
+        switch scope {
+        case .public: Zone.publicOwner
+        case .private: caller.user
+        case .shared: nil
+        }
+    }
+
+    /// The roles the caller has in the public database, apart from being some record's creator.
+    package var roles: [Role] {
+        caller.user == nil ? [.world] : [.world, .authenticated]
+    }
+
+    /// What the caller may do with this record.
+    package func rights(to record: StoredRecord, in schema: Schema) -> Rights {
+        guard scope == .public else { return [.read, .create, .write] }
+        let type = schema.types[record.type] ?? RecordType()
+        let isCreator = caller.user.map { $0 == record.created.by } ?? false
+        return type.rights(of: isCreator ? roles + [.creator] : roles)
+    }
+}
+
+extension RelayError {
+    package static let zoneNotFound = RelayError(.zoneNotFound, "Zone not found")
+    package static let recordNotFound = RelayError(.notFound, "Record not found")
+    package static let changeTokenExpired = RelayError(
+        .badRequest, "client knowledge differs from server knowledge", fineCode: .changeTokenExpired)
+}

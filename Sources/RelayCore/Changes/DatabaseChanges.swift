@@ -1,0 +1,56 @@
+package import Records
+
+/// One page of a database's change feed: the zones that changed after a token. Wire reference 9.1.
+///
+/// The same idea as a zone's feed, one level up: a zone stands in it once, at the place of its latest change, and as
+/// deleted after it has ended.
+package struct DatabaseChanges: Sendable {
+    package var database: DatabaseAddress
+    package var token: String?
+    package var limit: Int
+
+    package init(database: DatabaseAddress, token: String? = nil, limit: Int) {
+        self.database = database
+        self.token = token
+        self.limit = limit
+    }
+
+    package struct Page: Hashable, Sendable {
+        package var zones: [Zone]
+        package var token: ChangeToken
+        package var moreComing: Bool
+    }
+
+    /// Throws `badRequest` in the public database and `changeTokenExpired` for a token of elsewhere.
+    package func read(from reader: any StoreReader, epoch: UInt64) throws(RelayError) -> Page {
+        guard database.scope != .public else {
+            throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
+        }
+        let zones = try database.owner.map { owner throws(RelayError) in try reader.zones(of: owner) } ?? []
+        let latest = zones.last?.lastChange ?? 0
+        let end = Self.token(of: database, epoch: epoch, position: latest)
+        let start = try position(atMost: latest, expecting: end)
+        let changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 && (start != nil || !$0.isDeleted) }
+        guard changed.count > limit, let last = changed.prefix(limit).last else {
+            return Page(zones: changed, token: end, moreComing: false)
+        }
+        return Page(
+            zones: Array(changed.prefix(limit)),
+            token: Self.token(of: database, epoch: epoch, position: last.lastChange), moreComing: true)
+    }
+
+    /// The token of this database at a position.
+    package static func token(of database: DatabaseAddress, epoch: UInt64, position: UInt64) -> ChangeToken {
+        let name = "\(database.scope.pathName)/\(database.caller.user?.recordName ?? "")"
+        let log = name.utf8.reduce(UInt64(0xCBF2_9CE4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+        return ChangeToken(kind: .database, log: log, epoch: epoch, position: position)
+    }
+
+    private func position(atMost latest: UInt64, expecting end: ChangeToken) throws(RelayError) -> UInt64? {
+        guard let text = token else { return nil }
+        guard let token = ChangeToken(encoded: text), token.kind == .database, token.log == end.log,
+            token.epoch == end.epoch, token.position <= latest
+        else { throw .changeTokenExpired }
+        return token.position
+    }
+}

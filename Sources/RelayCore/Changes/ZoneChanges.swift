@@ -1,0 +1,87 @@
+package import Records
+
+/// One page of a zone's change feed: the records whose latest change came after a token. Design 4, wire reference 9.2.
+///
+/// A record stands in the feed once, in its newest state, at the place of its latest change. So whoever applies a page
+/// and keeps its token misses nothing, however long they were away.
+package struct ZoneChanges: Sendable {
+    package var zone: ZoneID
+    /// As the client sent it; `nil` starts from nothing and then gets live records only.
+    package var token: String?
+    package var limit: Int
+    /// Newest first.
+    package var isReversed: Bool
+    /// `nil`: all of them.
+    package var recordTypes: Set<String>?
+
+    package init(
+        zone: ZoneID, token: String? = nil, limit: Int, isReversed: Bool = false, recordTypes: Set<String>? = nil
+    ) {
+        self.zone = zone
+        self.token = token
+        self.limit = limit
+        self.isReversed = isReversed
+        self.recordTypes = recordTypes
+    }
+
+    /// What a page says of itself beside its records.
+    package struct Page: Hashable, Sendable {
+        package var zone: Zone
+        package var token: ChangeToken
+        package var moreComing: Bool
+    }
+
+    /// Hands the page's records to `visit` in their order.
+    ///
+    /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone, another
+    /// epoch or the future.
+    package func read(
+        from reader: any StoreReader, epoch: UInt64, visit: (StoredRecord) -> Void
+    ) throws(RelayError) -> Page {
+        guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
+        guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
+        let start = try Start(token, of: zone, epoch: epoch)
+        var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
+        guard let range = start.range(upTo: zone.lastChange) else { return Page(zone: zone, token: end, moreComing: false) }
+
+        var count = 0
+        var last = start.position
+        try reader.visitRecords(in: zone, changes: range, backwards: isReversed, limit: limit) { record in
+            count += 1
+            last = record.change
+            if record.isDeleted, start.isFromNothing { return }
+            if let recordTypes, !recordTypes.contains(record.type) { return }
+            visit(record)
+        }
+        let moreComing = count == limit && (isReversed ? last > range.lowerBound : last < range.upperBound)
+        if moreComing {
+            end.position = last
+            if isReversed { end = end.reversed(above: start.position) }
+        }
+        return Page(zone: zone, token: end, moreComing: moreComing)
+    }
+
+    /// Where a token says to go on.
+    private struct Start {
+        var position: UInt64 = 0
+        /// Going backwards: below this one.
+        var ceiling: UInt64?
+        var isFromNothing = true
+
+        init(_ text: String?, of zone: Zone, epoch: UInt64) throws(RelayError) {
+            guard let text else { return }
+            guard let token = ChangeToken(encoded: text), token.kind != .database, token.log == zone.identity,
+                token.epoch == epoch, token.position <= zone.lastChange
+            else { throw .changeTokenExpired }
+            if token.kind == .reverse { ceiling = token.position }
+            position = token.kind == .reverse ? token.floor : token.position
+            isFromNothing = position == 0
+        }
+
+        /// `nil` when nothing can have come since.
+        func range(upTo lastChange: UInt64) -> ClosedRange<UInt64>? {
+            let upper = ceiling.map { $0 &- 1 } ?? lastChange
+            return position < upper ? position + 1...upper : nil
+        }
+    }
+}

@@ -1,0 +1,15 @@
+/// Bounds on what one request and one user may have. Reliability reference, section 3; wire reference 16.
+package struct Limits: Hashable, Sendable {
+    /// Operations, records, zones or subscriptions in one request, and records in one answer.
+    package var itemsPerRequest = 200
+    /// Bytes of one record's `fields` object.
+    package var recordBytes = 1_000_000
+    /// Bytes of one string, or of the content of one bytes field.
+    package var fieldBytes = 1_000_000
+    /// Custom zones of one user in one environment.
+    package var zonesPerUser = 1_000
+    package var queryFilters = 16
+    package var querySorts = 4
+
+    package init() {}
+}

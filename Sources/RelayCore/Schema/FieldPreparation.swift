@@ -1,0 +1,119 @@
+package import Records
+package import Wire
+
+/// A record's fields as a client sent them, held against the schema: what they are, and what the schema must learn first.
+///
+/// Made outside of the writer with the schema of that moment; the writer makes it anew where the schema has moved on or
+/// must grow.
+package struct FieldPreparation: Sendable {
+    package var entries: [FieldsJSON.Entry]
+    package var cleared: Set<String>
+    /// The `fields` object when nothing else is kept.
+    package var encoded: [UInt8]
+    /// The type's definition with the new fields, where it has to change.
+    package var growth: RecordType?
+
+    /// Throws the record's own error: a type or field that is unknown and may not be added, or a value that does not fit.
+    package init(
+        _ record: RecordInput, ofType typeName: String, schema: Schema, rules: SchemaRules
+    ) throws(RelayError) {
+        entries = []
+        cleared = []
+        guard NameRules.isIdentifier(typeName) || schema.types[typeName] != nil else {
+            throw .badRequest("'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first.")
+        }
+        let known = schema.types[typeName]
+        guard known != nil || rules.mayGrow else {
+            throw RelayError(.notFound, "Record type '\(typeName)' does not exist in this environment.")
+        }
+        var definition = known ?? RecordType()
+        for field in record.fields {
+            guard let value = field.value else {
+                cleared.insert(field.name)
+                continue
+            }
+            let declared = try definition.declare(field, value: value, rules: rules, typeName: typeName)
+            entries.append(try Self.entry(field, value: value, declared: declared, rules: rules))
+        }
+        encoded = FieldsJSON.encode(entries)
+        growth = definition == known ? nil : definition
+    }
+
+    private static func entry(
+        _ field: FieldInput, value: JSONValue, declared: RecordType.Field, rules: SchemaRules
+    ) throws(RelayError) -> FieldsJSON.Entry {
+        let name = field.name
+        if declared.isEncrypted {
+            guard field.tag != nil, field.isEncrypted else {
+                throw .badRequest("invalid attempt to set value type ENCRYPTED_BYTES for field '\(name)' defined to be: ENCRYPTED_\(declared.type.tag)")
+            }
+        } else if field.isEncrypted {
+            throw .badRequest("Attempt to save encrypted data in non encrypted field type, field '\(name)'")
+        }
+        if let tag = field.tag, tag != declared.type {
+            throw .badRequest("invalid attempt to set value type \(tag.tag) for field '\(name)' defined to be: \(declared.type.tag)")
+        }
+        do {
+            let value = try FieldCodec.read(value, as: declared.type)
+            guard value.contentBytes <= rules.limits.fieldBytes else {
+                throw RelayError.badRequest("Field '\(name)' is larger than \(rules.limits.fieldBytes) bytes.")
+            }
+            return FieldsJSON.Entry(name: name, value: value, isEncrypted: declared.isEncrypted)
+        } catch let error as RelayError {
+            throw error
+        } catch {
+            throw .badRequest("Invalid value, expected type \(declared.type.tag). Field '\(name)'.")
+        }
+    }
+}
+
+/// Under which rules records are held against the schema.
+package struct SchemaRules: Sendable {
+    /// Do unknown types and fields become known by being saved? Only in development, and not for a server key.
+    package var mayGrow: Bool
+    /// Encrypted fields do not exist in the public database.
+    package var scope: DatabaseScope
+    package var limits: Limits
+
+    package init(mayGrow: Bool, scope: DatabaseScope, limits: Limits) {
+        self.mayGrow = mayGrow
+        self.scope = scope
+        self.limits = limits
+    }
+}
+
+extension RecordType {
+    /// How a field is declared, declaring it on the way where it is new and that is allowed.
+    fileprivate mutating func declare(
+        _ field: FieldInput, value: JSONValue, rules: SchemaRules, typeName: String
+    ) throws(RelayError) -> Field {
+        if field.isEncrypted, rules.scope == .public {
+            throw .badRequest("encrypted fields are not supported in the public database")
+        }
+        if let declared = fields[field.name] { return declared }
+        guard rules.mayGrow else {
+            throw .badRequest("Field '\(field.name.prefix(64))' does not exist in record type '\(typeName)' in this environment.")
+        }
+        guard NameRules.isIdentifier(field.name) else {
+            throw .badRequest("'\(field.name.prefix(64))' is not a field name: use letters, digits and underscores, a letter first.")
+        }
+        guard let type = field.tag ?? FieldCodec.inferredType(of: value) else {
+            throw .badRequest("The value of field '\(field.name)' is of no type that a field can have.")
+        }
+        let declared = Field(type, isEncrypted: field.isEncrypted)
+        fields[field.name] = declared
+        return declared
+    }
+}
+
+extension FieldValue {
+    /// Bytes of the largest string or bytes value in it.
+    fileprivate var contentBytes: Int {
+        switch self {
+        case .string(let text): text.utf8.count
+        case .bytes(let bytes): bytes.count
+        case .list(_, let elements): elements.map(\.contentBytes).max() ?? 0
+        case .int64, .double, .timestamp, .reference, .location, .asset: 0
+        }
+    }
+}

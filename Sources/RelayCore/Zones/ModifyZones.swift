@@ -1,0 +1,75 @@
+package import Records
+
+/// Makes and ends zones of a private database. Wire reference 11, errors reference 4.
+package struct ModifyZones: Sendable {
+    package enum Operation: Hashable, Sendable {
+        case create(ZoneID)
+        case delete(ZoneID)
+
+        package var zone: ZoneID {
+            switch self {
+            case .create(let zone), .delete(let zone): zone
+            }
+        }
+    }
+
+    package enum Outcome: Hashable, Sendable {
+        case saved(Zone)
+        case deleted(ZoneID)
+        case failed(ZoneID, RelayError)
+    }
+
+    package var operations: [Operation]
+    package var database: DatabaseAddress
+    package var limits: Limits
+
+    package init(_ operations: [Operation], of database: DatabaseAddress, limits: Limits) {
+        self.operations = operations
+        self.database = database
+        self.limits = limits
+    }
+
+    /// Refuses databases whose zones nobody may change.
+    package func check() throws(RelayError) {
+        switch database.scope {
+        case .public: throw .badRequest("zones cannot be modified in the public database")
+        case .shared: throw .accessDenied
+        case .private: return
+        }
+    }
+
+    /// Attempts all, in order; each stands for itself.
+    package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
+        try check()
+        var outcomes: [Outcome] = []
+        for operation in operations {
+            do throws(RelayError) {
+                outcomes.append(try run(operation, in: writer))
+            } catch where error.code == .tryAgainLater || error.code == .internalError {
+                throw error  // The store's own trouble takes the commit down, and all of it may be tried again.
+            } catch {
+                outcomes.append(.failed(operation.zone, error))
+            }
+        }
+        return outcomes
+    }
+
+    private func run(_ operation: Operation, in writer: any StoreWriter) throws(RelayError) -> Outcome {
+        let id = try database.zone(operation.zone)
+        let existing = try writer.zone(id)
+        switch operation {
+        case .create:
+            if let existing { return .saved(existing) }
+            let count = try writer.zones(of: id.owner).count { !$0.isDeleted }
+            guard count <= limits.zonesPerUser else {
+                throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
+            }
+            return .saved(try writer.makeZone(id, by: database.caller.deviceID))
+        case .delete:
+            guard !id.isDefault else { throw .badRequest("The default zone cannot be deleted.") }
+            guard let existing else { throw .zoneNotFound }
+            try writer.deleteZone(existing, by: database.caller.deviceID)
+            return .deleted(id)
+        }
+    }
+}

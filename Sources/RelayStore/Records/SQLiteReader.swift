@@ -1,0 +1,193 @@
+import GRDB
+import Records
+import RelayCore
+
+/// One committed state of a store on SQLite, for as long as one access lasts.
+class SQLiteReader: StoreReader {
+    let database: Database
+    var names: StoreNames
+    let committedSchema: Schema
+
+    init(_ database: Database, names: StoreNames, schema: Schema) {
+        self.database = database
+        self.names = names
+        self.committedSchema = schema
+    }
+
+    var schema: Schema {
+        get throws(RelayError) { committedSchema }
+    }
+
+    /// Runs SQL and says its failures in the relay's words.
+    func attempt<Result>(_ body: () throws -> Result) throws(RelayError) -> Result {
+        do {
+            return try body()
+        } catch let error as RelayError {
+            throw error
+        } catch {
+            throw report(error)
+        }
+    }
+
+    /// What a failing store means for a request; a writer also remembers that its commit is lost.
+    func report(_ error: any Error) -> RelayError { StoreFailure.relayError(for: error) }
+
+    // MARK: Users
+
+    func number(of user: UserID) throws -> Int64? {
+        if let number = names.userNumbers[user] { return number }
+        let statement = try SQL("SELECT id FROM user WHERE name = ?", in: database)
+        defer { statement.reset() }
+        statement.bind(1, user.recordName)
+        guard try statement.step() else { return nil }
+        names.add(user: user, number: statement.int(0))
+        return statement.int(0)
+    }
+
+    func user(_ number: Int64) throws -> UserID {
+        if let user = names.users[number] { return user }
+        let statement = try SQL("SELECT name FROM user WHERE id = ?", in: database)
+        defer { statement.reset() }
+        statement.bind(1, number)
+        guard try statement.step() else { throw StoreFailure.damaged("user \(number) is missing") }
+        let user = UserID(statement.text(0))
+        names.add(user: user, number: number)
+        return user
+    }
+
+    private func type(_ number: Int64) throws -> String {
+        if let type = names.types[number] { return type }
+        // Made by a commit that came between taking the names and looking at the file.
+        let statement = try SQL("SELECT name FROM record_type WHERE id = ?", in: database)
+        defer { statement.reset() }
+        statement.bind(1, number)
+        guard try statement.step() else { throw StoreFailure.damaged("record type \(number) is missing") }
+        let type = statement.text(0)
+        names.add(type: type, number: number)
+        return type
+    }
+
+    // MARK: Zones
+
+    func zone(_ id: ZoneID) throws(RelayError) -> Zone? {
+        try attempt {
+            guard let owner = try number(of: id.owner) else { return nil }
+            let statement = try SQL(
+                "SELECT id, identity, last_change FROM zone WHERE owner = ? AND name = ? AND deleted = 0", in: database)
+            defer { statement.reset() }
+            statement.bind(1, owner)
+            statement.bind(2, id.zoneName)
+            guard try statement.step() else { return nil }
+            return Zone(
+                number: statement.int(0), id: id, identity: statement.unsigned(1), lastChange: statement.unsigned(2))
+        }
+    }
+
+    func zones(of owner: UserID) throws(RelayError) -> [Zone] {
+        try attempt {
+            guard let number = try number(of: owner) else { return [] }
+            let statement = try SQL(
+                "SELECT id, name, identity, last_change, deleted FROM zone WHERE owner = ? ORDER BY last_change",
+                in: database)
+            defer { statement.reset() }
+            statement.bind(1, number)
+            var zones: [Zone] = []
+            while try statement.step() {
+                zones.append(
+                    Zone(
+                        number: statement.int(0), id: ZoneID(statement.text(1), owner: owner),
+                        identity: statement.unsigned(2), lastChange: statement.unsigned(3), isDeleted: statement.bool(4)))
+            }
+            return zones
+        }
+    }
+
+    // MARK: Records
+
+    static let recordColumns = """
+        r.change, r.name, r.type, r.deleted, r.created_at, r.created_by, r.created_device, \
+        r.modified_at, r.modified_by, r.modified_device, r.parent, r.share, r.fields
+        """
+
+    private static let byName = "SELECT \(recordColumns) FROM record r WHERE zone = ? AND name = ?"
+
+    func records(named wanted: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord] {
+        try attempt {
+            var found: [String: StoredRecord] = [:]
+            let statement = try SQL(Self.byName, in: database)
+            for name in wanted {
+                defer { statement.reset() }
+                statement.bind(1, zone.number)
+                statement.bind(2, name)
+                if try statement.step() { found[name] = try record(in: statement) }
+            }
+            return found
+        }
+    }
+
+    private static func feed(_ direction: String) -> String {
+        """
+        SELECT \(recordColumns) FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run
+        ON r.change >> 11 = z.run AND r.zone = ?1
+        WHERE z.zone = ?1 AND z.run BETWEEN ?2 >> 11 AND ?3 >> 11 AND r.change BETWEEN ?2 AND ?3
+        ORDER BY z.run \(direction), r.change \(direction) LIMIT ?4
+        """
+    }
+    private static let forwardFeed = feed("ASC")
+    private static let backwardFeed = feed("DESC")
+
+    func visitRecords(
+        in zone: Zone, changes range: ClosedRange<UInt64>, backwards: Bool, limit: Int, _ visit: (StoredRecord) -> Void
+    ) throws(RelayError) {
+        try attempt {
+            let statement = try SQL(backwards ? Self.backwardFeed : Self.forwardFeed, in: database)
+            defer { statement.reset() }
+            statement.bind(1, zone.number)
+            statement.bind(2, range.lowerBound)
+            statement.bind(3, range.upperBound)
+            statement.bind(4, Int64(limit))
+            while try statement.step() { visit(try record(in: statement)) }
+        }
+    }
+
+    /// The record in a row of `recordColumns`.
+    func record(in row: SQL) throws -> StoredRecord {
+        StoredRecord(
+            name: row.text(1), type: try type(row.int(2)), change: row.unsigned(0),
+            created: .init(
+                at: Timestamp(milliseconds: row.int(4)), by: try user(row.int(5)), device: DeviceMark(bits: row.unsigned(6))),
+            modified: .init(
+                at: Timestamp(milliseconds: row.int(7)), by: try user(row.int(8)), device: DeviceMark(bits: row.unsigned(9))),
+            parent: row.optionalText(10), share: row.optionalText(11), fields: row.blob(12), isDeleted: row.bool(3))
+    }
+
+    // MARK: Subscriptions
+
+    func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription] {
+        try attempt {
+            guard let number = try number(of: user) else { return [] }
+            let statement = try SQL(
+                """
+                SELECT id, kind, zone_owner, zone_name, notification_info FROM subscription
+                WHERE user = ? AND scope = ? ORDER BY id
+                """, in: database)
+            defer { statement.reset() }
+            statement.bind(1, number)
+            statement.bind(2, Int64(scope.rawValue))
+            var found: [Subscription] = []
+            while try statement.step() {
+                let kind: Subscription.Kind =
+                    switch statement.int(1) {
+                    case 1: .database
+                    case 2: .zone(nil)
+                    default: .zone(ZoneID(statement.text(3), owner: UserID(statement.text(2))))
+                    }
+                found.append(
+                    Subscription(
+                        id: statement.text(0), kind: kind,
+                        notificationInfo: statement.isNull(4) ? nil : statement.blob(4)))
+            }
+            return found
+        }
+    }
+}

@@ -1,0 +1,273 @@
+import Foundation
+import GRDB
+package import Records
+package import RelayCore
+import Synchronization
+
+/// A container's records in one environment, in one SQLite file: WAL, fsync before every answer, many writes to a commit.
+package final class SQLiteStore: Store {
+    package enum Place: Sendable {
+        case file(path: String)
+        /// Gone with the process; for tests and previews.
+        case memory
+    }
+
+    package let epoch: UInt64
+
+    private struct Committed: Sendable {
+        var names: StoreNames
+        var schema: Schema
+    }
+
+    private let access: any DatabaseWriter
+    private let committed: Mutex<Committed>
+    private let onCommit: @Sendable ([ZoneChange]) -> Void
+    private let onLostWrite: @Sendable () -> Void
+    private let draw: @Sendable () -> UInt64
+    /// The writer's memory between two transactions; taken out for the length of one.
+    private let memory: Mutex<SQLiteWriter.Memory?>
+    private let isStopped = Mutex(false)
+    private let mayHavePurges = Mutex(true)
+    private let queue = Mutex<CommitQueue?>(nil)
+
+    /// Opens the file, or makes it with its folder.
+    ///
+    /// - Parameters:
+    ///   - place: the file, or memory.
+    ///   - draw: gives random 64 bits, for epochs and zone identities.
+    ///   - onCommit: hears of every committed change, on the commit thread: it must not wait for anything.
+    ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
+    /// - Throws: what GRDB throws where the file cannot be opened.
+    package init(
+        _ place: Place, draw: @escaping @Sendable () -> UInt64,
+        onCommit: @escaping @Sendable ([ZoneChange]) -> Void = { _ in },
+        onLostWrite: @escaping @Sendable () -> Void = {}
+    ) throws {
+        access = try Self.open(place)
+        try StoreLayout.migrate(access)
+        let state = try access.write { database in try StoredState(database, draw: draw) }
+        epoch = state.epoch
+        committed = Mutex(Committed(names: state.names, schema: state.schema))
+        memory = Mutex(SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange))
+        self.draw = draw
+        self.onCommit = onCommit
+        self.onLostWrite = onLostWrite
+        let queue = CommitQueue(
+            name: "zonecast-commit", commit: { [unowned self] in commit($0) }, idle: { [unowned self] in purge() })
+        self.queue.withLock { $0 = queue }
+    }
+
+    /// Finishes the writes that wait and closes the file.
+    package func close() {
+        queue.withLock { $0.take() }?.close()
+        try? access.close()
+    }
+
+    deinit { close() }
+
+    // MARK: Reading
+
+    package func read<Result>(
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) throws(RelayError) -> Result {
+        let known = committed.withLock { $0 }
+        do {
+            return try access.read { database in
+                let reader = SQLiteReader(database, names: known.names, schema: known.schema)
+                defer { learn(reader.names, since: known.names) }
+                return try body(reader)
+            }
+        } catch let error as RelayError {
+            throw error
+        } catch {
+            throw StoreFailure.relayError(for: error)
+        }
+    }
+
+    /// Keeps what a reader had to look up, so that the next one need not.
+    private func learn(_ names: StoreNames, since known: StoreNames) {
+        guard names.count > known.count else { return }
+        committed.withLock { $0.names.merge(names) }
+    }
+
+    // MARK: Writing
+
+    package func write<Result: Sendable>(
+        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result {
+        let outcome = await withCheckedContinuation { continuation in
+            let write = PendingWrite(body, continuation)
+            let isQueued = queue.withLock { $0 }?.add(write) ?? false
+            if !isQueued { write.finish(RelayError(.tryAgainLater, "The relay is stopping.", retryAfter: .seconds(2))) }
+        }
+        return try outcome.get()
+    }
+
+    /// One commit for all of `batch`; where it fails, one for each, so that nobody fails for another's sake.
+    private func commit(_ batch: [any QueuedWrite]) {
+        guard !isStopped.withLock({ $0 }) else {
+            return batch.forEach { $0.finish(StoreFailure.relayError(for: StoreFailure.stopped)) }
+        }
+        do {
+            let changes = try transaction { writer in batch.forEach { $0.run(in: writer) } }
+            if !changes.isEmpty { onCommit(changes) }
+            batch.forEach { $0.finish(nil) }
+        } catch where StoreFailure.isLostWrite(error) {
+            isStopped.withLock { $0 = true }
+            batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
+            onLostWrite()
+        } catch where batch.count > 1 {
+            batch.forEach { commit([$0]) }
+        } catch {
+            batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
+        }
+    }
+
+    /// Runs `body` in a transaction and commits it; returns when that is on disk.
+    private func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> [ZoneChange] {
+        try access.writeWithoutTransaction { database in
+            try database.beginTransaction(.immediate)
+            let known = committed.withLock { $0 }
+            let writer = SQLiteWriter(
+                database, names: known.names, memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
+                epoch: epoch, drawIdentity: draw)
+            do {
+                try body(writer)
+                if let failure = writer.failure { throw failure }
+                try writer.finish()
+                try database.commit()
+            } catch {
+                try? database.rollback()
+                // What the lost transaction learnt of zones is not so; the numbers it took are not given again.
+                memory.withLock { $0 = .init(schema: known.schema, lastChange: writer.memory.lastChange) }
+                throw error
+            }
+            let kept = writer.takeMemory()
+            if kept.schema.version != known.schema.version || writer.names.count != known.names.count {
+                committed.withLock {
+                    $0.names.merge(writer.names)
+                    $0.schema = kept.schema
+                }
+            }
+            memory.withLock { $0 = kept }
+            if writer.changes.contains(where: { $0.token == nil }) { mayHavePurges.withLock { $0 = true } }
+            return writer.changes
+        }
+    }
+
+    /// Removes some of what deleted zones left behind; true while there is more.
+    private func purge() -> Bool {
+        guard mayHavePurges.withLock({ $0 }), !isStopped.withLock({ $0 }) else { return false }
+        var hasMore = false
+        // A failure is met again by the next write, which has somebody to tell.
+        _ = try? transaction { hasMore = try $0.purgeDeletedZones(limit: 1_000) }
+        mayHavePurges.withLock { $0 = hasMore }
+        return hasMore
+    }
+
+    // MARK: Opening
+
+    private static func open(_ place: Place) throws -> any DatabaseWriter {
+        var configuration = GRDB.Configuration()
+        configuration.label = "zonecast-store"
+        switch place {
+        case .memory:
+            return try DatabaseQueue(configuration: configuration)
+        case .file(let path):
+            configuration.maximumReaderCount = 16
+            configuration.prepareDatabase { database in
+                try database.execute(sql: "PRAGMA mmap_size = 268435456; PRAGMA cache_size = -32768")
+            }
+            let pool = try DatabasePool(path: path, configuration: configuration)
+            // GRDB sets NORMAL when a pool opens; only FULL keeps an answered write through a power cut.
+            try pool.writeWithoutTransaction { try $0.execute(sql: "PRAGMA synchronous = FULL") }
+            return pool
+        }
+    }
+
+    /// `PRAGMA synchronous` of the writing connection, for the test that reads it back: 2 is FULL.
+    package func synchronousLevel() throws -> Int {
+        try access.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
+    }
+
+    /// What SQLite's own check of the whole file says: `ok` when nothing is wrong.
+    package func integrityReport() throws -> String {
+        try access.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") ?? "no answer" }
+    }
+}
+
+/// A write with the caller that waits for it.
+private final class PendingWrite<Value: Sendable>: QueuedWrite, @unchecked Sendable {
+    // `outcome` is touched by the commit thread alone, after the queue's lock has handed the write over.
+    private var outcome: Result<Value, RelayError>?
+    private let body: @Sendable (any StoreWriter) throws(RelayError) -> Value
+    private let continuation: CheckedContinuation<Result<Value, RelayError>, Never>
+
+    init(
+        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
+        _ continuation: CheckedContinuation<Result<Value, RelayError>, Never>
+    ) {
+        self.body = body
+        self.continuation = continuation
+    }
+
+    func run(in writer: SQLiteWriter) {
+        do throws(RelayError) {
+            outcome = .success(try body(writer))
+        } catch {
+            outcome = .failure(error)
+        }
+    }
+
+    func finish(_ failure: RelayError?) {
+        let failed = failure.map { Result<Value, RelayError>.failure($0) }
+        continuation.resume(returning: failed ?? outcome ?? .failure(StoreFailure.relayError(for: StoreFailure.stopped)))
+    }
+}
+
+/// What a store keeps in memory, read when it opens.
+private struct StoredState {
+    var epoch: UInt64
+    var names = StoreNames()
+    var schema = Schema()
+    var lastChange: UInt64
+
+    init(_ database: Database, draw: () -> UInt64) throws {
+        if let kept = try Int64.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'epoch'") {
+            epoch = UInt64(bitPattern: kept)
+        } else {
+            epoch = draw()
+            try database.execute(
+                sql: "INSERT INTO fact (name, value) VALUES ('epoch', ?)", arguments: [Int64(bitPattern: epoch)])
+            // The public database's one zone is there from the start, as number 1.
+            try database.execute(
+                sql: """
+                    INSERT INTO user (id, name) VALUES (1, ?);
+                    INSERT INTO zone (id, owner, name, identity, last_change) VALUES (1, 1, ?, ?, 1);
+                    """,
+                arguments: [Zone.publicOwner.recordName, ZoneID.defaultName, Int64(bitPattern: draw())])
+        }
+        // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
+        lastChange = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)
+        for row in try Row.fetchAll(database, sql: "SELECT id, name FROM record_type") {
+            names.add(type: row[1], number: row[0])
+        }
+        try readSchema(database)
+    }
+
+    private mutating func readSchema(_ database: Database) throws {
+        schema.version = try Int.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'schema'") ?? 0
+        for row in try Row.fetchAll(
+            database,
+            sql: "SELECT t.name, f.name, f.tag, f.encrypted FROM record_field f JOIN record_type t ON t.id = f.type")
+        {
+            guard let type = FieldType(tag: row[2]) else { throw StoreFailure.damaged("field type \(row[2] as String)") }
+            schema.types[row[0], default: RecordType(grants: [:])].fields[row[1]] = .init(type, isEncrypted: row[3])
+        }
+        for row in try Row.fetchAll(
+            database, sql: "SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type")
+        {
+            schema.types[row[0], default: RecordType(grants: [:])].grants[Role(row[1])] = Rights(rawValue: row[2])
+        }
+    }
+}

@@ -1,0 +1,317 @@
+import GRDB
+import Records
+import RelayCore
+
+/// The state that the next commit will make. Lives for one transaction, on the commit thread.
+final class SQLiteWriter: SQLiteReader, StoreWriter {
+    /// What the writer knows and need not ask the file for, being the only one that writes it.
+    struct Memory {
+        var schema: Schema
+        var lastChange: UInt64
+        var zones: [ZoneID: Zone] = [:]
+    }
+
+    private(set) var memory: Memory
+    /// Zones whose rows have to be written before the commit: once each, however many requests touched them.
+    private var stamped: Set<ZoneID> = []
+    /// What listeners hear once this is committed, in the order of the zones' first changes.
+    private(set) var changes: [ZoneChange] = []
+    private var changeIndex: [ZoneID: Int] = [:]
+    /// Set when SQL failed: then nothing of this transaction may be committed.
+    private(set) var failure: (any Error)?
+    private let epoch: UInt64
+    private let drawIdentity: () -> UInt64
+
+    init(
+        _ database: Database, names: StoreNames, memory: consuming Memory, epoch: UInt64,
+        drawIdentity: @escaping () -> UInt64
+    ) {
+        let schema = memory.schema
+        self.memory = memory
+        self.epoch = epoch
+        self.drawIdentity = drawIdentity
+        super.init(database, names: names, schema: schema)
+    }
+
+    override var schema: Schema {
+        get throws(RelayError) { memory.schema }
+    }
+
+    override func report(_ error: any Error) -> RelayError {
+        failure = failure ?? error
+        return super.report(error)
+    }
+
+    /// Writes what was put off, so that the transaction can be committed.
+    func finish() throws {
+        for id in stamped {
+            guard let zone = memory.zones[id] else { continue }
+            let statement = try SQL("UPDATE zone SET last_change = ? WHERE id = ?", in: database)
+            statement.bind(1, zone.lastChange)
+            statement.bind(2, zone.number)
+            try statement.run()
+        }
+        stamped = []
+    }
+
+    /// Gives its memory to the next transaction, once this one is committed.
+    func takeMemory() -> Memory {
+        var taken = Memory(schema: memory.schema, lastChange: memory.lastChange)
+        if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
+        return taken
+    }
+
+    // MARK: Users and zones
+
+    /// The user's number, made where there was none.
+    private func ensureNumber(of user: UserID) throws -> Int64 {
+        if let number = try number(of: user) { return number }
+        let statement = try SQL("INSERT INTO user (name) VALUES (?)", in: database)
+        statement.bind(1, user.recordName)
+        try statement.run()
+        names.add(user: user, number: database.lastInsertedRowID)
+        return database.lastInsertedRowID
+    }
+
+    func takeChangeNumber() -> UInt64 {
+        memory.lastChange += 1
+        return memory.lastChange
+    }
+
+    override func zone(_ id: ZoneID) throws(RelayError) -> Zone? {
+        if let zone = memory.zones[id] { return zone }
+        let zone = try super.zone(id)
+        memory.zones[id] = zone
+        return zone
+    }
+
+    override func zones(of owner: UserID) throws(RelayError) -> [Zone] {
+        try super.zones(of: owner).map { $0.isDeleted ? $0 : memory.zones[$0.id] ?? $0 }
+    }
+
+    func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone {
+        try attempt {
+            let change = takeChangeNumber()
+            let identity = drawIdentity()
+            let statement = try SQL(
+                "INSERT INTO zone (owner, name, identity, last_change) VALUES (?, ?, ?, ?)", in: database)
+            statement.bind(1, try ensureNumber(of: id.owner))
+            statement.bind(2, id.zoneName)
+            statement.bind(3, identity)
+            statement.bind(4, change)
+            try statement.run()
+            let zone = Zone(number: database.lastInsertedRowID, id: id, identity: identity, lastChange: change)
+            memory.zones[id] = zone
+            try enterRun(of: change, zone: zone.number)
+            note(zone, by: device)
+            return zone
+        }
+    }
+
+    func deleteZone(_ zone: Zone, by device: String) throws(RelayError) {
+        try attempt {
+            var zone = zone
+            zone.lastChange = takeChangeNumber()
+            zone.isDeleted = true
+            let statement = try SQL("UPDATE zone SET deleted = 1, last_change = ? WHERE id = ?", in: database)
+            statement.bind(1, zone.lastChange)
+            statement.bind(2, zone.number)
+            try statement.run()
+            memory.zones[zone.id] = nil
+            stamped.remove(zone.id)
+            note(zone, by: device)
+        }
+    }
+
+    /// Marks that the zone has a change in the run of `change`.
+    private func enterRun(of change: UInt64, zone: Int64) throws {
+        let statement = try SQL("INSERT OR IGNORE INTO zone_run (zone, run) VALUES (?, ?)", in: database)
+        statement.bind(1, zone)
+        statement.bind(2, change >> StoreLayout.runShift)
+        try statement.run()
+    }
+
+    private func note(_ zone: Zone, by device: String) {
+        guard zone.tracksChanges else { return }
+        let token = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
+        let change = ZoneChange(zone: zone.id, token: zone.isDeleted ? nil : token, device: device)
+        if let index = changeIndex[zone.id] {
+            changes[index].token = change.token
+            if changes[index].device != device { changes[index].device = nil }
+        } else {
+            changeIndex[zone.id] = changes.count
+            changes.append(change)
+        }
+    }
+
+    // MARK: Records
+
+    func put(
+        _ records: [StoredRecord], replacing replaced: [String: StoredRecord], in zone: Zone, by device: String
+    ) throws(RelayError) {
+        guard let last = records.map(\.change).max() else { return }
+        try attempt {
+            var run = zone.lastChange >> StoreLayout.runShift
+            for record in records {
+                try put(record, over: replaced[record.name]?.change, in: zone)
+                if record.change >> StoreLayout.runShift != run {
+                    try enterRun(of: record.change, zone: zone.number)
+                    run = record.change >> StoreLayout.runShift
+                }
+            }
+            var zone = zone
+            zone.lastChange = last
+            memory.zones[zone.id] = zone
+            stamped.insert(zone.id)
+            note(zone, by: device)
+        }
+    }
+
+    private func put(_ record: StoredRecord, over replaced: UInt64?, in zone: Zone) throws {
+        if record.isDeleted, !zone.tracksChanges {
+            guard let replaced else { return }
+            let statement = try SQL("DELETE FROM record WHERE change = ?", in: database)
+            statement.bind(1, replaced)
+            return try statement.run()
+        }
+        let statement = try SQL(replaced == nil ? Self.insert : Self.update, in: database)
+        statement.bind(1, record.change)
+        statement.bind(2, zone.number)
+        statement.bind(3, record.name)
+        statement.bind(4, try ensureNumber(ofType: record.type))
+        statement.bind(5, record.isDeleted)
+        statement.bind(6, record.created.at.milliseconds)
+        statement.bind(7, try ensureNumber(of: record.created.by))
+        statement.bind(8, record.created.device.bits)
+        statement.bind(9, record.modified.at.milliseconds)
+        statement.bind(10, try ensureNumber(of: record.modified.by))
+        statement.bind(11, record.modified.device.bits)
+        statement.bind(12, record.parent)
+        statement.bind(13, record.share)
+        statement.bind(14, blob: record.fields)
+        if let replaced { statement.bind(15, replaced) }
+        try statement.run()
+    }
+
+    private static let insert = """
+        INSERT INTO record (
+            change, zone, name, type, deleted, created_at, created_by, created_device, modified_at, modified_by,
+            modified_device, parent, share, fields
+        ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+        """
+
+    private static let update = """
+        UPDATE record SET
+            change = ?1, zone = ?2, name = ?3, type = ?4, deleted = ?5, created_at = ?6, created_by = ?7,
+            created_device = ?8, modified_at = ?9, modified_by = ?10, modified_device = ?11, parent = ?12, share = ?13,
+            fields = ?14
+        WHERE change = ?15
+        """
+
+    /// Removes up to `limit` records of zones that were deleted; true while there are more.
+    func purgeDeletedZones(limit: Int) throws -> Bool {
+        let next = try SQL("SELECT id FROM zone WHERE deleted = 1 AND purged = 0 LIMIT 1", in: database)
+        guard try next.step() else {
+            next.reset()
+            return false
+        }
+        let zone = next.int(0)
+        next.reset()
+        let purge = try SQL(
+            "DELETE FROM record WHERE change IN (SELECT change FROM record WHERE zone = ?1 LIMIT ?2)", in: database)
+        purge.bind(1, zone)
+        purge.bind(2, Int64(limit))
+        try purge.run()
+        if database.changesCount < limit {
+            for sql in ["DELETE FROM zone_run WHERE zone = ?", "UPDATE zone SET purged = 1 WHERE id = ?"] {
+                let statement = try SQL(sql, in: database)
+                statement.bind(1, zone)
+                try statement.run()
+            }
+        }
+        return true
+    }
+
+    // MARK: Schema
+
+    private func ensureNumber(ofType name: String) throws -> Int64 {
+        if let number = names.typeNumbers[name] { return number }
+        let statement = try SQL("INSERT INTO record_type (name) VALUES (?)", in: database)
+        statement.bind(1, name)
+        try statement.run()
+        names.add(type: name, number: database.lastInsertedRowID)
+        return database.lastInsertedRowID
+    }
+
+    func define(_ types: [String: RecordType]) throws(RelayError) {
+        try attempt {
+            for (name, type) in types {
+                let number = try ensureNumber(ofType: name)
+                for (field, definition) in type.fields where memory.schema.types[name]?.fields[field] != definition {
+                    let statement = try SQL(
+                        "INSERT OR REPLACE INTO record_field (type, name, tag, encrypted) VALUES (?, ?, ?, ?)",
+                        in: database)
+                    statement.bind(1, number)
+                    statement.bind(2, field)
+                    statement.bind(3, definition.type.tag)
+                    statement.bind(4, definition.isEncrypted)
+                    try statement.run()
+                }
+                for (role, rights) in type.grants where memory.schema.types[name]?.grants[role] != rights {
+                    let statement = try SQL(
+                        "INSERT OR REPLACE INTO record_grant (type, role, rights) VALUES (?, ?, ?)", in: database)
+                    statement.bind(1, number)
+                    statement.bind(2, role.name)
+                    statement.bind(3, Int64(rights.rawValue))
+                    try statement.run()
+                }
+                memory.schema.types[name] = type
+            }
+            memory.schema.version += 1
+            let statement = try SQL("INSERT OR REPLACE INTO fact (name, value) VALUES ('schema', ?)", in: database)
+            statement.bind(1, Int64(memory.schema.version))
+            try statement.run()
+        }
+    }
+
+    // MARK: Subscriptions
+
+    func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError) {
+        try attempt {
+            for subscription in subscriptions {
+                let statement = try SQL(
+                    """
+                    INSERT OR REPLACE INTO subscription (user, scope, id, kind, zone_owner, zone_name, notification_info)
+                    VALUES (?, ?, ?, ?, ?, ?, ?)
+                    """, in: database)
+                statement.bind(1, try ensureNumber(of: user))
+                statement.bind(2, Int64(scope.rawValue))
+                statement.bind(3, subscription.id)
+                let (kind, zone): (Int64, ZoneID?) =
+                    switch subscription.kind {
+                    case .database: (1, nil)
+                    case .zone(nil): (2, nil)
+                    case .zone(let zone?): (3, zone)
+                    }
+                statement.bind(4, kind)
+                statement.bind(5, zone?.owner.recordName)
+                statement.bind(6, zone?.zoneName)
+                statement.bind(7, blob: subscription.notificationInfo)
+                try statement.run()
+            }
+        }
+    }
+
+    func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError) {
+        try attempt {
+            guard let number = try number(of: user) else { return }
+            for id in ids {
+                let statement = try SQL("DELETE FROM subscription WHERE user = ? AND scope = ? AND id = ?", in: database)
+                statement.bind(1, number)
+                statement.bind(2, Int64(scope.rawValue))
+                statement.bind(3, id)
+                try statement.run()
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+import GRDB
+import Records
+
+/// What went wrong in the file beneath a store.
+enum StoreFailure: Error {
+    /// The file contradicts itself.
+    case damaged(String)
+    /// An earlier commit could not be made durable: what the disk holds is unknown until the process starts again.
+    case stopped
+
+    /// What such a failure means for the request that met it: the cause stays out of the answer.
+    static func relayError(for error: any Error) -> RelayError {
+        if let failure = error as? StoreFailure, case .damaged = failure {
+            return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
+        }
+        guard let error = error as? DatabaseError else {
+            return RelayError(.tryAgainLater, "The store cannot write now.", retryAfter: .seconds(5))
+        }
+        switch error.resultCode {
+        case .SQLITE_CORRUPT, .SQLITE_NOTADB:
+            return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
+        case .SQLITE_FULL:
+            return RelayError(.tryAgainLater, "The relay's disk is full.", retryAfter: .seconds(30))
+        default:
+            return RelayError(.tryAgainLater, "The store cannot be reached now.", retryAfter: .seconds(5))
+        }
+    }
+
+    /// Did the operating system fail to make a commit durable? Then trying again proves nothing: the kernel may have
+    /// dropped the pages it could not write. Reliability reference 5.
+    static func isLostWrite(_ error: any Error) -> Bool {
+        guard let error = error as? DatabaseError else { return false }
+        return error.resultCode == .SQLITE_IOERR && error.extendedResultCode != .SQLITE_IOERR_READ
+    }
+}

@@ -1,0 +1,88 @@
+import GRDB
+
+/// The tables of one container's store, and how an older file becomes a newer one.
+///
+/// `record` is laid out by change number: what is written together stands together, a feed reads forwards through the
+/// file, and a commit for many zones touches as few pages as one for a single zone. The feed's index is cut into runs of
+/// 2,048 changes for the same reason: inside a run the zones lie side by side on a handful of pages. `zone_run` says in
+/// which runs a zone has changes, so that a zone's feed skips the rest.
+enum StoreLayout {
+    /// `change >> runShift` is the run of a change.
+    static let runShift: UInt64 = 11
+
+    static func migrate(_ writer: any DatabaseWriter) throws {
+        var migrator = DatabaseMigrator()
+        migrator.registerMigration("1 records") { try $0.execute(sql: first) }
+        try migrator.migrate(writer)
+    }
+
+    private static let first = """
+        CREATE TABLE fact (name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+        CREATE TABLE user (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+
+        CREATE TABLE zone (
+            id INTEGER PRIMARY KEY,
+            owner INTEGER NOT NULL REFERENCES user (id),
+            name TEXT NOT NULL,
+            identity INTEGER NOT NULL,
+            last_change INTEGER NOT NULL,
+            deleted INTEGER NOT NULL DEFAULT 0,
+            -- Are the records of the deleted zone gone from the file?
+            purged INTEGER NOT NULL DEFAULT 0
+        ) STRICT;
+        CREATE UNIQUE INDEX zone_by_name ON zone (owner, name) WHERE deleted = 0;
+        CREATE INDEX zone_by_owner ON zone (owner);
+        CREATE INDEX zone_to_purge ON zone (id) WHERE deleted = 1 AND purged = 0;
+
+        CREATE TABLE record_type (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+        CREATE TABLE record_field (
+            type INTEGER NOT NULL REFERENCES record_type (id),
+            name TEXT NOT NULL,
+            tag TEXT NOT NULL,
+            encrypted INTEGER NOT NULL,
+            PRIMARY KEY (type, name)
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE record_grant (
+            type INTEGER NOT NULL REFERENCES record_type (id),
+            role TEXT NOT NULL,
+            rights INTEGER NOT NULL,
+            PRIMARY KEY (type, role)
+        ) STRICT, WITHOUT ROWID;
+
+        CREATE TABLE record (
+            change INTEGER PRIMARY KEY,
+            zone INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            type INTEGER NOT NULL,
+            deleted INTEGER NOT NULL,
+            created_at INTEGER NOT NULL,
+            created_by INTEGER NOT NULL,
+            created_device INTEGER NOT NULL,
+            modified_at INTEGER NOT NULL,
+            modified_by INTEGER NOT NULL,
+            modified_device INTEGER NOT NULL,
+            parent TEXT,
+            share TEXT,
+            fields BLOB NOT NULL
+        ) STRICT;
+        CREATE UNIQUE INDEX record_by_name ON record (zone, name);
+        CREATE INDEX record_by_run ON record (change >> 11, zone);
+        -- The public database is polled by time of modification; it is the first zone there is.
+        CREATE INDEX public_by_modified ON record (type, modified_at, name) WHERE zone = 1 AND deleted = 0;
+        CREATE TABLE zone_run (zone INTEGER NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (zone, run))
+            STRICT, WITHOUT ROWID;
+
+        CREATE TABLE subscription (
+            user INTEGER NOT NULL REFERENCES user (id),
+            scope INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            -- 1 database, 2 every zone, 3 one zone
+            kind INTEGER NOT NULL,
+            zone_owner TEXT,
+            zone_name TEXT,
+            notification_info BLOB,
+            PRIMARY KEY (user, scope, id)
+        ) STRICT, WITHOUT ROWID;
+        """
+}
