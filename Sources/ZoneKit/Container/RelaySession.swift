@@ -1,0 +1,113 @@
+package import Foundation
+package import Records
+import Synchronization
+
+/// What all objects of one container share: the way to its relay, and who speaks.
+package struct RelayConnection: Sendable {
+    package var container: String
+    package var environment: RelayEndpoint.Environment
+    /// The relay's address; `nil` for a relay in this process.
+    package var url: URL?
+    package var credentials: RelayCredentials
+    package var deviceID: String
+    package var transport: any RelayTransport
+    /// What is known of the user; shared by copies of this value.
+    package let caller = CallerMemory()
+
+    package init(
+        container: String, environment: RelayEndpoint.Environment = .development, url: URL?,
+        credentials: RelayCredentials, deviceID: String, transport: any RelayTransport
+    ) {
+        self.container = container
+        self.environment = environment
+        self.url = url
+        self.credentials = credentials
+        self.deviceID = deviceID
+        self.transport = transport
+    }
+
+    package init(container: String, endpoint: RelayEndpoint) {
+        self.init(
+            container: container, environment: endpoint.environment, url: endpoint.url,
+            credentials: RelayCredentials(
+                apiToken: endpoint.apiToken, webAuthToken: endpoint.webAuthToken, renewed: endpoint.tokenRenewed
+            ),
+            deviceID: endpoint.deviceID ?? UUID().uuidString, transport: URLSessionTransport(base: endpoint.url)
+        )
+    }
+}
+
+/// The user's own record name, once some answer has told it.
+package final class CallerMemory: Sendable {
+    private let name = Mutex<String?>(nil)
+
+    package var recordName: String? {
+        get { name.withLock { $0 } }
+        set { name.withLock { $0 = newValue } }
+    }
+}
+
+/// Finds a container's connection when it is first needed, so that a program may make containers before it configures.
+package final class RelaySession: Sendable {
+    package let container: String
+    private let fixed: RelayConnection?
+
+    /// - Parameter connection: `nil`: the one configured for the process, looked up at each use.
+    package init(container: String, connection: RelayConnection? = nil) {
+        self.container = container
+        fixed = connection
+    }
+
+    package func connection() throws(CKError) -> RelayConnection {
+        if let connection = fixed ?? ConfiguredRelays.connection(for: container) { return connection }
+        throw CKError(
+            .badContainer,
+            "No relay is known for \(container). Set ZONECAST_URL, or call CKContainer.configure(_:) before the first request."
+        )
+    }
+}
+
+/// The process-wide table of relays: what `CKContainer.configure` said, else what the environment says.
+package enum ConfiguredRelays {
+    private struct State {
+        var general: RelayEndpoint?
+        var endpoints: [String: RelayEndpoint] = [:]
+        var connections: [String: RelayConnection] = [:]
+        var defaultContainer: String?
+    }
+
+    private static let state = Mutex(State())
+
+    package static func configure(_ endpoint: RelayEndpoint, container: String?) {
+        state.withLock { state in
+            if let container {
+                state.endpoints[container] = endpoint
+                state.connections[container] = nil
+                state.defaultContainer = state.defaultContainer ?? container
+            } else {
+                state.general = endpoint
+                state.connections = state.connections.filter { state.endpoints[$0.key] != nil }
+            }
+        }
+    }
+
+    package static func connection(for container: String) -> RelayConnection? {
+        state.withLock { state in
+            if let known = state.connections[container] { return known }
+            guard let endpoint = state.endpoints[container] ?? state.general ?? RelayEndpoint() else { return nil }
+            let made = RelayConnection(container: container, endpoint: endpoint)
+            state.connections[container] = made
+            return made
+        }
+    }
+
+    /// What `CKContainer.default()` stands for: the container first configured by name, else `ZONECAST_CONTAINER`, else
+    /// one named after the program.
+    package static var defaultContainer: String {
+        if let configured = state.withLock({ $0.defaultContainer }) { return configured }
+        let process = ProcessInfo.processInfo
+        if let named = process.environment["ZONECAST_CONTAINER"], !named.isEmpty { return named }
+        let program = process.processName.map { $0.isASCII && ($0.isLetter || $0.isNumber) ? $0 : "-" }
+        return "iCloud." + String(program)
+    }
+}

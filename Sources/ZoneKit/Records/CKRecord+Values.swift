@@ -1,0 +1,70 @@
+public import Foundation
+import Records
+
+extension CKRecord {
+    /// A field's value, read and set; setting `nil` clears the field.
+    public subscript(key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? {
+        get { state.withLock { $0.object(for: key) } }
+        set { state.withLock { $0.set(newValue, for: key) } }
+    }
+
+    /// A field's value as one type; `nil` when the field is absent or holds another type.
+    public subscript<T: CKRecordValueProtocol>(key: CKRecord.FieldKey) -> T? {
+        get { state.withLock { $0.object(for: key) } as? T }
+        set { state.withLock { $0.set(newValue, for: key) } }
+    }
+
+    /// A field's value.
+    public func object(forKey key: CKRecord.FieldKey) -> (any CKRecordValue)? { self[key] }
+
+    /// Sets a field's value, or clears it.
+    public func setObject(_ object: (any CKRecordValue)?, forKey key: CKRecord.FieldKey) { self[key] = object }
+
+    /// A field's value, as key-value coding has it.
+    public func value(forKey key: CKRecord.FieldKey) -> Any? { self[key] }
+
+    /// Sets a field's value; one that no field can hold makes the next save fail with `invalidArguments`.
+    public func setValue(_ value: Any?, forKey key: CKRecord.FieldKey) {
+        state.withLock { $0.set(value, for: key) }
+    }
+
+    /// Sets several fields.
+    public func setValuesForKeys(_ values: [CKRecord.FieldKey: Any]) {
+        for (key, value) in values { setValue(value, forKey: key) }
+    }
+
+    /// The names of all fields that have a value, sorted.
+    public func allKeys() -> [CKRecord.FieldKey] { state.withLock { $0.fields.keys.sorted() } }
+
+    /// The names of the fields set or cleared since the record was made, fetched or saved, sorted.
+    public func changedKeys() -> [CKRecord.FieldKey] { state.withLock { $0.edits.keys.sorted() } }
+
+    /// The words of all string fields, in lower case: what a search over the whole record would match.
+    public func allTokens() -> [String] {
+        let texts = state.withLock { state in
+            state.fields.sorted { $0.key < $1.key }.flatMap { Self.texts(in: $0.value) }
+        }
+        return texts.flatMap { text in
+            text.lowercased().split { !$0.isLetter && !$0.isNumber }.map(String.init)
+        }
+    }
+
+    private static func texts(in value: FieldValue) -> [String] {
+        switch value {
+        case .string(let text): [text]
+        case .list(.string, let values): values.flatMap(texts)
+        default: []
+        }
+    }
+}
+
+/// Over the names of the fields that have a value, with the values.
+extension CKRecord: Sequence {
+    /// Walks over name and value of each field, sorted by name.
+    public func makeIterator() -> AnyIterator<(CKRecord.FieldKey, any CKRecordValueProtocol)> {
+        let pairs = state.withLock { state in
+            state.fields.keys.sorted().compactMap { key in state.object(for: key).map { (key, $0) } }
+        }
+        return AnyIterator(pairs.makeIterator())
+    }
+}

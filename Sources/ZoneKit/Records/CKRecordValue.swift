@@ -1,0 +1,161 @@
+public import Foundation
+package import Records
+
+/// What a record's field can hold.
+///
+/// Strings, integers and floating-point numbers, booleans (kept as 0 and 1), dates (to the millisecond once saved), data,
+/// references, locations, and arrays of one kind of these. Reading gives `String`, `NSNumber`, `Date`, `Data`,
+/// `CKRecord.Reference`, `CLLocation` or an array of one of them; casts such as `as? Int` work on numbers.
+///
+/// Do not conform types of your own: saving a record with such a value fails with `invalidArguments`.
+public protocol CKRecordValueProtocol {}
+
+/// The older name of `CKRecordValueProtocol`; here they are one.
+public typealias CKRecordValue = CKRecordValueProtocol
+
+extension String: CKRecordValueProtocol {}
+extension Bool: CKRecordValueProtocol {}
+extension Int: CKRecordValueProtocol {}
+extension Int8: CKRecordValueProtocol {}
+extension Int16: CKRecordValueProtocol {}
+extension Int32: CKRecordValueProtocol {}
+extension Int64: CKRecordValueProtocol {}
+extension UInt: CKRecordValueProtocol {}
+extension UInt8: CKRecordValueProtocol {}
+extension UInt16: CKRecordValueProtocol {}
+extension UInt32: CKRecordValueProtocol {}
+extension UInt64: CKRecordValueProtocol {}
+extension Float: CKRecordValueProtocol {}
+extension Double: CKRecordValueProtocol {}
+extension Date: CKRecordValueProtocol {}
+extension Data: CKRecordValueProtocol {}
+extension NSString: CKRecordValueProtocol {}
+extension NSNumber: CKRecordValueProtocol {}
+extension NSDate: CKRecordValueProtocol {}
+extension NSData: CKRecordValueProtocol {}
+extension NSArray: CKRecordValueProtocol {}
+extension CKReference: CKRecordValueProtocol {}
+extension CLLocation: CKRecordValueProtocol {}
+extension Array: CKRecordValueProtocol where Element: CKRecordValueProtocol {}
+
+extension FieldValue {
+    /// A program's value as the wire has it; `nil` for what no field can hold.
+    ///
+    /// - Parameters:
+    ///   - value: What the program set.
+    ///   - zone: The holding record's zone, which references are relative to.
+    ///   - elementType: What an empty array without a type of its own is a list of.
+    package init?(_ value: Any, in zone: CKRecordZone.ID, elementType: FieldType.Scalar = .string) {
+        switch value {
+        case let text as String: self = .string(text)
+        case let date as Date: self = .timestamp(Timestamp(date))
+        case let data as Data: self = .bytes([UInt8](data))
+        case let reference as CKRecord.Reference: self = .reference(reference.value(in: zone))
+        case let place as CLLocation: self = .location(place.value)
+        case let number as NSNumber: self = FieldValue(number)
+        case let elements as [Any]:
+            guard let list = FieldValue(elements, in: zone, emptyType: Self.elementType(of: value) ?? elementType) else {
+                return nil
+            }
+            self = list
+        default: return nil
+        }
+    }
+
+    private init(_ number: NSNumber) {
+        switch UInt8(bitPattern: number.objCType.pointee) {
+        case UInt8(ascii: "d"), UInt8(ascii: "f"): self = .double(number.doubleValue)
+        case UInt8(ascii: "Q"): self = Int64(exactly: number.uint64Value).map { .int64($0) } ?? .double(number.doubleValue)
+        default: self = .int64(number.int64Value)
+        }
+    }
+
+    /// A list: all elements of one type, but that whole numbers among fractions count as fractions.
+    private init?(_ elements: [Any], in zone: CKRecordZone.ID, emptyType: FieldType.Scalar) {
+        var values: [FieldValue] = []
+        values.reserveCapacity(elements.count)
+        for element in elements {
+            guard let value = FieldValue(element, in: zone), case .scalar = value.type else { return nil }
+            values.append(value)
+        }
+        guard case .scalar(let first)? = values.first?.type else {
+            self = .list(emptyType, [])
+            return
+        }
+        if values.allSatisfy({ $0.type == .scalar(first) }) {
+            self = .list(first, values)
+            return
+        }
+        let fractions = values.compactMap(\.asDouble)
+        guard fractions.count == values.count else { return nil }
+        self = .list(.double, fractions.map { .double($0) })
+    }
+
+    private var asDouble: Double? {
+        switch self {
+        case .int64(let number): Double(number)
+        case .double(let number): number
+        default: nil
+        }
+    }
+
+    /// What a Swift array's own type says about its elements, which an empty one needs.
+    ///
+    /// The types are compared, not the values: any empty array can be cast to any other.
+    private static func elementType(of value: Any) -> FieldType.Scalar? {
+        switch type(of: value) {
+        case is [String].Type, is [NSString].Type: .string
+        case is [Double].Type, is [Float].Type: .double
+        case is [Date].Type, is [NSDate].Type: .timestamp
+        case is [Data].Type, is [NSData].Type: .bytes
+        case is [CKRecord.Reference].Type: .reference
+        case is [CLLocation].Type: .location
+        case is [Int].Type, is [Int64].Type, is [Int32].Type, is [Bool].Type, is [UInt].Type: .int64
+        default: nil
+        }
+    }
+
+    /// The value as a program reads it; `nil` for what this side has no type for.
+    package func object(in zone: CKRecordZone.ID) -> (any CKRecordValueProtocol)? {
+        switch self {
+        case .string(let text): text
+        case .int64(let number): NSNumber(value: number)
+        case .double(let number): NSNumber(value: number)
+        case .timestamp(let moment): Date(moment)
+        case .bytes(let bytes): Data(bytes)
+        case .reference(let reference): CKRecord.Reference(reference, in: zone)
+        case .location(let place): CLLocation(place)
+        case .asset: nil
+        case .list(let type, let values): Self.array(of: type, values, in: zone)
+        }
+    }
+
+    private static func array(
+        of type: FieldType.Scalar, _ values: [FieldValue], in zone: CKRecordZone.ID
+    ) -> (any CKRecordValueProtocol)? {
+        func all<Element>(_: Element.Type) -> [Element] { values.compactMap { $0.object(in: zone) as? Element } }
+        return switch type {
+        case .string: all(String.self)
+        case .int64, .double: all(NSNumber.self)
+        case .timestamp: all(Date.self)
+        case .bytes: all(Data.self)
+        case .reference: all(CKRecord.Reference.self)
+        case .location: all(CLLocation.self)
+        case .asset: nil
+        }
+    }
+}
+
+extension Timestamp {
+    /// The moment to the nearest millisecond, held at the ends of the range.
+    package init(_ date: Date) {
+        let milliseconds = (date.timeIntervalSince1970 * 1000).rounded()
+        self.init(milliseconds: Int64(exactly: milliseconds) ?? (milliseconds < 0 ? .min : .max))
+    }
+}
+
+extension Date {
+    package init(_ moment: Timestamp) {
+        self.init(timeIntervalSince1970: Double(moment.milliseconds) / 1000)
+    }
+}

@@ -1,0 +1,115 @@
+package import Foundation
+package import Records
+
+/// What a `CKRecord` holds: the record, and what was changed in it since the relay last saw it.
+package struct RecordState: Sendable {
+    /// One field's change.
+    package struct Edit: Sendable {
+        /// What the relay has, or had when the record was fetched.
+        package var original: FieldValue?
+        /// Counts all changes of this record, so that one made while a save is under way is not taken for saved.
+        package var number: UInt64
+    }
+
+    package var type: String
+    package var id: CKRecord.ID
+    package var changeTag: String?
+    package var created: Record.Stamp?
+    package var modified: Record.Stamp?
+    package var parent: String?
+    package var share: String?
+    package var fields: [String: FieldValue] = [:]
+    /// Fields to be sent, by name; a name without a value in `fields` was cleared.
+    package private(set) var edits: [String: Edit] = [:]
+    /// How often anything was changed here.
+    package private(set) var editCount: UInt64 = 0
+    package private(set) var parentEdit: UInt64?
+    /// Dates as the program set them: `fields` has them to the millisecond, and a program expects to read its own.
+    private var exactDates: [String: Date] = [:]
+    /// Fields holding what cannot be sent, with the name of its type; saving such a record fails.
+    package private(set) var unsendable: [String: String] = [:]
+
+    package init(type: String, id: CKRecord.ID) {
+        self.type = type
+        self.id = id
+    }
+
+    /// A record as it came from the relay.
+    package init(_ record: Record, id: CKRecord.ID) {
+        type = record.type
+        self.id = id
+        changeTag = record.changeTag
+        created = record.created
+        modified = record.modified
+        parent = record.parent
+        share = record.share
+        fields = record.fields
+    }
+
+    package var parentReference: CKRecord.Reference? {
+        parent.map { CKRecord.Reference(recordID: CKRecord.ID(recordName: $0, zoneID: id.zoneID), action: .none) }
+    }
+
+    package func object(for key: String) -> (any CKRecordValueProtocol)? {
+        exactDates[key] ?? fields[key]?.object(in: id.zoneID)
+    }
+
+    // MARK: Changes
+
+    package mutating func set(_ value: Any?, for key: String) {
+        unsendable[key] = nil
+        exactDates[key] = value as? Date
+        guard let value else {
+            replace(key, with: nil)
+            return
+        }
+        var emptyType = FieldType.Scalar.string
+        if case .list(let type, _)? = fields[key] { emptyType = type }
+        guard let field = FieldValue(value, in: id.zoneID, elementType: emptyType) else {
+            unsendable[key] = String(describing: Swift.type(of: value))
+            return
+        }
+        replace(key, with: field)
+    }
+
+    private mutating func replace(_ key: String, with value: FieldValue?) {
+        editCount += 1
+        edits[key] = Edit(original: edits[key].map(\.original) ?? fields[key], number: editCount)
+        fields[key] = value
+    }
+
+    package mutating func setParent(_ name: String?) {
+        editCount += 1
+        parentEdit = editCount
+        parent = name
+    }
+
+    // MARK: Saving
+
+    /// The record as it was before its pending changes.
+    package var ancestor: RecordState {
+        var ancestor = self
+        for (key, edit) in edits { ancestor.fields[key] = edit.original }
+        ancestor.edits = [:]
+        ancestor.exactDates = [:]
+        ancestor.unsendable = [:]
+        return ancestor
+    }
+
+    /// Takes over what the relay made of a save: version and dates, and which changes need not be sent again.
+    ///
+    /// - Parameter sent: `editCount` when the request was made; what was changed after it is still to be sent.
+    package mutating func saved(as record: Record, sent: UInt64) {
+        changeTag = record.changeTag
+        created = record.created ?? created
+        modified = record.modified
+        share = record.share
+        edits = edits.filter { $0.value.number > sent }
+        for (key, edit) in edits { edits[key] = Edit(original: record.fields[key], number: edit.number) }
+        for (key, value) in record.fields where edits[key] == nil {
+            fields[key] = value
+            if let exact = exactDates[key], value != .timestamp(Timestamp(exact)) { exactDates[key] = nil }
+        }
+        if let parentEdit, parentEdit <= sent { self.parentEdit = nil }
+    }
+}

@@ -1,0 +1,69 @@
+package import Records
+
+/// One request to a relay as a value, credentials and all.
+package struct RelayRequest: Sendable {
+    package enum Method: String, Sendable {
+        case get = "GET"
+        case post = "POST"
+    }
+
+    package var method: Method
+    /// From the leading slash on, percent-encoded, without the query.
+    package var path: String
+    /// Percent-encoded, without the question mark; it holds tokens, so it goes into no log.
+    package var query: String
+    package var headers: [(name: String, value: String)]
+    package var body: [UInt8]
+    /// May carrying it out twice, or not knowing whether it was carried out, make a difference?
+    package var isWrite: Bool
+
+    package init(
+        method: Method, path: String, query: String = "", headers: [(name: String, value: String)] = [],
+        body: [UInt8] = [], isWrite: Bool = false
+    ) {
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.body = body
+        self.isWrite = isWrite
+    }
+}
+
+/// A relay's answer.
+package struct RelayResponse: Sendable {
+    package var status: Int
+    /// Name and value as they came; names compare without regard to case.
+    package var headers: [(name: String, value: String)]
+    package var body: [UInt8]
+
+    package init(status: Int, headers: [(name: String, value: String)] = [], body: [UInt8] = []) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+    }
+
+    package func header(_ name: String) -> String? {
+        headers.first { $0.name.lowercased() == name.lowercased() }?.value
+    }
+}
+
+/// Why there is no answer.
+package enum TransportError: Error, Sendable {
+    /// This machine has no network.
+    case offline
+    /// The relay was never reached, so nothing was carried out.
+    case unreachable(String)
+    /// The connection ended after the request may have been carried out.
+    case answerLost(String)
+    /// The task was cancelled.
+    case cancelled
+}
+
+/// The way to a relay and back: HTTP on a network, or a function call in a test.
+///
+/// An implementation sends once and never repeats by itself; whoever calls decides about trying again. Cancelling the
+/// calling task ends the request at once with `cancelled`. Calls come from many tasks at a time.
+package protocol RelayTransport: Sendable {
+    func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse
+}
