@@ -1,4 +1,4 @@
-package import Synchronization
+import Synchronization
 
 /// Who a program is to its relay, kept while it runs.
 ///

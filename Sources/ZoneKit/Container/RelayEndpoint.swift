@@ -24,7 +24,9 @@ public struct RelayEndpoint: Sendable {
     public var environment: Environment
     /// Names the program to the relay: 64 hexadecimal digits from the relay's console or command line.
     public var apiToken: String?
-    /// Names the user; without one only the public database can be read. Renewed by the relay with every answer.
+    /// Names the user; without one only the public database can be read.
+    ///
+    /// Renewed by the relay with every answer.
     public var webAuthToken: String?
     /// Names this device, so that it is not told of its own changes; `nil`: one drawn for this process.
     public var deviceID: String?
@@ -41,8 +43,12 @@ public struct RelayEndpoint: Sendable {
     ///   - deviceID: Names the device; left out, one drawn for this process.
     ///   - tokenRenewed: Called with each renewed web auth token.
     public init(
-        url: URL, environment: Environment = .development, apiToken: String? = nil, webAuthToken: String? = nil,
-        deviceID: String? = nil, tokenRenewed: (@Sendable (String) -> Void)? = nil
+        url: URL,
+        environment: Environment = .development,
+        apiToken: String? = nil,
+        webAuthToken: String? = nil,
+        deviceID: String? = nil,
+        tokenRenewed: (@Sendable (String) -> Void)? = nil
     ) {
         self.url = url
         self.environment = environment
@@ -72,7 +78,8 @@ public struct RelayEndpoint: Sendable {
         self.init(
             url: url,
             environment: text("ZONECAST_ENVIRONMENT").flatMap(Environment.init(rawValue:)) ?? .development,
-            apiToken: text("ZONECAST_API_TOKEN"), webAuthToken: text("ZONECAST_WEB_TOKEN"),
+            apiToken: text("ZONECAST_API_TOKEN"),
+            webAuthToken: text("ZONECAST_WEB_TOKEN"),
             deviceID: text("ZONECAST_DEVICE_ID")
         )
     }

@@ -1,5 +1,4 @@
-package import Foundation
-package import Records
+import Foundation
 import Synchronization
 
 /// What all objects of one container share: the way to its relay, and who speaks.
@@ -15,8 +14,12 @@ package struct RelayConnection: Sendable {
     package let caller = CallerMemory()
 
     package init(
-        container: String, environment: RelayEndpoint.Environment = .development, url: URL?,
-        credentials: RelayCredentials, deviceID: String, transport: any RelayTransport
+        container: String,
+        environment: RelayEndpoint.Environment = .development,
+        url: URL?,
+        credentials: RelayCredentials,
+        deviceID: String,
+        transport: any RelayTransport
     ) {
         self.container = container
         self.environment = environment
@@ -28,11 +31,16 @@ package struct RelayConnection: Sendable {
 
     package init(container: String, endpoint: RelayEndpoint) {
         self.init(
-            container: container, environment: endpoint.environment, url: endpoint.url,
+            container: container,
+            environment: endpoint.environment,
+            url: endpoint.url,
             credentials: RelayCredentials(
-                apiToken: endpoint.apiToken, webAuthToken: endpoint.webAuthToken, renewed: endpoint.tokenRenewed
+                apiToken: endpoint.apiToken,
+                webAuthToken: endpoint.webAuthToken,
+                renewed: endpoint.tokenRenewed
             ),
-            deviceID: endpoint.deviceID ?? UUID().uuidString, transport: URLSessionTransport(base: endpoint.url)
+            deviceID: endpoint.deviceID ?? UUID().uuidString,
+            transport: URLSessionTransport(base: endpoint.url)
         )
     }
 }
@@ -52,7 +60,7 @@ package final class RelaySession: Sendable {
     package let container: String
     private let fixed: RelayConnection?
 
-    /// - Parameter connection: `nil`: the one configured for the process, looked up at each use.
+    /// Without a connection of its own, a session looks up the configured one at each use.
     package init(container: String, connection: RelayConnection? = nil) {
         self.container = container
         fixed = connection

@@ -34,7 +34,9 @@ public struct CKError: CustomNSError, LocalizedError, Hashable, @unchecked Senda
             _nsError = error
         } else {
             _nsError = NSError(
-                domain: CKErrorDomain, code: Code.internalError.rawValue, userInfo: [NSUnderlyingErrorKey: error]
+                domain: CKErrorDomain,
+                code: Code.internalError.rawValue,
+                userInfo: [NSUnderlyingErrorKey: error]
             )
         }
     }
@@ -99,7 +101,8 @@ extension CKError {
             .partialFailure,
             userInfo: [
                 CKPartialErrorsByItemIDKey: errors,
-                NSLocalizedDescriptionKey: "\(errors.count) items failed; each one's error is in partialErrorsByItemID.",
+                NSLocalizedDescriptionKey:
+                    "\(errors.count) items failed; each one's error is in partialErrorsByItemID.",
             ]
         )
     }

@@ -90,7 +90,8 @@ extension CKError.Code {
         case .networkUnavailable: "There is no network. Try again when there is one."
         case .networkFailure: "The relay could not be reached. Check its address and the network, then try again."
         case .notAuthenticated: "Sign in first: the container's relay needs to know who is asking."
-        case .serviceUnavailable, .requestRateLimited, .zoneBusy: "The relay is busy. Try again after retryAfterSeconds."
+        case .serviceUnavailable, .requestRateLimited, .zoneBusy:
+            "The relay is busy. Try again after retryAfterSeconds."
         case .serverRecordChanged: "The record was changed elsewhere. Merge with serverRecord and save again."
         case .changeTokenExpired: "The change token has expired. Fetch again without one."
         case .limitExceeded: "The request is too large. Send it in smaller parts."

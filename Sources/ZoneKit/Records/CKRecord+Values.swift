@@ -1,5 +1,6 @@
-public import Foundation
+import Foundation
 import Records
+import Synchronization
 
 extension CKRecord {
     /// A field's value, read and set; setting `nil` clears the field.

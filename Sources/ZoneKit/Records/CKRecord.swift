@@ -1,5 +1,5 @@
 public import Foundation
-package import Records
+import Records
 package import Synchronization
 
 /// One record: a type, an address and fields, with what the relay knows about it.

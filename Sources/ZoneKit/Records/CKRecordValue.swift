@@ -54,7 +54,8 @@ extension FieldValue {
         case let place as CLLocation: self = .location(place.value)
         case let number as NSNumber: self = FieldValue(number)
         case let elements as [Any]:
-            guard let list = FieldValue(elements, in: zone, emptyType: Self.elementType(of: value) ?? elementType) else {
+            guard let list = FieldValue(elements, in: zone, emptyType: Self.elementType(of: value) ?? elementType)
+            else {
                 return nil
             }
             self = list
@@ -65,7 +66,8 @@ extension FieldValue {
     private init(_ number: NSNumber) {
         switch UInt8(bitPattern: number.objCType.pointee) {
         case UInt8(ascii: "d"), UInt8(ascii: "f"): self = .double(number.doubleValue)
-        case UInt8(ascii: "Q"): self = Int64(exactly: number.uint64Value).map { .int64($0) } ?? .double(number.doubleValue)
+        case UInt8(ascii: "Q"):
+            self = Int64(exactly: number.uint64Value).map { .int64($0) } ?? .double(number.doubleValue)
         default: self = .int64(number.int64Value)
         }
     }
@@ -103,7 +105,7 @@ extension FieldValue {
     ///
     /// The types are compared, not the values: any empty array can be cast to any other.
     private static func elementType(of value: Any) -> FieldType.Scalar? {
-        switch type(of: value) {
+        switch Swift.type(of: value) {
         case is [String].Type, is [NSString].Type: .string
         case is [Double].Type, is [Float].Type: .double
         case is [Date].Type, is [NSDate].Type: .timestamp
@@ -131,7 +133,9 @@ extension FieldValue {
     }
 
     private static func array(
-        of type: FieldType.Scalar, _ values: [FieldValue], in zone: CKRecordZone.ID
+        of type: FieldType.Scalar,
+        _ values: [FieldValue],
+        in zone: CKRecordZone.ID
     ) -> (any CKRecordValueProtocol)? {
         func all<Element>(_: Element.Type) -> [Element] { values.compactMap { $0.object(in: zone) as? Element } }
         return switch type {

@@ -1,7 +1,9 @@
 public import Foundation
 package import Records
 
-/// A link to another record, kept in a field. Known to programs as `CKRecord.Reference`.
+/// A link to another record, kept in a field.
+///
+/// Known to programs as `CKRecord.Reference`.
 ///
 /// Immutable, equal by value.
 public final class CKReference: NSObject, NSSecureCoding, NSCopying, Sendable {
@@ -66,12 +68,11 @@ extension CKRecord {
 }
 
 extension CKReference {
-    /// The link as the modules below know it.
-    ///
-    /// - Parameter zone: The holder's zone; a target there needs no zone of its own on the wire.
+    /// The link as the modules below know it; a target in the holder's `zone` needs no zone of its own on the wire.
     package func value(in zone: CKRecordZone.ID) -> Reference {
         Reference(
-            recordName: recordID.recordName, action: action == .deleteSelf ? .deleteSelf : .none,
+            recordName: recordID.recordName,
+            action: action == .deleteSelf ? .deleteSelf : .none,
             zone: recordID.zoneID == zone ? nil : recordID.zoneID.zone
         )
     }

@@ -21,8 +21,11 @@ extension CLLocation {
     package convenience init(_ place: Location) {
         self.init(
             coordinate: CLLocationCoordinate2D(latitude: place.latitude, longitude: place.longitude),
-            altitude: place.altitude ?? 0, horizontalAccuracy: place.horizontalAccuracy ?? 0,
-            verticalAccuracy: place.verticalAccuracy ?? -1, course: place.course ?? -1, speed: place.speed ?? -1,
+            altitude: place.altitude ?? 0,
+            horizontalAccuracy: place.horizontalAccuracy ?? 0,
+            verticalAccuracy: place.verticalAccuracy ?? -1,
+            course: place.course ?? -1,
+            speed: place.speed ?? -1,
             timestamp: place.timestamp.map { Date($0) } ?? Date(timeIntervalSince1970: 0)
         )
     }

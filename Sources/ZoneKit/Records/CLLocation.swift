@@ -53,26 +53,44 @@
         /// A place of which only the point is known, now.
         public convenience init(latitude: CLLocationDegrees, longitude: CLLocationDegrees) {
             self.init(
-                coordinate: CLLocationCoordinate2D(latitude: latitude, longitude: longitude), altitude: 0,
-                horizontalAccuracy: 0, verticalAccuracy: -1, course: -1, speed: -1, timestamp: Date()
+                coordinate: CLLocationCoordinate2D(latitude: latitude, longitude: longitude),
+                altitude: 0,
+                horizontalAccuracy: 0,
+                verticalAccuracy: -1,
+                course: -1,
+                speed: -1,
+                timestamp: Date()
             )
         }
 
         /// A place of which the movement is not known.
         public convenience init(
-            coordinate: CLLocationCoordinate2D, altitude: CLLocationDistance, horizontalAccuracy: CLLocationAccuracy,
-            verticalAccuracy: CLLocationAccuracy, timestamp: Date
+            coordinate: CLLocationCoordinate2D,
+            altitude: CLLocationDistance,
+            horizontalAccuracy: CLLocationAccuracy,
+            verticalAccuracy: CLLocationAccuracy,
+            timestamp: Date
         ) {
             self.init(
-                coordinate: coordinate, altitude: altitude, horizontalAccuracy: horizontalAccuracy,
-                verticalAccuracy: verticalAccuracy, course: -1, speed: -1, timestamp: timestamp
+                coordinate: coordinate,
+                altitude: altitude,
+                horizontalAccuracy: horizontalAccuracy,
+                verticalAccuracy: verticalAccuracy,
+                course: -1,
+                speed: -1,
+                timestamp: timestamp
             )
         }
 
         /// A place of which all is known.
         public init(
-            coordinate: CLLocationCoordinate2D, altitude: CLLocationDistance, horizontalAccuracy: CLLocationAccuracy,
-            verticalAccuracy: CLLocationAccuracy, course: CLLocationDirection, speed: CLLocationSpeed, timestamp: Date
+            coordinate: CLLocationCoordinate2D,
+            altitude: CLLocationDistance,
+            horizontalAccuracy: CLLocationAccuracy,
+            verticalAccuracy: CLLocationAccuracy,
+            course: CLLocationDirection,
+            speed: CLLocationSpeed,
+            timestamp: Date
         ) {
             self.coordinate = coordinate
             self.altitude = altitude
@@ -88,8 +106,11 @@
             func number(_ key: String) -> Double { coder.decodeDouble(forKey: key) }
             self.init(
                 coordinate: CLLocationCoordinate2D(latitude: number("Latitude"), longitude: number("Longitude")),
-                altitude: number("Altitude"), horizontalAccuracy: number("HorizontalAccuracy"),
-                verticalAccuracy: number("VerticalAccuracy"), course: number("Course"), speed: number("Speed"),
+                altitude: number("Altitude"),
+                horizontalAccuracy: number("HorizontalAccuracy"),
+                verticalAccuracy: number("VerticalAccuracy"),
+                course: number("Course"),
+                speed: number("Speed"),
                 timestamp: Date(timeIntervalSinceReferenceDate: number("Timestamp"))
             )
         }
@@ -125,7 +146,8 @@
         /// Equal when all that is known is.
         public override func isEqual(_ object: Any?) -> Bool {
             guard let other = object as? CLLocation else { return false }
-            return coordinate.latitude == other.coordinate.latitude && coordinate.longitude == other.coordinate.longitude
+            return coordinate.latitude == other.coordinate.latitude
+                && coordinate.longitude == other.coordinate.longitude
                 && altitude == other.altitude && horizontalAccuracy == other.horizontalAccuracy
                 && verticalAccuracy == other.verticalAccuracy && course == other.course && speed == other.speed
                 && timestamp == other.timestamp

@@ -1,8 +1,44 @@
 package import Foundation
-package import Records
+import Records
+import Wire
 
 /// How records are archived: system fields one by one, values as the wire's own JSON.
 extension RecordState {
+    /// System fields, values, and the names of the fields that are still to be sent.
+    ///
+    /// What the relay had before each edit is kept too, so that a conflict after a restart still has its ancestor.
+    package func encode(with coder: NSCoder) {
+        encodeSystemFields(with: coder)
+        coder.encode(Self.archive(fields), forKey: "Fields")
+        guard !edits.isEmpty else { return }
+        coder.encode(edits.keys.sorted().map { $0 as NSString } as NSArray, forKey: "ChangedKeys")
+        coder.encode(Self.archive(edits.compactMapValues(\.original)), forKey: "OriginalFields")
+    }
+
+    private static func archive(_ fields: [String: FieldValue]) -> NSData {
+        let entries = fields.sorted { $0.key < $1.key }.map { FieldsJSON.Entry(name: $0.key, value: $0.value) }
+        return Data(FieldsJSON.encode(entries)) as NSData
+    }
+
+    /// Reads the values; false when there are some and they are damaged.
+    private mutating func decodeValues(from coder: NSCoder) -> Bool {
+        guard let data = coder.decodeObject(of: NSData.self, forKey: "Fields") else { return true }
+        guard let values = Self.unarchive(data) else { return false }
+        fields = values
+        let classes = [NSArray.self, NSString.self]
+        guard let keys = coder.decodeObject(of: classes, forKey: "ChangedKeys") as? [String] else { return true }
+        guard let data = coder.decodeObject(of: NSData.self, forKey: "OriginalFields"),
+            let originals = Self.unarchive(data)
+        else { return false }
+        restoreEdits(keys, originals: originals)
+        return true
+    }
+
+    private static func unarchive(_ data: NSData) -> [String: FieldValue]? {
+        guard let entries = try? FieldsJSON.decode([UInt8](data as Data)) else { return nil }
+        return Dictionary(entries.map { ($0.name, $0.value) }) { first, _ in first }
+    }
+
     package func encodeSystemFields(with coder: NSCoder) {
         coder.encode(type as NSString, forKey: "RecordType")
         coder.encode(id, forKey: "RecordID")
@@ -15,7 +51,8 @@ extension RecordState {
 
     package init?(coder: NSCoder) {
         func text(_ key: String) -> String? { coder.decodeObject(of: NSString.self, forKey: key) as String? }
-        guard let type = text("RecordType"), let id = coder.decodeObject(of: CKRecord.ID.self, forKey: "RecordID") else {
+        guard let type = text("RecordType"), let id = coder.decodeObject(of: CKRecord.ID.self, forKey: "RecordID")
+        else {
             return nil
         }
         self.init(type: type, id: id)
@@ -40,7 +77,9 @@ extension RecordState {
         else { return nil }
         let milliseconds = coder.decodeInt64(forKey: prefix + "Time")
         return Record.Stamp(
-            at: Timestamp(milliseconds: milliseconds), by: UserID(user as String), deviceID: device as String
+            at: Timestamp(milliseconds: milliseconds),
+            by: UserID(user as String),
+            deviceID: device as String
         )
     }
 }

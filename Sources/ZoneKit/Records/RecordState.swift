@@ -1,4 +1,4 @@
-package import Foundation
+import Foundation
 package import Records
 
 /// What a `CKRecord` holds: the record, and what was changed in it since the relay last saw it.
@@ -84,6 +84,14 @@ package struct RecordState: Sendable {
         parent = name
     }
 
+    /// Puts back the changes that an archive remembers.
+    package mutating func restoreEdits(_ keys: [String], originals: [String: FieldValue]) {
+        for key in keys {
+            editCount += 1
+            edits[key] = Edit(original: originals[key], number: editCount)
+        }
+    }
+
     // MARK: Saving
 
     /// The record as it was before its pending changes.
@@ -98,7 +106,7 @@ package struct RecordState: Sendable {
 
     /// Takes over what the relay made of a save: version and dates, and which changes need not be sent again.
     ///
-    /// - Parameter sent: `editCount` when the request was made; what was changed after it is still to be sent.
+    /// `sent` is the `editCount` when the request was made; what was changed after it is still to be sent.
     package mutating func saved(as record: Record, sent: UInt64) {
         changeTag = record.changeTag
         created = record.created ?? created

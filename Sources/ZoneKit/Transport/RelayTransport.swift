@@ -1,5 +1,3 @@
-package import Records
-
 /// One request to a relay as a value, credentials and all.
 package struct RelayRequest: Sendable {
     package enum Method: String, Sendable {
@@ -14,12 +12,16 @@ package struct RelayRequest: Sendable {
     package var query: String
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
-    /// May carrying it out twice, or not knowing whether it was carried out, make a difference?
+    /// Whether not knowing if it was carried out makes a difference.
     package var isWrite: Bool
 
     package init(
-        method: Method, path: String, query: String = "", headers: [(name: String, value: String)] = [],
-        body: [UInt8] = [], isWrite: Bool = false
+        method: Method,
+        path: String,
+        query: String = "",
+        headers: [(name: String, value: String)] = [],
+        body: [UInt8] = [],
+        isWrite: Bool = false
     ) {
         self.method = method
         self.path = path

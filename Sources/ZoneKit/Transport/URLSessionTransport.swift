@@ -1,7 +1,7 @@
 package import Foundation
 
 #if canImport(FoundationNetworking)
-    package import FoundationNetworking
+    import FoundationNetworking
 #endif
 
 /// HTTP by URLSession, with connections kept and neither cookies nor cache.
@@ -61,7 +61,8 @@ package final class URLSessionTransport: RelayTransport {
         case .notConnectedToInternet: return .offline
         case .cannotConnectToHost, .cannotFindHost, .dnsLookupFailed, .unsupportedURL, .badURL,
             .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
-            .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid, .appTransportSecurityRequiresSecureConnection:
+            .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid,
+            .appTransportSecurityRequiresSecureConnection:
             return .unreachable(failure.localizedDescription)
         default: return .answerLost(failure.localizedDescription)
         }

@@ -1,0 +1,69 @@
+package import Records
+
+extension ClientRequest {
+    /// `records/query`.
+    ///
+    /// `zone` is `nil` for all zones of the database.
+    package static func query(
+        _ query: Query,
+        in zone: ZoneID?,
+        desiredKeys: [String]?,
+        limit: Int?,
+        marker: String?
+    ) -> [UInt8] {
+        body { object in
+            if let zone { zoneID(zone, &object) } else { object.member("zoneWide", true) }
+            if let limit { object.member("resultsLimit", limit) }
+            if let marker { object.member("continuationMarker", marker) }
+            keys(desiredKeys, &object)
+            object.key("query")
+            write(query, to: &object)
+        }
+    }
+
+    /// The `query` object alone: also what a cursor keeps.
+    package static func write(_ query: Query, to writer: inout JSONWriter) {
+        writer.object { object in
+            object.member("recordType", query.recordType)
+            if !query.filters.isEmpty {
+                object.key("filterBy")
+                object.array(query.filters) { write($1, to: &$0) }
+            }
+            if !query.sorts.isEmpty {
+                object.key("sortBy")
+                object.array(query.sorts) { list, sort in
+                    list.object {
+                        $0.member("fieldName", sort.field.rawValue)
+                        $0.member("ascending", sort.isAscending)
+                    }
+                }
+            }
+        }
+    }
+
+    private static func write(_ filter: Query.Filter, to writer: inout JSONWriter) {
+        writer.object { object in
+            object.member("comparator", filter.comparator.rawValue)
+            object.member("fieldName", filter.field.rawValue)
+            object.key("fieldValue")
+            let isList = filter.comparator == .in || filter.comparator == .notIn
+            let values = filter.values.map { operand($0, of: filter.field) }
+            if let first = values.first, !isList {
+                FieldCodec.write(first, to: &object)
+            } else if case .scalar(let element)? = values.first?.type {
+                FieldCodec.write(.list(element, values), to: &object)
+            } else {
+                FieldCodec.write(.list(.string, []), to: &object)
+            }
+        }
+    }
+
+    /// Records and users are compared as references.
+    private static func operand(_ value: FieldValue, of field: Query.SystemField) -> FieldValue {
+        switch (field, value) {
+        case (.recordName, .string(let name)), (.createdBy, .string(let name)), (.modifiedBy, .string(let name)):
+            .reference(Reference(recordName: name))
+        default: value
+        }
+    }
+}

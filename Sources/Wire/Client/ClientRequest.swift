@@ -1,0 +1,175 @@
+package import Records
+
+/// The bodies of a client's requests.
+///
+/// Wire reference 6 to 12.
+package enum ClientRequest {
+    /// One write of `records/modify`.
+    package struct Write: Hashable, Sendable {
+        package var type: OperationType
+        package var recordName: String
+        package var recordType: String?
+        package var changeTag: String?
+        /// Fields to write, `nil` to clear one.
+        package var fields: [String: FieldValue?]
+        /// `.some(nil)` clears the parent; `nil` leaves it alone.
+        package var parent: String??
+
+        package init(
+            _ type: OperationType,
+            _ recordName: String,
+            recordType: String? = nil,
+            changeTag: String? = nil,
+            fields: [String: FieldValue?] = [:],
+            parent: String?? = nil
+        ) {
+            self.type = type
+            self.recordName = recordName
+            self.recordType = recordType
+            self.changeTag = changeTag
+            self.fields = fields
+            self.parent = parent
+        }
+    }
+
+    /// `records/modify`.
+    ///
+    /// All records lie in `zone`.
+    package static func modify(
+        _ writes: [Write],
+        in zone: ZoneID,
+        atomically isAtomic: Bool,
+        desiredKeys: [String]? = nil
+    ) -> [UInt8] {
+        body(reserving: 128 + writes.count * 256) { object in
+            zoneID(zone, &object)
+            object.member("atomic", isAtomic)
+            keys(desiredKeys, &object)
+            object.key("operations")
+            object.array(writes) { list, write in
+                list.object { operation in
+                    operation.member("operationType", write.type.rawValue)
+                    operation.key("record")
+                    record(write, &operation)
+                }
+            }
+        }
+    }
+
+    private static func record(_ write: Write, _ writer: inout JSONWriter) {
+        writer.object { record in
+            record.member("recordName", write.recordName)
+            if let type = write.recordType { record.member("recordType", type) }
+            if let tag = write.changeTag { record.member("recordChangeTag", tag) }
+            guard !write.type.isDelete else { return }
+            if let parent = write.parent {
+                record.key("parent")
+                if let parent { record.object { $0.member("recordName", parent) } } else { record.null() }
+            }
+            record.key("fields")
+            record.object { fields in
+                for (name, value) in write.fields {
+                    fields.key(name)
+                    if let value {
+                        FieldCodec.write(value, to: &fields)
+                    } else {
+                        fields.object { entry in
+                            entry.key("value")
+                            entry.null()
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// `records/lookup`.
+    package static func lookup(_ names: [String], in zone: ZoneID, desiredKeys: [String]?) -> [UInt8] {
+        body { object in
+            zoneID(zone, &object)
+            keys(desiredKeys, &object)
+            object.key("records")
+            object.array(names) { list, name in list.object { $0.member("recordName", name) } }
+        }
+    }
+
+    /// `changes/database`.
+    ///
+    /// Without a limit the relay takes its own.
+    package static func databaseChanges(since token: String?, limit: Int?) -> [UInt8] {
+        body { object in
+            if let token { object.member("syncToken", token) }
+            if let limit { object.member("resultsLimit", limit) }
+        }
+    }
+
+    /// `changes/zone` of one zone.
+    package static func zoneChanges(
+        in zone: ZoneID,
+        since token: String?,
+        desiredKeys: [String]?,
+        limit: Int?
+    ) -> [UInt8] {
+        body { object in
+            object.key("zones")
+            object.array(CollectionOfOne(zone)) { list, zone in
+                list.object { entry in
+                    zoneID(zone, &entry)
+                    if let token { entry.member("syncToken", token) }
+                    if let limit { entry.member("resultsLimit", limit) }
+                    keys(desiredKeys, &entry)
+                }
+            }
+        }
+    }
+
+    /// `zones/lookup`.
+    package static func lookup(zones: [ZoneID]) -> [UInt8] {
+        body { object in
+            object.key("zones")
+            object.array(zones) { list, zone in self.zone(zone, &list) }
+        }
+    }
+
+    /// `zones/modify`: creations first, then deletions.
+    package static func modify(creating: [ZoneID], deleting: [ZoneID]) -> [UInt8] {
+        let operations = creating.map { ("create", $0) } + deleting.map { ("delete", $0) }
+        return body { object in
+            object.key("operations")
+            object.array(operations) { list, operation in
+                list.object {
+                    $0.member("operationType", operation.0)
+                    $0.key("zone")
+                    $0.object { zoneID(operation.1, &$0) }
+                }
+            }
+        }
+    }
+
+    // MARK: Parts
+
+    static func body(reserving capacity: Int = 256, _ content: (inout JSONWriter) -> Void) -> [UInt8] {
+        var writer = JSONWriter(reserving: capacity)
+        writer.object(content)
+        return writer.bytes
+    }
+
+    static func zoneID(_ zone: ZoneID, _ writer: inout JSONWriter) {
+        writer.key("zoneID")
+        self.zone(zone, &writer)
+    }
+
+    /// The owner is left out where it is the caller: only the relay knows their name for sure.
+    private static func zone(_ zone: ZoneID, _ writer: inout JSONWriter) {
+        writer.object {
+            $0.member("zoneName", zone.zoneName)
+            if zone.owner != .caller { $0.member("ownerRecordName", zone.owner.recordName) }
+        }
+    }
+
+    static func keys(_ desiredKeys: [String]?, _ writer: inout JSONWriter) {
+        guard let desiredKeys else { return }
+        writer.key("desiredKeys")
+        writer.array(desiredKeys) { $0.string($1) }
+    }
+}

@@ -1,0 +1,96 @@
+package import Records
+
+extension ClientResponse {
+    /// A zone as a relay describes it.
+    ///
+    /// Wire reference 4.2.
+    package struct Zone: Hashable, Sendable {
+        package var id: ZoneID
+        /// Absent for zones without a change feed.
+        package var syncToken: String?
+        package var isAtomic: Bool
+        package var isEligibleForZoneShare: Bool
+        package var isEligibleForHierarchicalShare: Bool
+    }
+
+    /// One entry of a `zones` array.
+    package enum ZoneEntry: Hashable, Sendable {
+        case zone(Zone)
+        case deleted(ZoneID)
+        case failed(ZoneID?, Failure)
+    }
+
+    /// The `zones` array of any answer that has one.
+    package static func zones(_ json: JSONValue) throws(JSONError) -> [ZoneEntry] {
+        guard let list = json["zones"] else { return [] }
+        var result: [ZoneEntry] = []
+        for entry in try list.elements() {
+            let id = try zone(of: entry)
+            if let failure = try failure(entry, zone: id) {
+                result.append(.failed(id, failure))
+            } else if try entry["deleted"]?.bool() == true {
+                result.append(.deleted(try ZoneIDCodec.read(entry.required("zoneID"))))
+            } else {
+                result.append(.zone(try zone(entry)))
+            }
+        }
+        return result
+    }
+
+    private static func zone(_ json: JSONValue) throws(JSONError) -> Zone {
+        Zone(
+            id: try ZoneIDCodec.read(json.required("zoneID")),
+            syncToken: try json["syncToken"]?.string(),
+            isAtomic: try json["atomic"]?.bool() ?? false,
+            isEligibleForZoneShare: try json["isEligibleForZoneShare"]?.bool() ?? false,
+            isEligibleForHierarchicalShare: try json["isEligibleForHierarchicalShare"]?.bool() ?? false
+        )
+    }
+
+    /// Where a page of a feed ends.
+    ///
+    /// Wire reference 9.
+    package struct PageEnd: Hashable, Sendable {
+        package var syncToken: String
+        package var moreComing: Bool
+    }
+
+    package static func pageEnd(_ json: JSONValue) throws(JSONError) -> PageEnd {
+        PageEnd(
+            syncToken: try json.required("syncToken").string(),
+            moreComing: try json["moreComing"]?.bool() ?? false
+        )
+    }
+
+    /// One entry of a `subscriptions` array.
+    ///
+    /// Wire reference 12.
+    package enum SubscriptionEntry: Hashable, Sendable {
+        case subscription(Subscription)
+        case deleted(String)
+        case failed(String?, Failure)
+    }
+
+    /// The `subscriptions` array; kinds that this client does not know are left out.
+    package static func subscriptions(_ json: JSONValue) throws(JSONError) -> [SubscriptionEntry] {
+        guard let list = json["subscriptions"] else { return [] }
+        var result: [SubscriptionEntry] = []
+        for entry in try list.elements() {
+            if let failure = try failure(entry, zone: nil) {
+                result.append(.failed(try entry["subscriptionID"]?.string(), failure))
+                continue
+            }
+            let id = try entry.required("subscriptionID").string()
+            let info = entry["notificationInfo"].map { Array($0.rawBytes) }
+            switch try entry["subscriptionType"]?.string() {
+            case nil: result.append(.deleted(id))
+            case "database": result.append(.subscription(Subscription(id: id, kind: .database, notificationInfo: info)))
+            case "zone":
+                let kind = Subscription.Kind.zone(try zone(of: entry))
+                result.append(.subscription(Subscription(id: id, kind: kind, notificationInfo: info)))
+            default: continue
+            }
+        }
+        return result
+    }
+}

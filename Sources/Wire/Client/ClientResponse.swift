@@ -1,0 +1,125 @@
+package import Records
+
+/// What a relay answered, read by a client.
+///
+/// Wire reference 6 to 12, errors reference 1.
+package enum ClientResponse {
+    /// What went wrong with a request or with one of its items.
+    package struct Failure: Hashable, Sendable {
+        package var error: RelayError
+        /// The request's number in the relay's log.
+        package var uuid: String?
+        /// With a conflict: the record that the relay has.
+        package var serverRecord: Record?
+
+        package init(error: RelayError, uuid: String? = nil, serverRecord: Record? = nil) {
+            self.error = error
+            self.uuid = uuid
+            self.serverRecord = serverRecord
+        }
+    }
+
+    /// A failed item, or a whole failed request; `nil` when `json` is neither.
+    ///
+    /// `zone` is where a conflict's record lies.
+    package static func failure(_ json: JSONValue, zone: ZoneID?) throws(JSONError) -> Failure? {
+        guard let word = try json["serverErrorCode"]?.string() else { return nil }
+        var error = RelayError(ErrorCode(rawValue: word) ?? .internalError, try json["reason"]?.string() ?? word)
+        error.fineCode = try (json["ckErrorCode"]?.string()).flatMap { FineErrorCode(rawValue: $0) }
+        error.retryAfter = seconds(json["retryAfter"])
+        error.redirectURL = try json["redirectURL"]?.string()
+        var failure = Failure(error: error, uuid: try json["uuid"]?.string())
+        if let server = json["serverRecord"] { failure.serverRecord = try record(server, zone: zone) }
+        return failure
+    }
+
+    /// Relays have been seen to write seconds as a number and as text.
+    private static func seconds(_ json: JSONValue?) -> Duration? {
+        guard let json else { return nil }
+        guard let number = (try? json.double()) ?? (try? json.string()).flatMap({ Double($0) }), number >= 0 else {
+            return nil
+        }
+        return .milliseconds(Int64(min(number, 31_536_000) * 1000))
+    }
+
+    /// One entry of a `records` array.
+    package enum RecordEntry: Sendable {
+        case record(Record)
+        case deleted(name: String, type: String?, zone: ZoneID?)
+        case failed(name: String?, Failure)
+    }
+
+    /// Reads a `records` array one entry at a time.
+    ///
+    /// `zone` is where all of them lie; `nil`: each says so itself.
+    package static func records(
+        _ json: JSONValue,
+        zone: ZoneID?,
+        _ body: (RecordEntry) -> Void
+    ) throws(JSONError) {
+        guard let list = json["records"] else { return }
+        for entry in try list.elements() {
+            if let failure = try failure(entry, zone: zone) {
+                body(.failed(name: try entry["recordName"]?.string(), failure))
+            } else if try entry["deleted"]?.bool() == true {
+                let home = if let zone { zone } else { try self.zone(of: entry) }
+                let name = try entry.required("recordName").string()
+                body(.deleted(name: name, type: try entry["recordType"]?.string(), zone: home))
+            } else {
+                body(.record(try record(entry, zone: zone)))
+            }
+        }
+    }
+
+    /// The zone that an entry names.
+    package static func zone(of json: JSONValue) throws(JSONError) -> ZoneID? {
+        guard let zone = json["zoneID"] else { return nil }
+        return try ZoneIDCodec.read(zone)
+    }
+
+    /// One live record.
+    package static func record(_ json: JSONValue, zone: ZoneID?) throws(JSONError) -> Record {
+        let named = if let zone { zone } else { try self.zone(of: json) }
+        let home = named ?? ZoneID(ZoneID.defaultName)
+        var record = Record(
+            id: RecordID(try json.required("recordName").string(), in: home),
+            type: try json.required("recordType").string(),
+            changeTag: try json["recordChangeTag"]?.string()
+        )
+        record.created = try stamp(json["created"])
+        record.modified = try stamp(json["modified"])
+        record.parent = try json["parent"]?.required("recordName").string()
+        record.share = try json["share"]?.required("recordName").string()
+        if let fields = json["fields"] { (record.fields, record.encryptedFields) = try self.fields(fields) }
+        return record
+    }
+
+    /// A `fields` object.
+    ///
+    /// A field of a type that this client does not know is left out.
+    package static func fields(_ json: JSONValue) throws(JSONError) -> ([String: FieldValue], encrypted: Set<String>) {
+        let members = try json.members()
+        var values = [String: FieldValue](minimumCapacity: members.count)
+        var encrypted: Set<String> = []
+        for (name, field) in members {
+            guard let value = field["value"] else { continue }
+            let tag = try (field["type"]?.string()).flatMap { FieldType(tag: $0) }
+            guard let type = tag ?? FieldCodec.inferredType(of: value) else { continue }
+            guard let read = try? FieldCodec.read(value, as: type) else {
+                throw value.mismatch("a value of type \(type.tag)")
+            }
+            values[name] = read
+            if try field["isEncrypted"]?.bool() == true { encrypted.insert(name) }
+        }
+        return (values, encrypted)
+    }
+
+    private static func stamp(_ json: JSONValue?) throws(JSONError) -> Record.Stamp? {
+        guard let json else { return nil }
+        return Record.Stamp(
+            at: Timestamp(milliseconds: try json.required("timestamp").int64()),
+            by: UserID(try json.required("userRecordName").string()),
+            deviceID: try json["deviceID"]?.string() ?? ""
+        )
+    }
+}

@@ -1,0 +1,144 @@
+import Foundation
+import Records
+import Wire
+
+extension CKDatabase {
+    /// Which zones have changed since a token.
+    ///
+    /// - Parameters:
+    ///   - previousServerChangeToken: How far the caller has come; `nil`: from the start.
+    ///   - resultsLimit: At most so many zones, 200 at the most.
+    /// - Returns: One page: zones, the token to come back with, and whether there is more right now.
+    /// - Throws: `badDatabase` for the public database, `changeTokenExpired`, and what any call throws.
+    public func databaseChanges(
+        since previousServerChangeToken: CKServerChangeToken?,
+        resultsLimit: Int? = nil
+    ) async throws -> (
+        modifications: [CKDatabase.DatabaseChange.Modification], deletions: [CKDatabase.DatabaseChange.Deletion],
+        changeToken: CKServerChangeToken, moreComing: Bool
+    ) {
+        try requireChangeFeed()
+        let body = ClientRequest.databaseChanges(
+            since: previousServerChangeToken?.encoded,
+            limit: resultsLimit.map(Self.pageSize)
+        )
+        let document = try await call("changes/database", body)
+        let (entries, end) = try reading { () throws(JSONError) in
+            (try ClientResponse.zones(document.root), try ClientResponse.pageEnd(document.root))
+        }
+        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
+        var modifications: [DatabaseChange.Modification] = []
+        var deletions: [DatabaseChange.Deletion] = []
+        for entry in entries {
+            switch entry {
+            case .zone(let zone): modifications.append(.init(zoneID: reader.zoneID(zone.id)))
+            case .deleted(let zone): deletions.append(.init(zoneID: reader.zoneID(zone), reason: .deleted))
+            // A zone that cannot be read now is told of again by its own feed.
+            case .failed(let zone?, _): modifications.append(.init(zoneID: reader.zoneID(zone)))
+            case .failed(nil, let failure): throw CKError(failure, at: .item)
+            }
+        }
+        return (modifications, deletions, CKServerChangeToken(encoded: end.syncToken), end.moreComing)
+    }
+
+    /// What has changed in a zone since a token: each record once, as it is now.
+    ///
+    /// - Parameters:
+    ///   - zoneID: A custom zone.
+    ///   - previousServerChangeToken: How far the caller has come; `nil`: from the start, live records only.
+    ///   - desiredKeys: The fields wanted; left out, all.
+    ///   - resultsLimit: At most so many records, 200 at the most.
+    /// - Returns: One page: records, deletions, the token to come back with, and whether there is more right now. Pages
+    ///   are to be applied in order, each with its token.
+    /// - Throws: `changeTokenExpired` (fetch again without one), `zoneNotFound`, and what any call throws.
+    public func recordZoneChanges(
+        inZoneWith zoneID: CKRecordZone.ID,
+        since previousServerChangeToken: CKServerChangeToken?,
+        desiredKeys: [CKRecord.FieldKey]? = nil,
+        resultsLimit: Int? = nil
+    ) async throws -> (
+        modificationResultsByID: [CKRecord.ID: Result<CKDatabase.RecordZoneChange.Modification, any Error>],
+        deletions: [CKDatabase.RecordZoneChange.Deletion], changeToken: CKServerChangeToken, moreComing: Bool
+    ) {
+        let page = try await zoneChangesPage(
+            in: zoneID,
+            since: previousServerChangeToken,
+            desiredKeys: desiredKeys,
+            limit: resultsLimit
+        )
+        var modifications: [CKRecord.ID: Result<RecordZoneChange.Modification, any Error>] = [:]
+        for record in page.records { modifications[record.recordID] = .success(.init(record: record)) }
+        for (id, error) in page.failures { modifications[id] = .failure(error) }
+        return (modifications, page.deletions, page.changeToken, page.moreComing)
+    }
+
+    /// A page of a zone's feed in the order of the feed.
+    package struct ZoneChangesPage: Sendable {
+        package var records: [CKRecord] = []
+        package var deletions: [RecordZoneChange.Deletion] = []
+        package var failures: [(CKRecord.ID, CKError)] = []
+        package var changeToken: CKServerChangeToken
+        package var moreComing: Bool
+    }
+
+    /// The same as `recordZoneChanges`, keeping the feed's order.
+    package func zoneChangesPage(
+        in zoneID: CKRecordZone.ID,
+        since token: CKServerChangeToken?,
+        desiredKeys: [String]? = nil,
+        limit: Int? = nil
+    ) async throws(CKError) -> ZoneChangesPage {
+        try requireChangeFeed()
+        let connection = try await connectionKnowingCaller()
+        let body = ClientRequest.zoneChanges(
+            in: zoneID.zone,
+            since: token?.encoded,
+            desiredKeys: desiredKeys,
+            limit: limit.map(Self.pageSize)
+        )
+        let document = try await call("changes/zone", body)
+        var reader = RecordReader(scope: scope, caller: connection.caller)
+        let outcome: Result<ZoneChangesPage, CKError> = try reading { () throws(JSONError) in
+            guard let entry = try document.root.required("zones").elements().first else {
+                return .failure(CKError(.internalError, "The relay's answer leaves the zone out."))
+            }
+            if let failure = try ClientResponse.failure(entry, zone: zoneID.zone) {
+                return .failure(CKError(failure, at: .item))
+            }
+            if databaseScope == .private, let home = try ClientResponse.zone(of: entry) { _ = reader.zoneID(home) }
+            return .success(try Self.page(entry, in: zoneID, reader))
+        }
+        return try outcome.get()
+    }
+
+    private static func page(
+        _ entry: JSONValue,
+        in zoneID: CKRecordZone.ID,
+        _ reader: RecordReader
+    ) throws(JSONError) -> ZoneChangesPage {
+        let end = try ClientResponse.pageEnd(entry)
+        var page = ZoneChangesPage(
+            changeToken: CKServerChangeToken(encoded: end.syncToken),
+            moreComing: end.moreComing
+        )
+        try ClientResponse.records(entry, zone: zoneID.zone) { item in
+            switch item {
+            case .record(let record):
+                let id = CKRecord.ID(recordName: record.id.recordName, zoneID: zoneID)
+                page.records.append(CKRecord(state: RecordState(reader.withCallerNamed(record), id: id)))
+            case .deleted(let name, let type, _):
+                let id = CKRecord.ID(recordName: name, zoneID: zoneID)
+                page.deletions.append(.init(recordID: id, recordType: type ?? ""))
+            case .failed(let name, let failure):
+                guard let name else { return }
+                page.failures.append((CKRecord.ID(recordName: name, zoneID: zoneID), CKError(failure, at: .item)))
+            }
+        }
+        return page
+    }
+
+    /// What the relay gives at most in one answer.
+    ///
+    /// Wire reference 16.
+    package static func pageSize(_ wanted: Int) -> Int { wanted <= 0 ? 200 : min(wanted, 200) }
+}

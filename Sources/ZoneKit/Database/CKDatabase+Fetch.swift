@@ -1,0 +1,147 @@
+import Foundation
+import Records
+import Wire
+
+extension CKDatabase {
+    /// The record of an address.
+    ///
+    /// - Parameter recordID: The record's address.
+    /// - Returns: A new object.
+    /// - Throws: `unknownItem` if there is none, `zoneNotFound` if there is no such zone, and what any call throws.
+    public func record(for recordID: CKRecord.ID) async throws -> CKRecord {
+        let results = try await records(for: [recordID])
+        guard let result = results[recordID] else { throw CKError(.unknownItem) }
+        return try result.get()
+    }
+
+    /// The records of some addresses.
+    ///
+    /// - Parameters:
+    ///   - ids: Addresses in any zones; one request is made per zone and 200 of them.
+    ///   - desiredKeys: The fields wanted; left out, all.
+    /// - Returns: For each address a record or its own error.
+    /// - Throws: What concerns the request as a whole.
+    public func records(
+        for ids: [CKRecord.ID],
+        desiredKeys: [CKRecord.FieldKey]? = nil
+    ) async throws -> [CKRecord.ID: Result<CKRecord, any Error>] {
+        var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
+        let chunks = ZoneChunk.cut(ids, by: \.zoneID)
+        try await runChunks(chunks) { chunk throws(CKError) in
+            for (id, result) in try await fetch(chunk, desiredKeys: desiredKeys) { results[id] = result }
+        } failed: { chunk, error in
+            for id in chunk.items { results[id] = .failure(error) }
+        }
+        return results
+    }
+
+    /// One `records/lookup`.
+    private func fetch(
+        _ chunk: ZoneChunk<CKRecord.ID>,
+        desiredKeys: [String]?
+    ) async throws(CKError) -> [CKRecord.ID: Result<CKRecord, any Error>] {
+        let zone = chunk.zoneID
+        let connection = try await connectionKnowingCaller()
+        let body = ClientRequest.lookup(chunk.items.map(\.recordName), in: zone.zone, desiredKeys: desiredKeys)
+        let document = try await call("records/lookup", body)
+        var reader = RecordReader(scope: scope, caller: connection.caller)
+        var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
+        try reading { () throws(JSONError) in
+            try ClientResponse.records(document.root, zone: nil) { entry in
+                switch entry {
+                case .record(let found):
+                    let id = CKRecord.ID(recordName: found.id.recordName, zoneID: zone)
+                    results[id] = .success(reader.record(found))
+                case .deleted(let name, _, _):
+                    results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(.unknownItem))
+                case .failed(let name, let failure):
+                    guard let name else { return }
+                    results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(failure, at: .item))
+                }
+            }
+        }
+        for id in chunk.items where results[id] == nil { results[id] = .failure(CKError(.unknownItem)) }
+        return results
+    }
+}
+
+/// Items of one zone that go in one request.
+package struct ZoneChunk<Item> {
+    package var zoneID: CKRecordZone.ID
+    package var items: [Item]
+
+    /// The most operations or names that a relay takes at once.
+    ///
+    /// Wire reference 16.
+    package static var limit: Int { 200 }
+
+    /// Sorts items by zone, in order of first appearance, and cuts zones with more than `limit`.
+    package static func cut(
+        _ items: [Item],
+        by zone: (Item) -> CKRecordZone.ID,
+        limit: Int = Self.limit
+    ) -> [ZoneChunk] {
+        var order: [CKRecordZone.ID] = []
+        var groups: [CKRecordZone.ID: [Item]] = [:]
+        for item in items {
+            let zoneID = zone(item)
+            if groups[zoneID] == nil { order.append(zoneID) }
+            groups[zoneID, default: []].append(item)
+        }
+        return order.flatMap { zoneID -> [ZoneChunk] in
+            let group = groups[zoneID] ?? []
+            return stride(from: 0, to: group.count, by: limit).map { start in
+                ZoneChunk(zoneID: zoneID, items: Array(group[start..<min(start + limit, group.count)]))
+            }
+        }
+    }
+}
+
+extension CKDatabase {
+    /// Runs a call that needs several requests, one after the other.
+    ///
+    /// A zone's own trouble is its items' own. Anything else ends the call: as a thrown error if nothing has been
+    /// done yet, else as the error of all items that were still to go, so that nobody loses what was done.
+    package func runChunks<Item>(
+        _ chunks: [ZoneChunk<Item>],
+        _ body: (ZoneChunk<Item>) async throws(CKError) -> Void,
+        failed: (ZoneChunk<Item>, CKError) -> Void
+    ) async throws(CKError) {
+        var isAnyDone = false
+        for (index, chunk) in chunks.enumerated() {
+            do throws(CKError) {
+                try await body(chunk)
+                isAnyDone = true
+            } catch  where error.isOfZone {
+                failed(chunk, error)
+                isAnyDone = true
+            } catch {
+                guard isAnyDone else { throw error }
+                for rest in chunks[index...] { failed(rest, error) }
+                return
+            }
+        }
+    }
+
+    /// The connection, once it is known under which name the relay speaks of the caller.
+    ///
+    /// The private database's answers tell that themselves. For the others it is asked for, once per connection; without
+    /// an answer the call goes on, and the caller appears under their record name.
+    package func connectionKnowingCaller() async throws(CKError) -> RelayConnection {
+        let connection = try session.connection()
+        guard databaseScope != .private, connection.caller.recordName == nil, connection.credentials.webAuthToken != nil
+        else { return connection }
+        _ = try? await connection.fetchCallerName()
+        return connection
+    }
+}
+
+extension CKError {
+    /// Whether the error speaks of one zone of a call, not of the call.
+    package var isOfZone: Bool {
+        switch code {
+        case .zoneNotFound, .userDeletedZone, .zoneBusy, .batchRequestFailed, .limitExceeded, .permissionFailure: true
+        default: false
+        }
+    }
+}

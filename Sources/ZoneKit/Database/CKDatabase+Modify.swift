@@ -1,0 +1,216 @@
+import Foundation
+import Records
+import Synchronization
+import Wire
+
+extension CKDatabase {
+    /// Saves one record, provided that nobody else has changed it meanwhile.
+    ///
+    /// - Parameter record: What to save; only its changed fields are sent. It is brought up to date by the answer.
+    /// - Returns: The same object.
+    /// - Throws: `serverRecordChanged` with all three versions, `zoneNotFound`, and what any call throws.
+    @discardableResult
+    public func save(_ record: CKRecord) async throws -> CKRecord {
+        let results = try await modifyRecords(saving: [record], deleting: [])
+        guard let result = results.saveResults[record.recordID] else { throw CKError(.internalError) }
+        return try result.get()
+    }
+
+    /// Deletes one record, whatever version the relay has; deleting what is not there succeeds.
+    ///
+    /// - Parameter recordID: The record's address.
+    /// - Returns: The same address.
+    /// - Throws: `zoneNotFound`, and what any call throws.
+    @discardableResult
+    public func deleteRecord(withID recordID: CKRecord.ID) async throws -> CKRecord.ID {
+        let results = try await modifyRecords(saving: [], deleting: [recordID])
+        try results.deleteResults[recordID]?.get()
+        return recordID
+    }
+
+    /// Saves and deletes records; one request per zone.
+    ///
+    /// - Parameters:
+    ///   - recordsToSave: What to save; each is brought up to date by the answer.
+    ///   - recordIDsToDelete: What to delete, whatever version the relay has.
+    ///   - savePolicy: What to do about records that were changed elsewhere.
+    ///   - atomically: Whether a custom zone's changes stand or fall together; means nothing in the default zone.
+    /// - Returns: Each item's own outcome. In a failed atomic zone the guilty items have their own errors, all others
+    ///   `batchRequestFailed`. More than 200 items in one atomic zone fail with `limitExceeded`.
+    /// - Throws: What concerns the call as a whole; failed items alone do not throw.
+    public func modifyRecords(
+        saving recordsToSave: [CKRecord],
+        deleting recordIDsToDelete: [CKRecord.ID],
+        savePolicy: CKModifyRecordsOperation.RecordSavePolicy = .ifServerRecordUnchanged,
+        atomically: Bool = true
+    ) async throws -> (
+        saveResults: [CKRecord.ID: Result<CKRecord, any Error>], deleteResults: [CKRecord.ID: Result<Void, any Error>]
+    ) {
+        var outcome = ModifyOutcome()
+        let items =
+            recordsToSave.map { ModifyItem($0, savePolicy) } + recordIDsToDelete.map { ModifyItem(deleting: $0) }
+        let isAtomic = atomically && databaseScope != .public
+        let chunks = outcome.refuseUnsendable(items, isAtomic: isAtomic)
+        try await runChunks(chunks) { chunk throws(CKError) in
+            let isAtomicHere = isAtomic && chunk.zoneID.zoneName != CKRecordZone.ID.defaultZoneName
+            try await modify(chunk, atomically: isAtomicHere, into: &outcome)
+        } failed: { chunk, error in
+            for item in chunk.items { outcome.fail(item, error) }
+        }
+        return (outcome.saveResults, outcome.deleteResults)
+    }
+
+    /// One `records/modify`.
+    private func modify(
+        _ chunk: ZoneChunk<ModifyItem>,
+        atomically: Bool,
+        into outcome: inout ModifyOutcome
+    ) async throws(CKError) {
+        guard chunk.items.count <= ZoneChunk<ModifyItem>.limit else {
+            throw CKError(
+                .limitExceeded,
+                "An atomic batch holds at most \(ZoneChunk<ModifyItem>.limit) items. Send it in smaller parts."
+            )
+        }
+        let connection = try await connectionKnowingCaller()
+        let body = ClientRequest.modify(chunk.items.map(\.write), in: chunk.zoneID.zone, atomically: atomically)
+        let document: JSONDocument
+        do throws(CallFailure) {
+            document = try await connection.send(RelayCall(scope, "records/modify", body, isWrite: true))
+        } catch {
+            // An atomic failure is an error answer that lists every item.
+            guard error.failure?.error.code == .atomicError, let listed = error.document, listed.root["records"] != nil
+            else { throw error.error }
+            document = listed
+        }
+        var reader = RecordReader(scope: scope, caller: connection.caller)
+        try reading { () throws(JSONError) in
+            var rest = chunk.items[...]
+            try ClientResponse.records(document.root, zone: nil) { entry in
+                guard let item = rest.popFirst() else { return }
+                outcome.settle(item, entry, &reader)
+            }
+            for item in rest { outcome.fail(item, CKError(.internalError, "The relay's answer leaves this item out.")) }
+        }
+    }
+}
+
+/// One item of a batch with what is sent for it.
+struct ModifyItem {
+    /// `nil`: a deletion.
+    let record: CKRecord?
+    /// The record's state when the request was made.
+    let state: RecordState?
+    let id: CKRecord.ID
+    let write: ClientRequest.Write
+
+    init(_ record: CKRecord, _ policy: CKModifyRecordsOperation.RecordSavePolicy) {
+        let state = record.state.withLock { $0 }
+        self.record = record
+        self.state = state
+        id = state.id
+        write = state.write(policy)
+    }
+
+    init(deleting id: CKRecord.ID) {
+        record = nil
+        state = nil
+        self.id = id
+        write = ClientRequest.Write(.forceDelete, id.recordName)
+    }
+}
+
+extension RecordState {
+    /// What to send to save this state: only what was changed, unless the policy wants all.
+    func write(_ policy: CKModifyRecordsOperation.RecordSavePolicy) -> ClientRequest.Write {
+        var write = ClientRequest.Write(.forceUpdate, id.recordName, recordType: type)
+        switch policy {
+        case .ifServerRecordUnchanged:
+            write.type = changeTag == nil ? .create : .update
+            write.changeTag = changeTag
+            write.fields = changedFields
+        case .changedKeys:
+            write.fields = changedFields
+        case .allKeys:
+            write.type = .forceReplace
+            write.fields = fields.mapValues { $0 }
+        }
+        if parentEdit != nil || (policy == .allKeys && parent != nil) { write.parent = .some(parent) }
+        return write
+    }
+
+    private var changedFields: [String: FieldValue?] {
+        var changed: [String: FieldValue?] = [:]
+        for key in edits.keys { changed.updateValue(fields[key], forKey: key) }
+        return changed
+    }
+}
+
+/// Collects what became of each item of a batch.
+struct ModifyOutcome {
+    private(set) var saveResults: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
+    private(set) var deleteResults: [CKRecord.ID: Result<Void, any Error>] = [:]
+
+    /// Takes out what cannot be sent at all, and cuts the rest into requests.
+    mutating func refuseUnsendable(_ items: [ModifyItem], isAtomic: Bool) -> [ZoneChunk<ModifyItem>] {
+        var refusedZones: Set<CKRecordZone.ID> = []
+        var good: [ModifyItem] = []
+        for item in items {
+            guard let (field, type) = item.state?.unsendable.min(by: { $0.key < $1.key }) else {
+                good.append(item)
+                continue
+            }
+            fail(item, CKError(.invalidArguments, "Field '\(field)' holds a \(type), which no record field can hold."))
+            if isAtomic, item.id.zoneID.zoneName != CKRecordZone.ID.defaultZoneName {
+                refusedZones.insert(item.id.zoneID)
+            }
+        }
+        for item in good where refusedZones.contains(item.id.zoneID) { fail(item, CKError(.batchRequestFailed)) }
+        good.removeAll { refusedZones.contains($0.id.zoneID) }
+        let atomic = good.filter { isAtomic && $0.id.zoneID.zoneName != CKRecordZone.ID.defaultZoneName }
+        let others = good.filter { !isAtomic || $0.id.zoneID.zoneName == CKRecordZone.ID.defaultZoneName }
+        return ZoneChunk.cut(atomic, by: \.id.zoneID, limit: .max) + ZoneChunk.cut(others, by: \.id.zoneID)
+    }
+
+    mutating func fail(_ item: ModifyItem, _ error: CKError) {
+        if item.record != nil {
+            saveResults[item.id] = .failure(error)
+        } else {
+            deleteResults[item.id] = .failure(error)
+        }
+    }
+
+    /// Takes the relay's word about one item.
+    mutating func settle(_ item: ModifyItem, _ entry: ClientResponse.RecordEntry, _ reader: inout RecordReader) {
+        switch (entry, item.record, item.state) {
+        case (.record(let saved), let record?, let state?):
+            let named = reader.withCallerNamed(saved)
+            _ = reader.zoneID(saved.id.zone)
+            record.state.withLock { $0.saved(as: named, sent: state.editCount) }
+            saveResults[item.id] = .success(record)
+        case (.deleted, nil, _), (.record, nil, _):
+            deleteResults[item.id] = .success(())
+        case (.failed(_, let failure), _, _):
+            fail(item, error(failure, of: item, &reader))
+        default:
+            fail(item, CKError(.internalError, "The relay's answer for this item is of the wrong kind."))
+        }
+    }
+
+    /// An item's error; a conflict carries the three versions that a merge needs.
+    private func error(
+        _ failure: ClientResponse.Failure,
+        of item: ModifyItem,
+        _ reader: inout RecordReader
+    ) -> CKError {
+        let error = CKError(failure, at: .item)
+        guard error.code == .serverRecordChanged, let state = item.state else { return error }
+        let ancestor = state.changeTag == nil ? nil : CKRecord(state: state.ancestor)
+        let server = failure.serverRecord.map { found in
+            CKRecord(state: RecordState(reader.withCallerNamed(found), id: item.id))
+        }
+        return error.adding(CKRecordChangedErrorServerRecordKey, server)
+            .adding(CKRecordChangedErrorClientRecordKey, item.record)
+            .adding(CKRecordChangedErrorAncestorRecordKey, ancestor)
+    }
+}

@@ -1,0 +1,139 @@
+import Foundation
+import Records
+import Wire
+
+extension CKDatabase {
+    /// A zone with its capabilities.
+    ///
+    /// - Parameter zoneID: The zone's address.
+    /// - Returns: The zone.
+    /// - Throws: `zoneNotFound`, and what any call throws.
+    public func recordZone(for zoneID: CKRecordZone.ID) async throws -> CKRecordZone {
+        let results = try await recordZones(for: [zoneID])
+        guard let result = results[zoneID] else { throw CKError(.zoneNotFound) }
+        return try result.get()
+    }
+
+    /// Some zones with their capabilities.
+    ///
+    /// - Parameter ids: The zones' addresses.
+    /// - Returns: For each address a zone or its own error.
+    /// - Throws: What concerns the request as a whole.
+    public func recordZones(
+        for ids: [CKRecordZone.ID]
+    ) async throws -> [CKRecordZone.ID: Result<CKRecordZone, any Error>] {
+        var results: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
+        for start in stride(from: 0, to: ids.count, by: 200) {
+            let part = ids[start..<min(start + 200, ids.count)]
+            let document = try await call("zones/lookup", ClientRequest.lookup(zones: part.map(\.zone)))
+            for (id, entry) in zip(part, try zoneEntries(document)) { results[id] = zoneResult(entry, asked: id) }
+        }
+        for id in ids where results[id] == nil { results[id] = .failure(CKError(.zoneNotFound)) }
+        return results
+    }
+
+    /// All zones of the database, the default zone first where there is one.
+    public func allRecordZones() async throws -> [CKRecordZone] {
+        let document = try await call("zones/list")
+        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
+        return try zoneEntries(document).compactMap { entry in
+            guard case .zone(let zone) = entry else { return nil }
+            return CKRecordZone(zone, id: reader.zoneID(zone.id))
+        }
+    }
+
+    /// Creates a custom zone; saving one that exists changes nothing and succeeds.
+    ///
+    /// - Parameter zone: The zone.
+    /// - Returns: The zone with its capabilities.
+    /// - Throws: `invalidArguments` for a name or database that cannot be, and what any call throws.
+    @discardableResult
+    public func save(_ zone: CKRecordZone) async throws -> CKRecordZone {
+        let results = try await modifyRecordZones(saving: [zone], deleting: [])
+        guard let result = results.saveResults[zone.zoneID] else { throw CKError(.internalError) }
+        return try result.get()
+    }
+
+    /// Deletes a custom zone with all its records.
+    ///
+    /// - Parameter zoneID: The zone's address.
+    /// - Returns: The same address.
+    /// - Throws: `zoneNotFound`, and what any call throws.
+    @discardableResult
+    public func deleteRecordZone(withID zoneID: CKRecordZone.ID) async throws -> CKRecordZone.ID {
+        let results = try await modifyRecordZones(saving: [], deleting: [zoneID])
+        try results.deleteResults[zoneID]?.get()
+        return zoneID
+    }
+
+    /// Creates and deletes custom zones.
+    ///
+    /// - Parameters:
+    ///   - recordZonesToSave: Zones to create.
+    ///   - recordZoneIDsToDelete: Zones to delete with all their records.
+    /// - Returns: Each zone's own outcome.
+    /// - Throws: What concerns the request as a whole.
+    public func modifyRecordZones(
+        saving recordZonesToSave: [CKRecordZone],
+        deleting recordZoneIDsToDelete: [CKRecordZone.ID]
+    ) async throws -> (
+        saveResults: [CKRecordZone.ID: Result<CKRecordZone, any Error>],
+        deleteResults: [CKRecordZone.ID: Result<Void, any Error>]
+    ) {
+        let body = ClientRequest.modify(
+            creating: recordZonesToSave.map(\.zoneID.zone),
+            deleting: recordZoneIDsToDelete.map(\.zone)
+        )
+        let document = try await call("zones/modify", body, isWrite: true)
+        var entries = try zoneEntries(document)[...]
+        var saves: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
+        var deletes: [CKRecordZone.ID: Result<Void, any Error>] = [:]
+        let missing = ClientResponse.Failure(error: .init(.internalError, "The relay's answer leaves this zone out."))
+        for zone in recordZonesToSave {
+            saves[zone.zoneID] = zoneResult(entries.popFirst() ?? .failed(nil, missing), asked: zone.zoneID)
+        }
+        for id in recordZoneIDsToDelete {
+            switch entries.popFirst() ?? .failed(nil, missing) {
+            case .failed(_, let failure): deletes[id] = .failure(CKError(failure, at: .item))
+            case .deleted, .zone: deletes[id] = .success(())
+            }
+        }
+        return (saves, deletes)
+    }
+
+    private func zoneEntries(_ document: JSONDocument) throws(CKError) -> [ClientResponse.ZoneEntry] {
+        try reading { () throws(JSONError) in try ClientResponse.zones(document.root) }
+    }
+
+    /// An answer about a zone under the address it was asked for by.
+    private func zoneResult(
+        _ entry: ClientResponse.ZoneEntry,
+        asked id: CKRecordZone.ID
+    ) -> Result<CKRecordZone, any Error> {
+        switch entry {
+        case .zone(let zone): .success(CKRecordZone(zone, id: id))
+        case .deleted: .failure(CKError(.zoneNotFound))
+        case .failed(_, let failure):
+            .failure(CKError(failure.error.code == .notFound ? .init(.zoneNotFound, failure) : failure, at: .item))
+        }
+    }
+}
+
+extension ClientResponse.Failure {
+    /// The same failure under another code: some relays say that a zone was simply not found.
+    fileprivate init(_ code: ErrorCode, _ failure: ClientResponse.Failure) {
+        self = failure
+        error.code = code
+    }
+}
+
+extension CKRecordZone {
+    convenience init(_ zone: ClientResponse.Zone, id: CKRecordZone.ID) {
+        var capabilities: Capabilities = []
+        if zone.syncToken != nil { capabilities.insert(.fetchChanges) }
+        if zone.isAtomic { capabilities.insert(.atomic) }
+        if zone.isEligibleForHierarchicalShare { capabilities.insert(.sharing) }
+        if zone.isEligibleForZoneShare { capabilities.insert(.zoneWideSharing) }
+        self.init(zoneID: id, capabilities: capabilities)
+    }
+}

@@ -1,0 +1,44 @@
+package import Records
+import Wire
+
+/// Makes `CKRecord`s of a database's answers.
+///
+/// The relay names the caller by their record name; programs know them as `CKCurrentUserDefaultName`. In the private
+/// database every zone is the caller's. Elsewhere the name must be known from `users/caller`.
+package struct RecordReader {
+    package let scope: DatabaseScope
+    package let caller: CallerMemory
+    private var zones: [ZoneID: CKRecordZone.ID] = [:]
+
+    package init(scope: DatabaseScope, caller: CallerMemory) {
+        self.scope = scope
+        self.caller = caller
+    }
+
+    /// The zone as programs know it; one object per zone and reader.
+    package mutating func zoneID(_ zone: ZoneID) -> CKRecordZone.ID {
+        if let known = zones[zone] { return known }
+        if scope == .private, zone.owner != .caller { caller.recordName = zone.owner.recordName }
+        let isCallers = scope != .shared || zone.owner.recordName == caller.recordName
+        let made = CKRecordZone.ID(
+            zoneName: zone.zoneName,
+            ownerName: isCallers ? CKCurrentUserDefaultName : zone.owner.recordName
+        )
+        zones[zone] = made
+        return made
+    }
+
+    package mutating func record(_ record: Record) -> CKRecord {
+        let id = CKRecord.ID(recordName: record.id.recordName, zoneID: zoneID(record.id.zone))
+        return CKRecord(state: RecordState(withCallerNamed(record), id: id))
+    }
+
+    /// The record with the caller's own name put in where it stands for them.
+    package func withCallerNamed(_ record: Record) -> Record {
+        guard let me = caller.recordName else { return record }
+        var record = record
+        if record.created?.by.recordName == me { record.created?.by = .caller }
+        if record.modified?.by.recordName == me { record.modified?.by = .caller }
+        return record
+    }
+}

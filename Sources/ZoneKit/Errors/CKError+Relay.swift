@@ -1,0 +1,98 @@
+import Foundation
+package import Records
+package import Wire
+
+/// Where a relay's error stood: the same code means another thing for a whole request than for one of its items.
+package enum ErrorLevel: Sendable {
+    case request
+    case item
+}
+
+/// The one table from the wire's errors to CloudKit's. Errors reference 2, SDK reference 21.
+extension CKError {
+    package init(_ failure: ClientResponse.Failure, at level: ErrorLevel) {
+        let error = failure.error
+        var info: [String: Any] = [NSLocalizedDescriptionKey: error.reason]
+        if let retryAfter = error.retryAfter { info[CKErrorRetryAfterKey] = NSNumber(value: retryAfter.inSeconds) }
+        if let uuid = failure.uuid { info[CKError.requestUUIDKey] = uuid }
+        if let redirectURL = error.redirectURL { info[CKError.signInURLKey] = redirectURL }
+        self.init(Self.code(of: error, at: level), userInfo: info)
+    }
+
+    /// In `userInfo`: the number under which the relay's log has the request, as a string.
+    package static let requestUUIDKey = "RequestUUID"
+    /// In `userInfo` of `notAuthenticated`: the address of the page to sign in at, as a string.
+    package static let signInURLKey = "SignInURL"
+
+    package static func code(of error: RelayError, at level: ErrorLevel) -> Code {
+        if let fine = error.fineCode { return code(of: fine) }
+        return switch error.code {
+        case .accessDenied: .permissionFailure
+        case .atomicError: .batchRequestFailed
+        case .authenticationFailed, .authenticationRequired: .notAuthenticated
+        case .badRequest: .invalidArguments
+        case .conflict, .exists: .serverRecordChanged
+        case .internalError: .internalError
+        // Items are reported one by one, so what a whole request did not find is its container.
+        case .notFound: level == .item ? .unknownItem : .badContainer
+        case .quotaExceeded: .quotaExceeded
+        case .throttled: .requestRateLimited
+        case .tryAgainLater: .serviceUnavailable
+        case .uniqueFieldError: .constraintViolation
+        case .validatingReferenceError: .referenceViolation
+        case .zoneNotFound: .zoneNotFound
+        }
+    }
+
+    private static func code(of fine: FineErrorCode) -> Code {
+        switch fine {
+        case .changeTokenExpired: .changeTokenExpired
+        case .limitExceeded: .limitExceeded
+        case .userDeletedZone: .userDeletedZone
+        case .zoneBusy: .zoneBusy
+        case .alreadyShared: .alreadyShared
+        case .tooManyParticipants: .tooManyParticipants
+        case .participantMayNeedVerification: .participantMayNeedVerification
+        }
+    }
+
+    /// What it means that there was no answer.
+    package init(_ error: TransportError, isWrite: Bool) {
+        switch error {
+        case .offline: self.init(.networkUnavailable)
+        case .unreachable(let why): self.init(.networkFailure, "The relay could not be reached: \(why)")
+        case .answerLost(let why) where isWrite:
+            self.init(
+                .serverResponseLost,
+                "The connection was lost before the answer, so the request may have been carried out: \(why)"
+            )
+        case .answerLost(let why): self.init(.networkFailure, "The connection was lost before the answer: \(why)")
+        case .cancelled: self.init(.operationCancelled)
+        }
+    }
+
+    /// An error answer that is not the relay's own: a proxy's page, or an empty body.
+    package init(status: Int, retryAfter: String?) {
+        let code: Code =
+            switch status {
+            case 401, 403, 407: .notAuthenticated
+            case 408, 502, 503, 504: .serviceUnavailable
+            case 413, 414, 431: .limitExceeded
+            case 421: .notAuthenticated
+            case 429: .requestRateLimited
+            case 500: .internalError
+            default: .serverRejectedRequest
+            }
+        let reason =
+            "The answer (HTTP \(status)) does not come from a relay. Check the address, and any proxy before it."
+        self = CKError(code, reason).adding(
+            CKErrorRetryAfterKey,
+            retryAfter.flatMap { Double($0) }.map { NSNumber(value: $0) }
+        )
+    }
+
+    /// An answer that makes no sense: a relay of another make, or a bug.
+    package init(_ error: JSONError) {
+        self.init(.internalError, "The relay's answer cannot be read: \(error.description)", underlying: error)
+    }
+}

@@ -1,0 +1,122 @@
+import Foundation
+package import Records
+package import Wire
+
+/// One call of the wire: an operation of a database, with a body that is written already.
+package struct RelayCall: Sendable {
+    package var scope: DatabaseScope
+    /// What follows the database in the path, such as `records/modify`.
+    package var operation: String
+    /// `nil`: a GET.
+    package var body: [UInt8]?
+    package var isWrite: Bool
+
+    package init(_ scope: DatabaseScope, _ operation: String, _ body: [UInt8]? = nil, isWrite: Bool = false) {
+        self.scope = scope
+        self.operation = operation
+        self.body = body
+        self.isWrite = isWrite
+    }
+}
+
+/// A failed call: the error, and the answer's body where it says more about single items.
+package struct CallFailure: Error {
+    package var error: CKError
+    package var failure: ClientResponse.Failure?
+    package var document: JSONDocument?
+}
+
+extension RelayConnection {
+    /// Sends a call and reads the answer; keeps the fresh token that comes with it.
+    package func send(_ call: RelayCall) async throws(CallFailure) -> JSONDocument {
+        let (token, generation) = credentials.current
+        let response: RelayResponse
+        do {
+            response = try await transport.send(request(for: call, webAuthToken: token))
+        } catch {
+            throw CallFailure(error: CKError(error, isWrite: call.isWrite))
+        }
+        if token != nil, let fresh = response.header("X-Apple-CloudKit-Web-Auth-Token"), !fresh.isEmpty {
+            credentials.renew(fresh, generation: generation)
+        }
+        return try Self.read(response)
+    }
+
+    private static func read(_ response: RelayResponse) throws(CallFailure) -> JSONDocument {
+        let document: JSONDocument
+        do {
+            document = try JSONDocument(parsing: response.body, limits: .response)
+        } catch {
+            guard response.status == 200 else {
+                throw CallFailure(error: CKError(status: response.status, retryAfter: response.header("Retry-After")))
+            }
+            throw CallFailure(error: CKError(error))
+        }
+        guard response.status != 200 else { return document }
+        guard let failure = try? ClientResponse.failure(document.root, zone: nil) else {
+            throw CallFailure(error: CKError(status: response.status, retryAfter: response.header("Retry-After")))
+        }
+        throw CallFailure(error: CKError(failure, at: .request), failure: failure, document: document)
+    }
+
+    private func request(for call: RelayCall, webAuthToken: String?) -> RelayRequest {
+        var query: [String] = []
+        if let token = credentials.apiToken { query.append("ckAPIToken=" + Self.escape(token)) }
+        if let token = webAuthToken { query.append("ckWebAuthToken=" + Self.escape(token)) }
+        var headers = [("X-Zonecast-Device-ID", deviceID), ("Accept", "application/json")]
+        if call.body != nil { headers.append(("Content-Type", "application/json; charset=utf-8")) }
+        return RelayRequest(
+            method: call.body == nil ? .get : .post,
+            path:
+                "/database/1/\(Self.escape(container))/\(environment.rawValue)/\(call.scope.pathName)/\(call.operation)",
+            query: query.joined(separator: "&"),
+            headers: headers.map { (name: $0.0, value: $0.1) },
+            body: call.body ?? [],
+            isWrite: call.isWrite
+        )
+    }
+
+    /// Percent-encodes all but what no reader can mistake; tokens hold `+`, `/` and `=`.
+    private static func escape(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? text
+    }
+
+    private static let unreserved = CharacterSet(
+        charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+    )
+}
+
+extension CKDatabase {
+    /// Sends a call of this database, and throws its error as CloudKit has it.
+    package func call(
+        _ operation: String,
+        _ body: [UInt8]? = nil,
+        isWrite: Bool = false
+    ) async throws(CKError) -> JSONDocument {
+        do {
+            return try await session.connection().send(RelayCall(scope, operation, body, isWrite: isWrite))
+        } catch let failure as CallFailure {
+            throw failure.error
+        } catch let error as CKError {
+            throw error
+        } catch {
+            throw CKError(.internalError, "\(error)")
+        }
+    }
+
+    /// Refuses at once what only private and shared databases can do.
+    package func requireChangeFeed() throws(CKError) {
+        guard databaseScope != .public else {
+            throw CKError(.badDatabase, "The public database has no change feed. Query it instead.")
+        }
+    }
+}
+
+/// Reads an answer; what cannot be read becomes an `internalError`.
+package func reading<T>(_ body: () throws(JSONError) -> T) throws(CKError) -> T {
+    do {
+        return try body()
+    } catch {
+        throw CKError(error)
+    }
+}
