@@ -1,8 +1,6 @@
 public import Foundation
 
-/// A record's address:
-///
-/// its name and its zone. Known to programs as `CKRecord.ID`.
+/// A record's address, known to programs as `CKRecord.ID`: its name and its zone.
 ///
 /// Immutable; two IDs are equal when record name, zone name and zone owner are.
 public final class CKRecordID: NSObject, NSSecureCoding, NSCopying, Sendable {

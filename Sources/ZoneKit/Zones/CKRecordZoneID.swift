@@ -1,9 +1,7 @@
 public import Foundation
 package import Records
 
-/// A zone's address:
-///
-/// its name and whose it is. Known to programs as `CKRecordZone.ID`.
+/// A zone's address, known to programs as `CKRecordZone.ID`: its name and whose it is.
 ///
 /// Immutable. Zones of the signed-in user have the owner `CKCurrentUserDefaultName`, whatever their record name is.
 public final class CKRecordZoneID: NSObject, NSSecureCoding, NSCopying, Sendable {
