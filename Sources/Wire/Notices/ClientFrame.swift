@@ -1,0 +1,119 @@
+package import Records
+
+/// What a client says on a notice socket: one JSON object with one member, named after the frame's kind.
+///
+/// Notices reference, section 2.
+package enum ClientFrame: Hashable, Sendable {
+    /// The first frame, within 10 s of connecting.
+    case hello(NoticeHello)
+    /// The database tokens reached since.
+    ///
+    /// Optional, and the relay may ignore it.
+    case seen([DatabaseScope: String])
+    /// A kind that only a later protocol knows; to be ignored.
+    case unknown(kind: String)
+
+    /// Reads one text message.
+    ///
+    /// Throws for anything that is not a frame.
+    package init(decoding text: [UInt8]) throws(JSONError) {
+        let (kind, body) = try JSONDocument(parsing: text).soleMember()
+        switch kind {
+        case "hello": self = .hello(try NoticeHello(body))
+        case "seen": self = .seen(try body.databaseTokens())
+        default: self = .unknown(kind: kind)
+        }
+    }
+
+    /// The text message for it.
+    package var encoded: [UInt8] {
+        var writer = JSONWriter(reserving: 512)
+        writer.object { writer in
+            switch self {
+            case .hello(let hello):
+                writer.key("hello")
+                hello.write(to: &writer)
+            case .seen(let tokens):
+                writer.key("seen")
+                writer.databaseTokens(tokens)
+            case .unknown(let kind):
+                writer.key(kind)
+                writer.object { _ in }
+            }
+        }
+        return writer.bytes
+    }
+}
+
+/// Who a client is and how far it has come.
+package struct NoticeHello: Hashable, Sendable {
+    /// Names the device, so that it gets no notice for its own changes: 1 to 255 bytes.
+    package var deviceID: String
+    /// The tokens, where they were not given with the upgrade request.
+    ///
+    /// Browsers put nothing secret into a URL.
+    package var apiToken: String?
+    package var webAuthToken: String?
+    /// The last database token that the client has fully applied; no entry for a scope it knows nothing of.
+    package var since: [DatabaseScope: String]
+
+    package init(
+        deviceID: String,
+        apiToken: String? = nil,
+        webAuthToken: String? = nil,
+        since: [DatabaseScope: String] = [:]
+    ) {
+        self.deviceID = deviceID
+        self.apiToken = apiToken
+        self.webAuthToken = webAuthToken
+        self.since = since
+    }
+
+    init(_ body: JSONValue) throws(JSONError) {
+        let device = try body.required("deviceID")
+        deviceID = try device.string()
+        guard (1...255).contains(deviceID.utf8.count) else { throw device.mismatch("a text of 1 to 255 bytes") }
+        apiToken = try body["ckAPIToken"].map { value throws(JSONError) in try value.string() }
+        webAuthToken = try body["ckWebAuthToken"].map { value throws(JSONError) in try value.string() }
+        since = try body["since"].map { value throws(JSONError) in try value.databaseTokens() } ?? [:]
+    }
+
+    func write(to writer: inout JSONWriter) {
+        writer.object { writer in
+            writer.member("deviceID", deviceID)
+            if let apiToken { writer.member("ckAPIToken", apiToken) }
+            if let webAuthToken { writer.member("ckWebAuthToken", webAuthToken) }
+            writer.key("since")
+            writer.databaseTokens(since)
+        }
+    }
+}
+
+extension JSONDocument {
+    /// The one member of the object that a frame is.
+    func soleMember() throws(JSONError) -> (kind: String, body: JSONValue) {
+        let members = try root.members()
+        guard members.count == 1, let member = members.first else { throw root.mismatch("an object with one member") }
+        return (member.name, member.value)
+    }
+}
+
+extension JSONValue {
+    /// `{"private": "…", "shared": null}`: the public database has no tokens.
+    func databaseTokens() throws(JSONError) -> [DatabaseScope: String] {
+        guard isObject else { throw mismatch("an object") }
+        var tokens: [DatabaseScope: String] = [:]
+        if let token = self["private"] { tokens[.private] = try token.string() }
+        if let token = self["shared"] { tokens[.shared] = try token.string() }
+        return tokens
+    }
+}
+
+extension JSONWriter {
+    mutating func databaseTokens(_ tokens: [DatabaseScope: String]) {
+        object { writer in
+            if let token = tokens[.private] { writer.member("private", token) }
+            if let token = tokens[.shared] { writer.member("shared", token) }
+        }
+    }
+}
