@@ -17,7 +17,9 @@ package struct Authentication: Sendable {
     package var freshWebToken: String?
     /// When `freshWebToken`, or where there is none the token presented, ends; `nil`: never.
     package var expires: Timestamp?
-    /// Browser origins the API token allows. Empty for a server key.
+    /// Browser origins the API token allows.
+    ///
+    /// Empty for a server key.
     package var allowedOrigins: [String]
     package var credential: Credential
     /// The account behind a `.user` caller.
@@ -28,18 +30,24 @@ package struct Authentication: Sendable {
     var seal: WebTokenSeal?
     var signIn: SignInAddress
 
-    /// Whether a browser page of this origin (as in the `Origin` header) may see the answer. Never for `null`.
+    /// Whether a browser page of this origin (as in the `Origin` header) may see the answer.
+    ///
+    /// Never for `null`.
     package func allowsOrigin(_ origin: String) -> Bool {
         OriginRule(origins: allowedOrigins, allowsLoopback: allowsLoopbackOrigins).allows(origin)
     }
 
-    /// What to throw at a caller that needs a user and has none. Wire reference 3.3.
+    /// What to throw at a caller that needs a user and has none.
+    ///
+    /// Wire reference 3.3.
     package var signInRequired: RelayError {
         CredentialRefusal.ended.relayError(redirectURL: signIn.url)
     }
 }
 
-/// Which origins may read answers in a browser. Reliability reference, section 4.
+/// Which origins may read answers in a browser.
+///
+/// Reliability reference, section 4.
 struct OriginRule {
     var origins: [String]
     var allowsLoopback: Bool

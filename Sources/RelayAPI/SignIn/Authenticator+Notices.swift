@@ -1,10 +1,14 @@
 package import Records
 import RelayCore
 
-/// Credentials for a notice socket, and what an open one asks later. Notices reference, sections 1 and 3.
+/// Credentials for a notice socket, and what an open one asks later.
+///
+/// Notices reference, sections 1 and 3.
 extension Authenticator {
     /// Who opens a socket, by what its upgrade request shows: a signature, a `Bearer` header beside the API token, or
-    /// both tokens in the query. `nil`: nothing that names a user, so the hello must.
+    /// both tokens in the query.
+    ///
+    /// `nil`: nothing that names a user, so the hello must.
     package func authenticateUpgrade(
         _ request: APIRequest,
         in home: ContainerEnvironment
@@ -16,8 +20,9 @@ extension Authenticator {
         return try authenticateSocket(shown, in: home)
     }
 
-    /// Who opens a socket, by what its hello says: tokens as they are, not percent-encoded. An API token that the hello
-    /// leaves out is taken from the upgrade request's query.
+    /// Who opens a socket, by what its hello says: tokens as they are, not percent-encoded.
+    ///
+    /// An API token that the hello leaves out is taken from the upgrade request's query.
     package func authenticateHello(
         apiToken: String?,
         webToken: String?,
@@ -38,7 +43,9 @@ extension Authenticator {
         try wrapping { () throws(DirectoryError) in try directory.generation() }
     }
 
-    /// Whether what `credential` stands for is still good. Reads the directory; says nothing about a token's end.
+    /// Whether what `credential` stands for is still good.
+    ///
+    /// Reads the directory; says nothing about a token's end.
     package func isStillGood(_ credential: Credential) throws(CredentialRefusal) -> Bool {
         try wrapping { () throws(DirectoryError) in
             switch credential {

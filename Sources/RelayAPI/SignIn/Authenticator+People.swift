@@ -4,7 +4,9 @@ import Synchronization
 
 /// Signing in with a password, and out again.
 extension Authenticator {
-    /// Starts a session for whoever this password belongs to. A wrong one counts against the address it came from.
+    /// Starts a session for whoever this password belongs to.
+    ///
+    /// A wrong one counts against the address it came from.
     package func signIn(
         email: String,
         password: String,

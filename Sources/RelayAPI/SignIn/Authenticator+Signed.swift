@@ -4,7 +4,9 @@ import RelayCore
 import Synchronization
 
 extension Authenticator {
-    /// A request signed with a server-to-server key. Wire reference 3.4: every failure is the same failure.
+    /// A request signed with a server-to-server key.
+    ///
+    /// Wire reference 3.4: every failure is the same failure.
     func authenticateSigned(
         _ request: APIRequest,
         _ shown: PresentedCredentials,

@@ -35,7 +35,9 @@ package final class Authenticator: Sendable {
         memory = Mutex(Memory(settings: settings, generation: try directory.generation()))
     }
 
-    /// Who sent `request`, which speaks to `home`. Throws what the whole request is to be answered with.
+    /// Who sent `request`, which speaks to `home`.
+    ///
+    /// Throws what the whole request is to be answered with.
     ///
     /// Whether this caller may do what the request asks is not looked at here; a missing web auth token gives an
     /// anonymous caller, whom `Authentication.signInRequired` can be thrown at.
@@ -93,7 +95,9 @@ package final class Authenticator: Sendable {
         return try authentication(answer, shown, in: home)
     }
 
-    /// Reads the directory. Wrong, unknown and foreign take the same way through here.
+    /// Reads the directory.
+    ///
+    /// Wrong, unknown and foreign take the same way through here.
     func verify(
         _ shown: PresentedCredentials,
         in home: ContainerEnvironment,
@@ -124,7 +128,9 @@ package final class Authenticator: Sendable {
         )
     }
 
-    /// The API token shown, if it is good here. `nil` only on a `--dev` relay, which needs none.
+    /// The API token shown, if it is good here.
+    ///
+    /// `nil` only on a `--dev` relay, which needs none.
     private func apiToken(
         _ shown: PresentedCredentials,
         in home: ContainerEnvironment,

@@ -11,7 +11,9 @@ package enum CredentialRefusal: Error, Hashable, Sendable {
     case throttled(retryAfter: Duration)
     /// The request itself is malformed; the text says how.
     case malformed(String)
-    /// The directory could not be read. The text is for the log.
+    /// The directory could not be read.
+    ///
+    /// The text is for the log.
     case unavailable(String)
 
     init(_ error: DirectoryError) {

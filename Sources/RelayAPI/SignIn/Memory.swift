@@ -86,7 +86,9 @@ struct Granted: Sendable {
     var freshExpires: Timestamp?
 }
 
-/// All an `Authenticator` keeps between requests. Every part is bounded.
+/// All an `Authenticator` keeps between requests.
+///
+/// Every part is bounded.
 struct Memory: Sendable {
     var generation: UInt64
     /// When the directory was last asked for its generation, by uptime.

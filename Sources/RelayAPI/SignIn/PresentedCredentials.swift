@@ -3,9 +3,13 @@ import Records
 
 /// What a request shows for itself, found in one pass over its query and one over its headers, nothing decoded yet.
 struct PresentedCredentials {
-    /// Still percent-encoded. `nil`: absent or empty.
+    /// Still percent-encoded.
+    ///
+    /// `nil`: absent or empty.
     var apiToken: String?
-    /// Still percent-encoded. `nil`: absent or empty.
+    /// Still percent-encoded.
+    ///
+    /// `nil`: absent or empty.
     var webToken: String?
     /// From `Authorization: Bearer`; not percent-encoded.
     var bearer: String?
@@ -61,7 +65,9 @@ struct PresentedCredentials {
     }
 }
 
-/// The three headers of a signed request. Wire reference 3.4.
+/// The three headers of a signed request.
+///
+/// Wire reference 3.4.
 struct SigningHeaders {
     var keyID: String?
     var date: String?
@@ -71,7 +77,9 @@ struct SigningHeaders {
 }
 
 extension HTTPField.Name {
-    /// The header a fresh web auth token travels in. Wire reference 3.2.
+    /// The header a fresh web auth token travels in.
+    ///
+    /// Wire reference 3.2.
     package static let webAuthToken: HTTPField.Name = {
         guard let name = HTTPField.Name("X-Apple-CloudKit-Web-Auth-Token") else {
             preconditionFailure("the name holds only letters and dashes")
@@ -80,7 +88,9 @@ extension HTTPField.Name {
     }()
 }
 
-/// Percent-decoding as credentials need it: `+` stays `+`. Wire reference 3.1.
+/// Percent-decoding as credentials need it: `+` stays `+`.
+///
+/// Wire reference 3.1.
 enum PercentCoding {
     /// `nil` for a broken escape or what is not UTF-8.
     static func decode(_ text: String) -> String? {

@@ -3,11 +3,17 @@ package import RelayCore
 
 /// What the operator decides about signing in and about rates.
 package struct SignInSettings: Sendable {
-    /// Where browsers reach the relay, with scheme and any path prefix, no slash at the end. `nil`: `http://` and the request's `Host`.
+    /// Where browsers reach the relay, with scheme and any path prefix, no slash at the end.
+    ///
+    /// `nil`: `http://` and the request's `Host`.
     package var publicURL: String?
-    /// Accept `dev-NAME` as a web auth token, any API token or none, and make unknown containers. Loopback only.
+    /// Accept `dev-NAME` as a web auth token, any API token or none, and make unknown containers.
+    ///
+    /// Loopback only.
     package var acceptsDevTokens = false
-    /// How long a web auth token lives. Wire reference 3.2.
+    /// How long a web auth token lives.
+    ///
+    /// Wire reference 3.2.
     package var briefLifetime = Duration.seconds(30 * 60)
     /// The same with "keep me signed in".
     package var keptLifetime = Duration.seconds(14 * 24 * 3600)
@@ -17,7 +23,9 @@ package struct SignInSettings: Sendable {
     package var requestRate: RateLimit? = RateLimit(perSecond: 40, burst: 200)
     /// Wrong passwords from one address; `nil`: any number.
     package var failedSignInRate: RateLimit? = RateLimit(perSecond: 10.0 / 60, burst: 10)
-    /// How far a signed request's date may be from the relay's clock, either way. Wire reference 3.4.
+    /// How far a signed request's date may be from the relay's clock, either way.
+    ///
+    /// Wire reference 3.4.
     package var signatureWindow = Duration.seconds(600)
 
     package init() {}

@@ -1,6 +1,8 @@
 import Records
 
-/// The date of a signed request: ISO 8601 with a zone and no fraction. Wire reference 3.4.
+/// The date of a signed request: ISO 8601 with a zone and no fraction.
+///
+/// Wire reference 3.4.
 enum SignatureDate {
     /// Reads `2026-01-25T22:15:43Z`, or with `+01:00`, `+0100` or `+01` in place of `Z`; `nil` for anything else.
     static func parse(_ text: String) -> Timestamp? {

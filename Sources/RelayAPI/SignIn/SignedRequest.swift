@@ -3,7 +3,9 @@ import Foundation
 import HTTPTypes
 import Records
 
-/// A server-to-server signature and all the texts it may speak for. Wire reference 3.4.
+/// A server-to-server signature and all the texts it may speak for.
+///
+/// Wire reference 3.4.
 struct SignedRequest {
     var date: Timestamp
     var signature: P256.Signing.ECDSASignature
@@ -27,8 +29,10 @@ struct SignedRequest {
         }
     }
 
-    /// The signature's first number. Negating the second gives another valid signature, so only this one tells
-    /// whether the same signing is seen again.
+    /// The signature's first number.
+    ///
+    /// Negating the second gives another valid signature, so only this one tells whether the same signing is seen
+    /// again.
     var fingerprint: UInt128 { signature.rawRepresentation.prefix(16).reduce(0) { $0 << 8 | UInt128($1) } }
 
     func isMade(with key: P256.Signing.PublicKey) -> Bool {
@@ -58,7 +62,9 @@ struct SignedRequest {
     }
 }
 
-/// Which signed writes were seen lately, so that a recorded one cannot be sent again. Bounded for each key.
+/// Which signed writes were seen lately, so that a recorded one cannot be sent again.
+///
+/// Bounded for each key.
 struct SeenSignatures {
     /// Entries kept for one key; at its rate limit a key cannot fill them within the window.
     static let perKey = 16_384
@@ -71,7 +77,9 @@ struct SeenSignatures {
 
     private var keys: [String: Seen] = [:]
 
-    /// Notes one write of `key`; `false` if it was, or may have been, here before. `window`: how old a date may be.
+    /// Notes one write of `key`; `false` if it was, or may have been, here before.
+    ///
+    /// `window`: how old a date may be.
     mutating func isNew(
         _ fingerprint: UInt128,
         signed date: Timestamp,

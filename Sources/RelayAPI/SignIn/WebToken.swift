@@ -20,7 +20,9 @@ struct WebToken: Hashable {
     var sealed: [UInt8]
     var tag: [UInt8]
 
-    /// Takes `text` apart; `nil` unless it has the right shape. Says nothing about the tag.
+    /// Takes `text` apart; `nil` unless it has the right shape.
+    ///
+    /// Says nothing about the tag.
     init?(_ text: String) {
         guard text.utf8.count == Self.byteCount / 3 * 4, let bytes = Base64.decode(text), bytes.count == Self.byteCount,
             bytes[0] == Self.version
@@ -54,7 +56,9 @@ struct WebTokenSeal: Sendable {
         )
     }
 
-    /// The text of a new token of this session. `nonce`: 8 bytes.
+    /// The text of a new token of this session.
+    ///
+    /// `nonce`: 8 bytes.
     func token(issued: Timestamp, nonce: [UInt8]) -> String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(WebToken.byteCount)

@@ -1,6 +1,8 @@
 package import Records
 
-/// What lets an application call the relay at all, on behalf of nobody. Wire reference 3.1.
+/// What lets an application call the relay at all, on behalf of nobody.
+///
+/// Wire reference 3.1.
 ///
 /// The token itself (64 lower-case hex digits) is shown once and kept only as its SHA-256.
 package struct APIToken: Hashable, Sendable {
@@ -11,7 +13,9 @@ package struct APIToken: Hashable, Sendable {
     package var notes: String
     /// Where the browser goes after sign-in; any scheme, since native clients watch for one of their own.
     package var callbackURL: String?
-    /// Browser origins that may use it, as they stand in an `Origin` header. Empty: none.
+    /// Browser origins that may use it, as they stand in an `Origin` header.
+    ///
+    /// Empty: none.
     package var allowedOrigins: [String]
     package var created: Timestamp
     package var revoked: Timestamp?

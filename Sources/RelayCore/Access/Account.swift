@@ -35,7 +35,9 @@ package struct Account: Hashable, Sendable {
 
 /// What an e-mail address, a password and a dev name must look like.
 package enum AccountRules {
-    /// In UTF-8 bytes. The upper end only bounds the work of hashing.
+    /// In UTF-8 bytes.
+    ///
+    /// The upper end only bounds the work of hashing.
     package static let passwordLength = 8...1024
 
     /// The address as it is stored and compared: trimmed and lower-case; `nil` if it cannot be one.

@@ -18,16 +18,22 @@ package enum DirectoryError: Error, Hashable, Sendable {
 /// asked often keep what they learnt until `generation` changes. Safe from any thread.
 package protocol Directory: Sendable {
     /// A number that is another one once something that was there has been taken away or altered, by this process or a
-    /// different one. What is only added leaves it: nobody can have kept a wrong answer about that.
+    /// different one.
+    ///
+    /// What is only added leaves it: nobody can have kept a wrong answer about that.
     func generation() throws(DirectoryError) -> UInt64
-    /// Drawn once for this data folder; web auth tokens are sealed with it. 32 bytes.
+    /// Drawn once for this data folder; web auth tokens are sealed with it.
+    ///
+    /// 32 bytes.
     func relayKey() throws(DirectoryError) -> [UInt8]
 
     func hasContainer(_ container: ContainerID) throws(DirectoryError) -> Bool
     /// Does nothing if it is there already.
     func ensureContainer(_ container: ContainerID) throws(DirectoryError)
 
-    /// By the SHA-256 of the token's text. Finds revoked ones too.
+    /// By the SHA-256 of the token's text.
+    ///
+    /// Finds revoked ones too.
     func apiToken(hash: [UInt8]) throws(DirectoryError) -> APIToken?
     /// Finds revoked ones too.
     func session(_ id: Session.ID) throws(DirectoryError) -> Session?
@@ -47,6 +53,8 @@ package protocol Directory: Sendable {
     func accounts(of users: [UserID], in home: ContainerEnvironment) throws(DirectoryError) -> [UserID: Account]
 
     func addSession(_ session: Session) throws(DirectoryError)
-    /// Ends one sign-in; its tokens are refused from then on. Does nothing if it is not there.
+    /// Ends one sign-in; its tokens are refused from then on.
+    ///
+    /// Does nothing if it is not there.
     func revokeSession(_ id: Session.ID) throws(DirectoryError)
 }

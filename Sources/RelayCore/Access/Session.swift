@@ -1,6 +1,8 @@
 package import Records
 
-/// One sign-in of one person to one container. Every web auth token belongs to a session. Wire reference 3.2.
+/// One sign-in of one person to one container.
+///
+/// Every web auth token belongs to a session. Wire reference 3.2.
 package struct Session: Hashable, Sendable {
     /// 16 random bytes, read as one number.
     package struct ID: Hashable, Sendable {
@@ -44,7 +46,9 @@ package struct Session: Hashable, Sendable {
     }
 }
 
-/// The public half of a key whose holder signs requests. Wire reference 3.4.
+/// The public half of a key whose holder signs requests.
+///
+/// Wire reference 3.4.
 package struct ServerKey: Hashable, Sendable {
     /// 64 lower-case hex digits, shown to the holder.
     package var id: String

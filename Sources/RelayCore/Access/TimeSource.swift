@@ -2,9 +2,13 @@ package import Records
 
 /// The two clocks the relay reads, passed in so that tests can turn them.
 package struct TimeSource: Sendable {
-    /// The calendar's clock. It may jump, so it serves only for what is shown or ends at a date.
+    /// The calendar's clock.
+    ///
+    /// It may jump, so it serves only for what is shown or ends at a date.
     package let now: @Sendable () -> Timestamp
-    /// Time since some fixed moment. It never goes back; rates and intervals are counted by it.
+    /// Time since some fixed moment.
+    ///
+    /// It never goes back; rates and intervals are counted by it.
     package let uptime: @Sendable () -> Duration
 
     package init(now: @escaping @Sendable () -> Timestamp, uptime: @escaping @Sendable () -> Duration) {

@@ -22,7 +22,9 @@ package struct TokenBucket: Hashable, Sendable {
         at = now
     }
 
-    /// Takes one if there is one. Otherwise says how long until there is.
+    /// Takes one if there is one.
+    ///
+    /// Otherwise says how long until there is.
     package mutating func take(_ limit: RateLimit, at now: Duration) -> Duration? {
         refill(limit, at: now)
         guard level < 1 else {
@@ -55,7 +57,9 @@ package struct TokenBucket: Hashable, Sendable {
 /// One bucket for each of many users or addresses, in bounded memory.
 package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
     package let limit: RateLimit
-    /// How many buckets are kept. Past it the full ones go; if that frees less than half, all do, which errs on the mild side.
+    /// How many buckets are kept.
+    ///
+    /// Past it the full ones go; if that frees less than half, all do, which errs on the mild side.
     package let capacity: Int
     private var buckets: [Key: TokenBucket] = [:]
 
@@ -66,7 +70,9 @@ package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
 
     package var count: Int { buckets.count }
 
-    /// Takes one for `key`. `nil` if it may go ahead, else how long it must wait.
+    /// Takes one for `key`.
+    ///
+    /// `nil` if it may go ahead, else how long it must wait.
     package mutating func take(_ key: Key, at now: Duration) -> Duration? {
         if buckets.count >= capacity, buckets[key] == nil { makeRoom(at: now) }
         return buckets[key, default: TokenBucket(limit, at: now)].take(limit, at: now)

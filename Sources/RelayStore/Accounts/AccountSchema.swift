@@ -2,7 +2,9 @@ import Foundation
 import GRDB
 import RelayCore
 
-/// The tables of `relay.sqlite`. Times are milliseconds since 1970; names and identifiers are case-sensitive text.
+/// The tables of `relay.sqlite`.
+///
+/// Times are milliseconds since 1970; names and identifiers are case-sensitive text.
 enum AccountSchema {
     /// Raised with every change; a file with a higher one is of a newer zonecast and left alone.
     static let version = 1

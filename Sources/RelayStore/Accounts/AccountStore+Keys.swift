@@ -96,7 +96,9 @@ extension AccountStore {
         }
     }
 
-    /// By its id, or by the token's own text. Revoking again changes nothing.
+    /// By its id, or by the token's own text.
+    ///
+    /// Revoking again changes nothing.
     package func revokeAPIToken(_ name: String) throws(DirectoryError) {
         let now = time.now().milliseconds
         let hash = Data(SHA256.hash(data: Array(name.utf8)))

@@ -1,0 +1,267 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+
+@Suite struct AuthenticatorTests {
+    let world: SignInWorld
+    let failed = RelayError(.authenticationFailed, "Authentication failed")
+
+    init() throws { world = try SignInWorld() }
+
+    @Test func anAPITokenAloneIsNobody() throws {
+        let found = try world.authenticator().authenticate(world.request(apiToken: world.apiToken), in: world.home)
+        #expect(found.caller.identity == .anonymous)
+        #expect(found.freshWebToken == nil)
+        #expect(found.allowsOrigin("https://app.example"))
+        for origin in ["https://evil.example", "null", "", "http://localhost:8000"] {
+            #expect(!found.allowsOrigin(origin))
+        }
+    }
+
+    @Test func signingInIsAskedForByAnAddressWithoutSecrets() throws {
+        var request = world.request(apiToken: world.apiToken)
+        request.headers[try #require(HTTPField.Name("Host"))] = "relay.example:8080"
+        let error = try world.authenticator().authenticate(request, in: world.home).signInRequired
+        #expect(error.code == .authenticationRequired)
+        #expect(error.reason == "request needs authorization")
+        let url = try #require(error.redirectURL)
+        #expect(
+            url.hasPrefix(
+                "http://relay.example:8080/signin?container=iCloud.org.example.notes&environment=development&token="
+            )
+        )
+        #expect(!url.contains(world.apiToken))
+        world.settings.publicURL = "https://sync.example/relay"
+        let other = try world.authenticator().authenticate(request, in: world.home).signInRequired.redirectURL
+        #expect(other?.hasPrefix("https://sync.example/relay/signin?") == true)
+    }
+
+    @Test func aHostThatIsNoHostIsNotRepeated() throws {
+        var request = world.request(apiToken: world.apiToken)
+        request.headers[try #require(HTTPField.Name("Host"))] = "evil/\"<script>"
+        let url = try world.authenticator().authenticate(request, in: world.home).signInRequired.redirectURL
+        #expect(url?.hasPrefix("http://localhost/signin?") == true)
+    }
+
+    @Test func whateverIsWrongTheAnswerIsTheSame() throws {
+        let authenticator = try world.authenticator()
+        let signedIn = try world.signIn().webToken
+        let foreign = try world.signIn(in: world.elsewhere).webToken
+        let wrong = String(repeating: "0", count: 64)
+        var tampered = Array(signedIn)
+        tampered[70] = tampered[70] == "A" ? "B" : "A"
+        let unknownHome = ContainerEnvironment(try #require(ContainerID("iCloud.nobody")), .development)
+        let production = ContainerEnvironment(world.home.container, .production)
+        let cases: [(APIRequest, ContainerEnvironment)] = [
+            (world.request(apiToken: nil), world.home),
+            (world.request(apiToken: ""), world.home),
+            (world.request(apiToken: wrong), world.home),
+            (world.request(apiToken: wrong, webToken: signedIn), world.home),
+            (world.request(apiToken: nil, webToken: signedIn), world.home),
+            (world.request(apiToken: world.apiToken), world.elsewhere),
+            (world.request(apiToken: world.apiToken), production),
+            (world.request(apiToken: world.apiToken), unknownHome),
+            (world.request(apiToken: world.apiToken, webToken: "nonsense"), world.home),
+            (world.request(apiToken: world.apiToken, webToken: "dev-alice"), world.home),
+            (world.request(apiToken: world.apiToken, webToken: foreign), world.home),
+            (world.request(apiToken: world.apiToken, webToken: String(tampered)), world.home),
+            (world.request(apiToken: world.apiToken + "&ckAPIToken=" + world.apiToken), world.home),
+            (world.request(apiToken: world.apiToken + "%"), world.home),
+        ]
+        for (index, (request, home)) in cases.enumerated() {
+            #expect(throws: failed, "case \(index)") { try authenticator.authenticate(request, in: home) }
+        }
+    }
+
+    @Test func aWebTokenIsItsUserInEveryWayOfWritingIt() throws {
+        let (token, user) = try world.signIn()
+        let authenticator = try world.authenticator()
+        let everyByte = token.utf8.map { "%" + String($0, radix: 16) }.joined()
+        // A plus sign that a client forgot to escape stays one.
+        for written in [SignInWorld.escaped(token), token, everyByte] {
+            var request = world.request(apiToken: world.apiToken)
+            request.query = "remapEnums=true&ckWebAuthToken=\(written)&ckAPIToken=\(world.apiToken)"
+            let found = try authenticator.authenticate(request, in: world.home)
+            #expect(found.caller.identity == .user(user))
+            #expect(found.account == world.alice.id)
+        }
+    }
+
+    @Test func everyAnswerCarriesAFreshTokenAndTheOldOneStillWorks() throws {
+        let authenticator = try world.authenticator()
+        let (first, user) = try world.signIn()
+        var token = first
+        var seen: Set<String> = [first]
+        for _ in 0..<5 {
+            let found = try authenticator.authenticate(
+                world.request(apiToken: world.apiToken, webToken: token),
+                in: world.home
+            )
+            #expect(found.caller.user == user)
+            token = try #require(found.freshWebToken)
+            #expect(token.count >= 10)
+            #expect(seen.insert(token).inserted)
+        }
+        let again = try authenticator.authenticate(
+            world.request(apiToken: world.apiToken, webToken: first),
+            in: world.home
+        )
+        #expect(again.caller.user == user)
+    }
+
+    @Test func oneTokenMakesOneSuccessorASecond() throws {
+        let authenticator = try world.authenticator()
+        let request = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        let first = try authenticator.authenticate(request, in: world.home).freshWebToken
+        #expect(try authenticator.authenticate(request, in: world.home).freshWebToken == first)
+        world.clock.advance(.seconds(1))
+        #expect(try authenticator.authenticate(request, in: world.home).freshWebToken != first)
+    }
+
+    @Test(arguments: [(Session.Kind.brief, Duration.seconds(1800)), (.kept, .seconds(14 * 86_400))])
+    func aTokenEndsWhenItsTimeIsOver(kind: Session.Kind, lifetime: Duration) throws {
+        let authenticator = try world.authenticator()
+        let request = world.request(apiToken: world.apiToken, webToken: try world.signIn(nil, in: nil, kind).webToken)
+        world.clock.advance(lifetime - .seconds(1))
+        let answer = try authenticator.authenticate(request, in: world.home)
+        let fresh = try #require(answer.freshWebToken)
+        world.clock.advance(.seconds(1))
+        let error = #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
+        #expect(error?.code == .authenticationRequired)
+        #expect(error?.redirectURL?.contains("&token=") == true)
+        _ = try authenticator.authenticate(world.request(apiToken: world.apiToken, webToken: fresh), in: world.home)
+    }
+
+    @Test func aShorterGraceEndsATokenAfterItsSuccessor() throws {
+        world.settings.grace = .seconds(10)
+        let authenticator = try world.authenticator()
+        let request = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        for _ in 0..<3 {
+            _ = try authenticator.authenticate(request, in: world.home)
+            world.clock.advance(.seconds(5))
+        }
+        #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
+        // Nor does anybody's revocation bring it back.
+        try world.store.setDisabled(true, of: world.store.devAccount(named: "somebody").id)
+        world.clock.advance(.seconds(1))
+        #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
+    }
+
+    @Test func revocationActsOnTheNextRequestAfterTheNextLook() throws {
+        let authenticator = try world.authenticator()
+        let session = try world.signIn()
+        let request = world.request(apiToken: world.apiToken, webToken: session.webToken)
+        let before = try authenticator.authenticate(request, in: world.home)
+        let generation = try authenticator.generation()
+        #expect(try authenticator.isStillGood(before.credential))
+        try world.store.setDisabled(true, of: world.alice.id)
+        #expect(try authenticator.generation() != generation)
+        #expect(try !authenticator.isStillGood(before.credential))
+        #expect(try authenticator.renew(before) == nil)
+        world.clock.advance(.seconds(1))
+        let error = #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
+        #expect(error?.code == .authenticationRequired)
+    }
+
+    @Test func aRevokedAPITokenIsAWrongOne() throws {
+        let authenticator = try world.authenticator()
+        let request = world.request(apiToken: world.apiToken)
+        let found = try authenticator.authenticate(request, in: world.home)
+        try world.store.revokeAPIToken(world.apiToken)
+        world.clock.advance(.seconds(1))
+        #expect(throws: failed) { try authenticator.authenticate(request, in: world.home) }
+        #expect(try !authenticator.isStillGood(found.credential))
+    }
+
+    @Test func signingOutEndsEveryTokenOfTheSessionAtOnce() throws {
+        let authenticator = try world.authenticator()
+        let request = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        let other = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        try authenticator.signOut(try authenticator.authenticate(request, in: world.home))
+        #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
+        _ = try authenticator.authenticate(other, in: world.home)
+    }
+
+    @Test func theDataFolderAloneMakesNoToken() throws {
+        // What a thief has: the relay's key, and the session's row with the hash of its secret.
+        let session = Session(
+            id: Session.ID(1),
+            secretHash: Array(repeating: 7, count: 32),
+            account: world.alice.id,
+            home: world.home,
+            kind: .kept,
+            created: world.clock.now
+        )
+        try world.store.addSession(session)
+        var bytes: [UInt8] = [1] + Array(repeating: 0, count: 15) + [1] + session.secretHash
+        bytes += Array(repeating: 0, count: 32)
+        let forged = Base64.encode(bytes)
+        #expect(throws: failed) {
+            try world.authenticator().authenticate(
+                world.request(apiToken: world.apiToken, webToken: forged),
+                in: world.home
+            )
+        }
+    }
+
+    @Test func aDeviceIsNamedByItsHeaderElseByItsSession() throws {
+        let authenticator = try world.authenticator()
+        let token = try world.signIn().webToken
+        let first = try authenticator.authenticate(
+            world.request(apiToken: world.apiToken, webToken: token),
+            in: world.home
+        )
+        let fresh = try #require(first.freshWebToken)
+        let second = try authenticator.authenticate(
+            world.request(apiToken: world.apiToken, webToken: fresh),
+            in: world.home
+        )
+        #expect(first.caller.deviceID == second.caller.deviceID)
+        let name = try #require(HTTPField.Name("X-Zonecast-Device-ID"))
+        let named = world.request(apiToken: world.apiToken, webToken: token, headers: [name: "phone"])
+        #expect(try authenticator.authenticate(named, in: world.home).caller.deviceID == "phone")
+        let bad = world.request(apiToken: world.apiToken, webToken: token, headers: [name: "phöne"])
+        #expect(throws: RelayError.self) { try authenticator.authenticate(bad, in: world.home) }
+    }
+
+    @Test func aUserHasARateOfTheirOwn() throws {
+        world.settings.requestRate = RateLimit(perSecond: 1, burst: 2)
+        let authenticator = try world.authenticator()
+        let alice = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        let bob = try world.store.addAccount(email: "bob@example.org", password: "battery staple")
+        let other = world.request(apiToken: world.apiToken, webToken: try world.signIn(bob).webToken)
+        for _ in 0..<2 { _ = try authenticator.authenticate(alice, in: world.home) }
+        let error = #expect(throws: RelayError.self) { try authenticator.authenticate(alice, in: world.home) }
+        #expect(error?.code == .throttled)
+        #expect(error?.retryAfter == .seconds(1))
+        _ = try authenticator.authenticate(other, in: world.home)
+        world.clock.advance(.seconds(1))
+        _ = try authenticator.authenticate(alice, in: world.home)
+    }
+
+    @Test func wrongPasswordsAreCountedByAddressAndRightOnesAreNot() throws {
+        let authenticator = try world.authenticator()
+        func attempt(_ password: String, from address: String) throws(CredentialRefusal) -> UserID {
+            try authenticator.signIn(
+                email: "alice@example.org",
+                password: password,
+                from: address,
+                in: world.home,
+                kind: .brief
+            ).user
+        }
+        let user = try attempt("correct horse", from: "192.0.2.1")
+        for _ in 0..<20 { #expect(try attempt("correct horse", from: "192.0.2.1") == user) }
+        for _ in 0..<10 { #expect(throws: CredentialRefusal.failed) { try attempt("wrong", from: "192.0.2.1") } }
+        #expect(throws: CredentialRefusal.throttled(retryAfter: .seconds(6))) {
+            try attempt("correct horse", from: "192.0.2.1")
+        }
+        #expect(try attempt("correct horse", from: "192.0.2.2") == user)
+        world.clock.advance(.seconds(60))
+        #expect(try attempt("correct horse", from: "192.0.2.1") == user)
+    }
+}

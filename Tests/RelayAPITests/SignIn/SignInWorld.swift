@@ -1,0 +1,80 @@
+import Crypto
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Synchronization
+import Testing
+
+/// A relay's directory in memory, one container, one token, one signed-in user, and clocks that stand still.
+final class SignInWorld {
+    let clock = HandClock()
+    let store: AccountStore
+    let home: ContainerEnvironment
+    let elsewhere: ContainerEnvironment
+    let apiToken: String
+    let alice: Account
+    var settings = SignInSettings()
+
+    init() throws {
+        store = try AccountStore(inMemory: (), time: clock.source)
+        home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.notes")), .development)
+        elsewhere = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.other")), .development)
+        try store.addContainer(home.container)
+        try store.addContainer(elsewhere.container)
+        apiToken = try store.addAPIToken(
+            in: home,
+            name: "",
+            notes: "",
+            callbackURL: nil,
+            allowedOrigins: ["https://app.example"]
+        ).text
+        alice = try store.addAccount(email: "alice@example.org", password: "correct horse")
+    }
+
+    func authenticator() throws -> Authenticator {
+        try Authenticator(directory: store, settings: settings, time: clock.source, random: .system)
+    }
+
+    func signIn(_ account: Account? = nil, in place: ContainerEnvironment? = nil, _ kind: Session.Kind = .brief) throws
+        -> (webToken: String, user: UserID)
+    {
+        try SignIn.start(
+            for: (account ?? alice).id,
+            in: place ?? home,
+            kind: kind,
+            directory: store,
+            time: clock.source,
+            random: .system
+        )
+    }
+
+    /// A GET with these tokens in its query, the web token escaped as the wire reference says.
+    func request(apiToken: String?, webToken: String? = nil, headers: HTTPFields = [:]) -> APIRequest {
+        let parts = [apiToken.map { "ckAPIToken=\($0)" }, webToken.map { "ckWebAuthToken=\(Self.escaped($0))" }]
+        return APIRequest(
+            method: .get,
+            path: "/database/1/\(home.container)/development/public/users/caller",
+            query: parts.compactMap { $0 }.joined(separator: "&"),
+            headers: headers
+        )
+    }
+
+    static func escaped(_ token: String) -> String {
+        token.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D")
+    }
+}
+
+/// Both clocks, moved by hand.
+final class HandClock: Sendable {
+    private let elapsed = Mutex(Duration.zero)
+    private let start = Timestamp(milliseconds: 1_800_000_000_000)
+
+    func advance(_ duration: Duration) { elapsed.withLock { $0 += duration } }
+
+    var now: Timestamp { start + elapsed.withLock { $0 } }
+
+    var source: TimeSource { TimeSource(now: { self.now }, uptime: { self.elapsed.withLock { $0 } }) }
+}
