@@ -8,6 +8,9 @@ package protocol Store: Sendable {
     /// Drawn when the store was made or restored; part of every token.
     var epoch: UInt64 { get }
 
+    /// The schema as of the latest commit, without a look at the disk: for what is prepared ahead of a write.
+    var currentSchema: Schema { get }
+
     /// Runs `body` on one committed state, on the caller's thread. Throws what `body` throws, and `RelayError` with
     /// `tryAgainLater` where the store cannot be read.
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result
@@ -19,6 +22,12 @@ package protocol Store: Sendable {
     func write<Result: Sendable>(
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Result
     ) async throws(RelayError) -> Result
+}
+
+/// Every container's store in each environment, opened when somebody asks for it.
+package protocol StoreCatalog: Sendable {
+    /// The store, made where there was none; the caller has seen that the container exists.
+    func store(of home: ContainerEnvironment) throws(RelayError) -> any Store
 }
 
 /// One committed state of a store.

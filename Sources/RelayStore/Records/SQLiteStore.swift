@@ -65,6 +65,8 @@ package final class SQLiteStore: Store {
 
     deinit { close() }
 
+    package var currentSchema: Schema { committed.withLock { $0.schema } }
+
     // MARK: Reading
 
     package func read<Result>(

@@ -1,0 +1,47 @@
+import Records
+import RelayCore
+import Wire
+
+extension JSONWriter {
+    /// The members of an error dictionary, into an object that is open. Errors reference 1.
+    mutating func members(of error: RelayError) {
+        member("reason", error.reason)
+        member("serverErrorCode", error.code.rawValue)
+        if let fine = error.fineCode { member("ckErrorCode", fine.rawValue) }
+        if let wait = error.retryAfter {
+            key("retryAfter")
+            let seconds = wait.inSeconds
+            seconds == seconds.rounded() ? int(Int64(seconds)) : double(seconds)
+        }
+        if let url = error.redirectURL { member("redirectURL", url) }
+    }
+
+    /// A zone that failed: its ID and why.
+    mutating func failure(of zone: ZoneID, _ error: RelayError) {
+        object {
+            $0.key("zoneID")
+            ZoneIDCodec.write(zone, to: &$0)
+            $0.members(of: error)
+        }
+    }
+
+    /// A zone as clients get it. Wire reference 4.2.
+    mutating func zone(_ zone: Zone, epoch: UInt64) {
+        object {
+            $0.key("zoneID")
+            ZoneIDCodec.write(zone.id, to: &$0)
+            if zone.isDeleted { return $0.member("deleted", true) }
+            if zone.tracksChanges { $0.member("syncToken", zone.token(epoch: epoch).encoded) }
+            $0.member("atomic", zone.tracksChanges)
+            $0.member("isEligibleForZoneShare", zone.tracksChanges)
+            $0.member("isEligibleForHierarchicalShare", zone.tracksChanges)
+        }
+    }
+}
+
+extension Zone {
+    /// The end of its history as of now.
+    func token(epoch: UInt64) -> ChangeToken {
+        ChangeToken(kind: .zone, log: identity, epoch: epoch, position: lastChange)
+    }
+}

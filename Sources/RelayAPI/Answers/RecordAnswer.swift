@@ -1,0 +1,88 @@
+import Records
+import RelayCore
+import Wire
+
+/// Writes records of one zone as clients get them. Wire reference 4.3.
+struct RecordAnswer {
+    /// The zone's ID, written once for all of its records.
+    private let zone: [UInt8]
+    private let selection: FieldsJSON.Selection
+
+    init(zone: ZoneID, selection: FieldsJSON.Selection = .all) {
+        var writer = JSONWriter()
+        ZoneIDCodec.write(zone, to: &writer)
+        self.zone = writer.bytes
+        self.selection = selection
+    }
+
+    /// A live record whole, a deleted one as its tombstone.
+    func write(_ record: StoredRecord, selecting own: FieldsJSON.Selection? = nil, to writer: inout JSONWriter) throws {
+        guard !record.isDeleted else { return writeTombstone(record.name, type: record.type, to: &writer) }
+        let fields = try (own ?? selection).apply(to: record.fields)
+        writer.open(UInt8(ascii: "{"))
+        writer.member("recordName", record.name)
+        writer.member("recordType", record.type)
+        writer.key("fields")
+        writer.raw(fields)
+        writer.key("pluginFields")
+        writer.raw(FieldsJSON.empty)
+        writer.member("recordChangeTag", record.changeTag)
+        writer.key("created")
+        write(record.created, to: &writer)
+        writer.key("modified")
+        write(record.modified, to: &writer)
+        if let parent = record.parent {
+            writer.key("parent")
+            writer.object { $0.member("recordName", parent) }
+        }
+        writer.member("deleted", false)
+        writer.key("zoneID")
+        writer.raw(zone)
+        writer.close(UInt8(ascii: "}"))
+    }
+
+    func writeTombstone(_ name: String, type: String?, to writer: inout JSONWriter) {
+        writer.open(UInt8(ascii: "{"))
+        writer.member("recordName", name)
+        if let type { writer.member("recordType", type) }
+        writer.member("deleted", true)
+        writer.key("zoneID")
+        writer.raw(zone)
+        writer.close(UInt8(ascii: "}"))
+    }
+
+    /// What became of one operation of a write.
+    func write(_ outcome: ModifyRecords.Outcome, to writer: inout JSONWriter) throws {
+        switch outcome {
+        case .saved(let record): try write(record, to: &writer)
+        case .deleted(let name, let type): writeTombstone(name, type: type, to: &writer)
+        case .failed(let name, let error, let server):
+            writer.open(UInt8(ascii: "{"))
+            writer.member("recordName", name)
+            writer.members(of: error)
+            if let server {
+                writer.key("serverRecord")
+                try write(server, selecting: .all, to: &writer)
+            }
+            writer.close(UInt8(ascii: "}"))
+        }
+    }
+
+    private func write(_ stamp: StoredRecord.Stamp, to writer: inout JSONWriter) {
+        writer.open(UInt8(ascii: "{"))
+        writer.member("timestamp", stamp.at.milliseconds)
+        writer.member("userRecordName", stamp.by.recordName)
+        writer.member("deviceID", stamp.device.text)
+        writer.close(UInt8(ascii: "}"))
+    }
+}
+
+extension FieldsJSON.Selection {
+    fileprivate func apply(to fields: [UInt8]) throws -> [UInt8] {
+        do {
+            return try FieldsJSON.select(self, from: fields)
+        } catch {
+            throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import Records
+import RelayCore
+import Wire
+
+/// `records/modify`. Wire reference 6.
+func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
+    let operations = try context.items("operations", of: context.body).map { item in
+        let word = try item.required("operationType").string()
+        guard let kind = OperationType(rawValue: word) else {
+            throw RelayError.badRequest("'\(word.prefix(64))' is not an operationType.")
+        }
+        let record = try RecordInput(item.required("record"))
+        if kind != .create, record.recordName == nil { throw RelayError.badRequest("recordName is required to \(kind.rawValue) a record.") }
+        return ModifyRecords.Operation(kind, record, name: record.recordName ?? context.newRecordName())
+    }
+    guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
+    let zone = try zone(of: operations, context)
+    let atomic = try context.body["atomic"]?.bool() ?? true
+    let rules = SchemaRules(mayGrow: context.schemaMayGrow, scope: context.database.scope, limits: context.limits)
+    var prepared = ModifyRecords(
+        operations, in: zone, of: context.database, atomically: atomic, rules: rules, now: context.now)
+    prepared.prepare(with: context.store.currentSchema)
+    let request = prepared
+    let result = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
+
+    let answer = RecordAnswer(zone: zone, selection: try context.selection(of: context.body))
+    return try EndpointAnswer(status: result.isAtomicFailure ? ErrorCode.atomicError.status : 200) { writer in
+        if result.isAtomicFailure { writer.atomicFailure(result.outcomes) }
+        writer.key("records")
+        writer.open(UInt8(ascii: "["))
+        for (operation, outcome) in zip(operations, result.outcomes) {
+            let own = operation.record.desiredKeys
+            let answer = own.map { RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0))) } ?? answer
+            try answer.write(outcome, to: &writer)
+        }
+        writer.close(UInt8(ascii: "]"))
+        if result.zone.tracksChanges {
+            writer.member("syncToken", result.zone.token(epoch: context.store.epoch).encoded)
+        }
+    }
+}
+
+/// The request's zone; where only the records name one, theirs.
+private func zone(of operations: [ModifyRecords.Operation], _ context: RequestContext) throws -> ZoneID {
+    if context.body["zoneID"] == nil, let zone = operations.first?.record.zone { return try context.database.zone(zone) }
+    return try context.zone(of: context.body)
+}
+
+extension JSONWriter {
+    fileprivate mutating func atomicFailure(_ outcomes: [ModifyRecords.Outcome]) {
+        let failed = outcomes.count { $0.error.map { $0.code != .atomicError } ?? false }
+        members(of: RelayError(.atomicError, "Atomic failure: \(failed) of \(outcomes.count) operations failed"))
+    }
+}
+
+extension RequestContext {
+    /// Do unknown types and fields become known by being saved? Wire reference 6, end.
+    fileprivate var schemaMayGrow: Bool {
+        guard home.environment == .development else { return false }
+        if case .serverKey = database.caller.identity { return false }
+        return true
+    }
+}
+
+/// `records/lookup`. Wire reference 8.
+func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
+    let items = try context.items("records", of: context.body)
+    let names = try items.map { try $0.required("recordName").string() }
+    let outer = try context.selection(of: context.body)
+    let selections = try items.map { try context.selection(of: $0, else: outer) }
+    let zone = try context.zone(of: context.body)
+    let found = try context.store.read { reader throws(RelayError) in
+        try LookupRecords(names, in: zone, of: context.database).read(from: reader)
+    }
+    let answer = RecordAnswer(zone: zone)
+    return try EndpointAnswer { writer in
+        writer.key("records")
+        writer.open(UInt8(ascii: "["))
+        for (index, result) in found.enumerated() {
+            switch result {
+            case .success(let record): try answer.write(record, selecting: selections[index], to: &writer)
+            case .failure(let error): try answer.write(.failed(name: names[index], error, server: nil), to: &writer)
+            }
+        }
+        writer.close(UInt8(ascii: "]"))
+    }
+}
+
+/// `records/query`. Wire reference 7.
+func queryRecords(_ context: RequestContext) throws -> EndpointAnswer {
+    let body = context.body
+    let query = try QueryCodec.read(body.required("query"))
+    guard query.filters.count <= context.limits.queryFilters, query.sorts.count <= context.limits.querySorts else {
+        throw RelayError.badRequest(
+            "A query may have \(context.limits.queryFilters) filters and \(context.limits.querySorts) sort keys.")
+    }
+    let position = try body["continuationMarker"].map { marker in
+        let (values, name) = try QueryCodec.readMarker(marker.string(), query: query)
+        return QueryPosition(sortValues: values, recordName: name)
+    }
+    let isZoneWide = try body["zoneWide"]?.bool() ?? false
+    let request = QueryRecords(
+        query, in: isZoneWide ? nil : try context.zone(of: body), of: context.database,
+        limit: try context.resultsLimit(of: body), after: position)
+    let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader) }
+
+    let selection = try context.selection(of: body)
+    return try EndpointAnswer { writer in
+        writer.key("records")
+        writer.open(UInt8(ascii: "["))
+        for (zone, record) in page.records {
+            try RecordAnswer(zone: zone, selection: selection).write(record, to: &writer)
+        }
+        writer.close(UInt8(ascii: "]"))
+        if let next = page.next {
+            writer.member(
+                "continuationMarker",
+                QueryCodec.marker(values: next.sortValues, recordName: next.recordName, query: query))
+        }
+    }
+}

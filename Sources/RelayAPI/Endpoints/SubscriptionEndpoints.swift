@@ -1,0 +1,117 @@
+import Records
+import RelayCore
+import Wire
+
+/// `subscriptions/list`. Wire reference 12.
+func listSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
+    let found = try subscriptions(context)
+    return EndpointAnswer { writer in
+        writer.key("subscriptions")
+        writer.array(found) { $0.subscription($1) }
+    }
+}
+
+/// `subscriptions/lookup`. Wire reference 12.
+func lookupSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
+    let ids = try context.items("subscriptions", of: context.body).map { try $0.required("subscriptionID").string() }
+    let found = try subscriptions(context)
+    return EndpointAnswer { writer in
+        writer.key("subscriptions")
+        writer.array(ids) { writer, id in
+            if let subscription = found.first(where: { $0.id == id }) { return writer.subscription(subscription) }
+            writer.failure(ofSubscription: id, RelayError(.notFound, "Subscription not found"))
+        }
+    }
+}
+
+private func subscriptions(_ context: RequestContext) throws -> [Subscription] {
+    guard let user = context.database.caller.user else { return [] }
+    return try context.store.read { reader throws(RelayError) in
+        try reader.subscriptions(of: user, in: context.database.scope)
+    }
+}
+
+/// `subscriptions/modify`. Wire reference 12.
+func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnswer {
+    // An item that cannot be read fails alone; the others are carried out.
+    let read = try context.items("operations", of: context.body).map { item in
+        try SubscriptionOperation(item)
+    }
+    let request = ModifySubscriptions(read.compactMap { try? $0.result.get() }, of: context.database)
+    var carriedOut = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }[...]
+    return EndpointAnswer { writer in
+        writer.key("subscriptions")
+        writer.array(read) { writer, item in
+            let outcome = item.result.flatMap { _ in carriedOut.popFirst() ?? .failure(.accessDenied) }
+            switch outcome {
+            case .success(.save(let subscription)): writer.subscription(subscription)
+            case .success(.delete(let id)):
+                writer.object {
+                    $0.member("subscriptionID", id)
+                    $0.member("deleted", true)
+                }
+            case .failure(let error): writer.failure(ofSubscription: item.id, error)
+            }
+        }
+    }
+}
+
+/// One operation as a client sends it, or why it could not be read.
+private struct SubscriptionOperation {
+    var id: String
+    var result: Result<ModifySubscriptions.Operation, RelayError>
+
+    init(_ json: JSONValue) throws {
+        let subscription = try json.required("subscription")
+        id = try subscription["subscriptionID"]?.string() ?? ""
+        switch try json.required("operationType").string() {
+        case "delete": result = .success(.delete(id: id))
+        case "create", "update": result = try Self.read(subscription, id: id).map { .save($0) }
+        default: throw RelayError.badRequest("A subscription operation's type is create, update or delete.")
+        }
+    }
+
+    private static func read(_ json: JSONValue, id: String) throws -> Result<Subscription, RelayError> {
+        guard !id.isEmpty else { return .failure(.badRequest("subscriptionID is required.")) }
+        guard let word = try json["subscriptionType"]?.string() else {
+            return .failure(.badRequest("subscriptionType is required: zone or database."))
+        }
+        let kind: Subscription.Kind
+        switch word {
+        case "database": kind = .database
+        case "zone": kind = .zone(try json["zoneID"].map { try ZoneIDCodec.read($0) })
+        case "query": return .failure(.badRequest("Query subscriptions are not served by this relay; subscribe to the zone or the database."))
+        default: return .failure(.badRequest("'\(word.prefix(64))' is not a subscriptionType: use zone or database."))
+        }
+        let info = json["notificationInfo"].map { Array($0.rawBytes) }
+        return .success(Subscription(id: id, kind: kind, notificationInfo: info))
+    }
+}
+
+extension JSONWriter {
+    fileprivate mutating func subscription(_ subscription: Subscription) {
+        object {
+            $0.member("subscriptionID", subscription.id)
+            switch subscription.kind {
+            case .database: $0.member("subscriptionType", "database")
+            case .zone(let zone):
+                $0.member("subscriptionType", "zone")
+                if let zone {
+                    $0.key("zoneID")
+                    ZoneIDCodec.write(zone, to: &$0)
+                }
+            }
+            if let info = subscription.notificationInfo {
+                $0.key("notificationInfo")
+                $0.raw(info)
+            }
+        }
+    }
+
+    fileprivate mutating func failure(ofSubscription id: String, _ error: RelayError) {
+        object {
+            $0.member("subscriptionID", id)
+            $0.members(of: error)
+        }
+    }
+}

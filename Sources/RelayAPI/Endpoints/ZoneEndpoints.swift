@@ -1,0 +1,76 @@
+import Records
+import RelayCore
+import Wire
+
+/// `zones/list`. Wire reference 11.
+func listZones(_ context: RequestContext) throws -> EndpointAnswer {
+    let zones = try context.store.read { reader throws(RelayError) in
+        guard let owner = context.database.owner else { return [Zone]() }
+        let live = try reader.zones(of: owner).filter { !$0.isDeleted }
+        return live.filter { $0.id.isDefault } + live.filter { !$0.id.isDefault }
+    }
+    return EndpointAnswer { writer in
+        writer.key("zones")
+        writer.array(zones) { $0.zone($1, epoch: context.store.epoch) }
+    }
+}
+
+/// `zones/lookup`. Wire reference 11.
+func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
+    // The array holds zone IDs themselves; some clients wrap them as other calls want it.
+    let ids = try context.items("zones", of: context.body).map { try ZoneIDCodec.read($0["zoneID"] ?? $0) }
+    let found = try context.store.read { reader throws(RelayError) in
+        var found: [Result<Zone, RelayError>] = []
+        for id in ids {
+            do throws(RelayError) {
+                guard let zone = try reader.zone(try context.database.zone(id)) else { throw .zoneNotFound }
+                found.append(.success(zone))
+            } catch where error.code == .tryAgainLater || error.code == .internalError {
+                throw error
+            } catch {
+                found.append(.failure(error))
+            }
+        }
+        return found
+    }
+    return EndpointAnswer { writer in
+        writer.key("zones")
+        writer.array(zip(ids, found)) { writer, item in
+            switch item.1 {
+            case .success(let zone): writer.zone(zone, epoch: context.store.epoch)
+            case .failure(let error): writer.failure(of: item.0, error)
+            }
+        }
+    }
+}
+
+/// `zones/modify`. Wire reference 11.
+func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
+    let operations = try context.items("operations", of: context.body).map { item in
+        let zone = try item.required("zone")
+        let id = try ZoneIDCodec.read(zone["zoneID"] ?? zone)
+        switch try item.required("operationType").string() {
+        case "create": return ModifyZones.Operation.create(id)
+        case "delete": return ModifyZones.Operation.delete(id)
+        default: throw RelayError.badRequest("A zone operation's type is create or delete.")
+        }
+    }
+    let request = ModifyZones(operations, of: context.database, limits: context.limits)
+    try request.check()
+    let outcomes = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
+    return EndpointAnswer { writer in
+        writer.key("zones")
+        writer.array(outcomes) { writer, outcome in
+            switch outcome {
+            case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
+            case .failed(let id, let error): writer.failure(of: id, error)
+            case .deleted(let id):
+                writer.object {
+                    $0.key("zoneID")
+                    ZoneIDCodec.write(id, to: &$0)
+                    $0.member("deleted", true)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+import HTTPTypes
+import Logging
+package import Records
+package import RelayCore
+import Synchronization
+import Wire
+
+/// The relay as a function: one request value in, one answer out. Design 5.
+///
+/// A request is routed, authenticated, decoded into types, decided by `RelayCore` on the container's store, and its
+/// answer written. Safe from any thread; reads block their thread for as long as SQLite takes, writes suspend until
+/// their commit is on disk.
+package final class Relay: Sendable {
+    package let authenticator: Authenticator
+    package let stores: any StoreCatalog
+    private let limits: Limits
+    private let time: TimeSource
+    private let random: RandomSource
+    private let welcomed = Mutex<Set<WelcomeKey>>([])
+
+    private struct WelcomeKey: Hashable {
+        var home: ContainerEnvironment
+        var user: UserID
+    }
+
+    package init(
+        authenticator: Authenticator, stores: any StoreCatalog, limits: Limits = Limits(), time: TimeSource,
+        random: RandomSource
+    ) {
+        self.authenticator = authenticator
+        self.stores = stores
+        self.limits = limits
+        self.time = time
+        self.random = random
+    }
+
+    /// Answers a request; every failure is an answer too, in the wire's own form.
+    package func respond(to request: APIRequest) async -> APIResponse {
+        let id = requestID()
+        var authentication: Authentication?
+        var response: APIResponse
+        do {
+            let route = try Route(path: request.path)
+            if request.method == .options { return preflight(request, route, id: id) }
+            guard request.method == .post || (request.method == .get && route.operation.allowsGet) else {
+                throw RelayError(
+                    .badRequest, "This path is called by \(route.operation.allowsGet ? "GET" : "POST").", status: 405)
+            }
+            let known = try authenticator.authenticate(request, in: route.home)
+            authentication = known
+            let answer = try await answer(request, route, known)
+            response = APIResponse(status: .init(code: answer.status), body: answer.body)
+        } catch {
+            response = failure(Self.relayError(for: error), id: id)
+        }
+        decorate(&response, request, authentication, id: id)
+        return response
+    }
+
+    private func answer(
+        _ request: APIRequest, _ route: Route, _ authentication: Authentication
+    ) async throws -> EndpointAnswer {
+        try Self.checkAccess(route, authentication)
+        let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
+        let json = try JSONDocument(parsing: body).root
+        guard json.isObject else { throw json.mismatch("a JSON object") }
+        let store = try stores.store(of: route.home)
+        if let user = authentication.caller.user { try await welcome(user, route.home, store) }
+        let random = random
+        return try await route.operation.perform(
+            RequestContext(
+                home: route.home, database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
+                authentication: authentication, store: store, body: json, limits: limits, now: time.now(),
+                newRecordName: { UUIDText.make(random.bytes(16)).uppercased() }))
+    }
+
+    private static let emptyBody = Array("{}".utf8)
+
+    /// Which kinds of caller may use an operation at all. Wire reference 2.
+    private static func checkAccess(_ route: Route, _ authentication: Authentication) throws(RelayError) {
+        switch authentication.caller.identity {
+        case .user: return
+        case .anonymous:
+            guard route.scope == .public, route.operation.allowsAnonymous else { throw authentication.signInRequired }
+        case .serverKey:
+            guard route.scope == .public else {
+                throw RelayError(.accessDenied, "A server-to-server key may use the public database only.")
+            }
+        }
+    }
+
+    /// Makes what a user has from the first request on, once for each user and process.
+    private func welcome(_ user: UserID, _ home: ContainerEnvironment, _ store: any Store) async throws(RelayError) {
+        let key = WelcomeKey(home: home, user: user)
+        guard !welcomed.withLock({ $0.contains(key) }) else { return }
+        let welcome = WelcomeUser(user, now: time.now())
+        if try !store.read({ reader throws(RelayError) in try welcome.isDone(in: reader) }) {
+            try await store.write { writer throws(RelayError) in try welcome.run(in: writer) }
+        }
+        welcomed.withLock {
+            if $0.count > 100_000 { $0 = [] }
+            $0.insert(key)
+        }
+    }
+
+    // MARK: Answers
+
+    private static func relayError(for error: any Error) -> RelayError {
+        switch error {
+        case let error as RelayError: return error
+        case let error as JSONError: return .badRequest(error.description)
+        default: return RelayError(.internalError, "The relay failed on this request; report its uuid to the operator.")
+        }
+    }
+
+    private func failure(_ error: RelayError, id: String) -> APIResponse {
+        let answer = EndpointAnswer {
+            $0.member("uuid", id)
+            $0.members(of: error)
+        }
+        return APIResponse(status: .init(code: error.status ?? error.code.status), body: answer.body)
+    }
+
+    private func decorate(
+        _ response: inout APIResponse, _ request: APIRequest, _ authentication: Authentication?, id: String
+    ) {
+        response.headers.append(Self.json)
+        response.headers[.requestUUID] = id
+        if let token = authentication?.freshWebToken { response.headers[.webAuthToken] = token }
+        guard let origin = request.headers[.origin], let authentication, authentication.allowsOrigin(origin) else { return }
+        response.headers[.accessControlAllowOrigin] = origin
+        response.headers[.vary] = "Origin"
+        response.headers[.accessControlExposeHeaders] =
+            "X-Apple-Request-UUID, X-Apple-CloudKit-Web-Auth-Token, X-Responding-Instance, Via"
+    }
+
+    private static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
+
+    /// Tells a browser whether a page of that origin may call at all. Wire reference 1.1.
+    private func preflight(_ request: APIRequest, _ route: Route, id: String) -> APIResponse {
+        var response = APIResponse(status: .noContent)
+        response.headers[.requestUUID] = id
+        guard let origin = request.headers[.origin], authenticator.allowsOrigin(origin, of: request, in: route.home) else {
+            response.status = .forbidden
+            return response
+        }
+        response.headers[.accessControlAllowOrigin] = origin
+        response.headers[.vary] = "Origin"
+        response.headers[.accessControlAllowMethods] = "GET, POST, OPTIONS"
+        response.headers[.accessControlAllowHeaders] =
+            "Content-Type, X-Apple-CloudKit-Request-KeyID, X-Apple-CloudKit-Request-ISO8601Date, "
+            + "X-Apple-CloudKit-Request-SignatureV1, X-Zonecast-Device-ID"
+        response.headers[.accessControlMaxAge] = "600"
+        return response
+    }
+
+    private func requestID() -> String { UUIDText.make(random.bytes(16)) }
+}
+
+extension Route.Operation {
+    /// Runs the endpoint.
+    fileprivate func perform(_ context: RequestContext) async throws -> EndpointAnswer {
+        switch self {
+        case .recordsModify: try await modifyRecords(context)
+        case .recordsLookup: try lookupRecords(context)
+        case .recordsQuery: try queryRecords(context)
+        case .recordsChanges: try recordsChanges(context)
+        case .zonesList: try listZones(context)
+        case .zonesLookup: try lookupZones(context)
+        case .zonesModify: try await modifyZones(context)
+        case .zonesChanges: try zonesChanges(context)
+        case .changesDatabase: try changesDatabase(context)
+        case .changesZone: try changesZone(context)
+        case .subscriptionsList: try listSubscriptions(context)
+        case .subscriptionsLookup: try lookupSubscriptions(context)
+        case .subscriptionsModify: try await modifySubscriptions(context)
+        case .usersCaller: try callerIdentity(context)
+        case .usersCurrent: try currentUser(context)
+        }
+    }
+}
+
+/// Writes 16 random bytes as a version 4 UUID, lower-case. RFC 9562.
+enum UUIDText {
+    private static let digits = Array("0123456789abcdef".utf8)
+
+    static func make(_ bytes: [UInt8]) -> String {
+        String(unsafeUninitializedCapacity: 36) { text in
+            var count = 0
+            for (index, byte) in bytes.prefix(16).enumerated() {
+                if index == 4 || index == 6 || index == 8 || index == 10 {
+                    text[count] = UInt8(ascii: "-")
+                    count += 1
+                }
+                var byte = byte
+                if index == 6 { byte = byte & 0x0F | 0x40 }
+                if index == 8 { byte = byte & 0x3F | 0x80 }
+                text[count] = digits[Int(byte >> 4)]
+                text[count + 1] = digits[Int(byte & 15)]
+                count += 2
+            }
+            return count
+        }
+    }
+}
+
+extension HTTPField.Name {
+    /// Names the request in our log, and in error bodies as `uuid`.
+    static let requestUUID: HTTPField.Name = {
+        guard let name = HTTPField.Name("X-Apple-Request-UUID") else {
+            preconditionFailure("the name holds only letters and dashes")
+        }
+        return name
+    }()
+}

@@ -1,0 +1,62 @@
+package import Records
+package import RelayCore
+import Wire
+
+/// One authenticated request on its way through an endpoint.
+struct RequestContext: Sendable {
+    var home: ContainerEnvironment
+    var database: DatabaseAddress
+    var authentication: Authentication
+    var store: any Store
+    var body: JSONValue
+    var limits: Limits
+    var now: Timestamp
+    /// Makes names for records whose client made none.
+    var newRecordName: @Sendable () -> String
+
+    /// The zone that a `zoneID` member of `json` names; the default zone where there is none.
+    func zone(of json: JSONValue) throws -> ZoneID {
+        try database.zone(try json["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName))
+    }
+
+    /// `resultsLimit`, held to the greatest page.
+    func resultsLimit(of json: JSONValue) throws -> Int {
+        guard let limit = try json["resultsLimit"]?.int64() else { return limits.itemsPerRequest }
+        guard limit > 0 else { throw RelayError.badRequest("resultsLimit must be 1 or more.") }
+        return Int(min(limit, Int64(limits.itemsPerRequest)))
+    }
+
+    /// The array member of this name with at most as many elements as a request may have.
+    func items(_ name: StaticString, of json: JSONValue) throws -> [JSONValue] {
+        let elements = try json.required(name).elements()
+        guard elements.count <= limits.itemsPerRequest else {
+            throw RelayError(
+                .badRequest, "A request may have \(limits.itemsPerRequest) \(name), this one has \(elements.count).",
+                fineCode: .limitExceeded)
+        }
+        return elements
+    }
+
+    /// Which fields the client wants back, and how.
+    func selection(of json: JSONValue, else outer: FieldsJSON.Selection? = nil) throws -> FieldsJSON.Selection {
+        var selection = outer ?? .all
+        if let keys = json["desiredKeys"] { selection.desiredKeys = Set(try stringArray(keys)) }
+        if let flag = json["numbersAsStrings"] ?? json["numberAsStrings"] { selection.numbersAsStrings = try flag.bool() }
+        return selection
+    }
+}
+
+/// What an endpoint answers.
+struct EndpointAnswer: Sendable {
+    var status: Int = 200
+    var body: [UInt8]
+
+    init(status: Int = 200, _ write: (inout JSONWriter) throws -> Void) rethrows {
+        self.status = status
+        var writer = JSONWriter(reserving: 1024)
+        writer.open(UInt8(ascii: "{"))
+        try write(&writer)
+        writer.close(UInt8(ascii: "}"))
+        body = writer.bytes
+    }
+}

@@ -1,0 +1,85 @@
+import HTTPTypes
+package import Records
+
+/// What a URL path means. Wire reference 1.
+package struct Route: Hashable, Sendable {
+    package var home: ContainerEnvironment
+    package var scope: DatabaseScope
+    package var operation: Operation
+
+    /// The operations of the wire that this relay serves; the raw value is their path.
+    package enum Operation: String, Hashable, Sendable, CaseIterable {
+        case recordsModify = "records/modify"
+        case recordsLookup = "records/lookup"
+        case recordsQuery = "records/query"
+        case recordsChanges = "records/changes"
+        case zonesList = "zones/list"
+        case zonesLookup = "zones/lookup"
+        case zonesModify = "zones/modify"
+        case zonesChanges = "zones/changes"
+        case changesDatabase = "changes/database"
+        case changesZone = "changes/zone"
+        case subscriptionsList = "subscriptions/list"
+        case subscriptionsLookup = "subscriptions/lookup"
+        case subscriptionsModify = "subscriptions/modify"
+        case usersCaller = "users/caller"
+        case usersCurrent = "users/current"
+
+        /// Besides POST, is GET a way to call it? Where it is the documented one, POST is accepted too.
+        var allowsGet: Bool {
+            switch self {
+            case .zonesList, .subscriptionsList, .usersCaller, .usersCurrent: true
+            default: false
+            }
+        }
+
+        /// May nobody in particular call it in the public database?
+        var allowsAnonymous: Bool { self == .recordsLookup || self == .recordsQuery }
+    }
+
+    /// Reads a path as it stood in the request line; what stands in front of `/database/1/` is a proxy's prefix.
+    ///
+    /// Throws `badRequest` for a path that no honest client sends and `notFound` for any other that means nothing here.
+    package init(path: String) throws(RelayError) {
+        var segments = try Self.segments(of: path)
+        guard let start = segments.firstIndex(of: "database") else { throw .unknownPath }
+        segments.removeFirst(start + 1)
+        guard segments.count >= 5, segments[0] == "1", let container = ContainerID(segments[1]),
+            let environment = Environment(rawValue: segments[2])
+        else { throw .unknownPath }
+        guard let scope = DatabaseScope(pathName: segments[3]),
+            let operation = Operation(rawValue: segments[4...].joined(separator: "/"))
+        else { throw .unknownPath }
+        home = ContainerEnvironment(container, environment)
+        self.scope = scope
+        self.operation = operation
+    }
+
+    /// Which container a path speaks of, when it does; also for paths of operations that are not served.
+    package static func home(ofPath path: String) -> ContainerEnvironment? {
+        guard let segments = try? Self.segments(of: path),
+            let start = segments.firstIndex(where: { $0 == "database" || $0 == "push" || $0 == "device" }),
+            segments.count > start + 3, let container = ContainerID(segments[start + 2]),
+            let environment = Environment(rawValue: segments[start + 3])
+        else { return nil }
+        return ContainerEnvironment(container, environment)
+    }
+
+    /// Splits and decodes, once. Reliability reference 4, paths.
+    private static func segments(of path: String) throws(RelayError) -> [String] {
+        guard path.utf8.first == UInt8(ascii: "/") else { throw .badPath }
+        var segments: [String] = []
+        for part in path.utf8.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false) {
+            guard let text = PercentCoding.decode(String(Substring(part))), !text.isEmpty, text != "..", text != ".",
+                !text.utf8.contains(where: { $0 < 0x20 || $0 == UInt8(ascii: "\\") || $0 == UInt8(ascii: "/") })
+            else { throw .badPath }
+            segments.append(text)
+        }
+        return segments
+    }
+}
+
+extension RelayError {
+    static let unknownPath = RelayError(.notFound, "There is nothing at this path.")
+    static let badPath = RelayError.badRequest("The path is malformed.")
+}

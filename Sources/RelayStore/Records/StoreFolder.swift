@@ -1,0 +1,69 @@
+import Foundation
+package import Records
+package import RelayCore
+import Synchronization
+
+/// A data folder's stores: `containers/<container>/<environment>.sqlite`, each opened when it is first asked for.
+package final class StoreFolder: StoreCatalog {
+    /// Hears of commits: whose they are and what they changed. On the commit thread, so it must not wait.
+    package typealias CommitListener = @Sendable (ContainerEnvironment, [ZoneChange]) -> Void
+
+    private let folder: String?
+    private let draw: @Sendable () -> UInt64
+    private let onCommit: CommitListener
+    private let onLostWrite: @Sendable () -> Void
+    private let open = Mutex<[ContainerEnvironment: SQLiteStore]>([:])
+
+    /// - Parameters:
+    ///   - folder: the data folder; `nil` keeps everything in memory.
+    ///   - draw: gives random 64 bits.
+    ///   - onCommit: hears of every commit.
+    ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
+    package init(
+        folder: String?, draw: @escaping @Sendable () -> UInt64, onCommit: @escaping CommitListener = { _, _ in },
+        onLostWrite: @escaping @Sendable () -> Void = {}
+    ) {
+        self.folder = folder
+        self.draw = draw
+        self.onCommit = onCommit
+        self.onLostWrite = onLostWrite
+    }
+
+    package func store(of home: ContainerEnvironment) throws(RelayError) -> any Store {
+        try sqliteStore(of: home)
+    }
+
+    /// The store as what it is, for those who look beneath.
+    package func sqliteStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore {
+        try open.withLock { (open) throws(RelayError) in
+            if let store = open[home] { return store }
+            do {
+                let place = try place(of: home)
+                let onCommit = onCommit
+                let store = try SQLiteStore(place, draw: draw, onCommit: { onCommit(home, $0) }, onLostWrite: onLostWrite)
+                open[home] = store
+                return store
+            } catch {
+                throw StoreFailure.relayError(for: error)
+            }
+        }
+    }
+
+    /// Finishes what waits to be written and closes every file.
+    package func close() {
+        let stores = open.withLock { open in
+            defer { open = [:] }
+            return Array(open.values)
+        }
+        stores.forEach { $0.close() }
+    }
+
+    /// Container names hold only letters, digits, dots, dashes and underscores, so they are safe as folder names.
+    private func place(of home: ContainerEnvironment) throws -> SQLiteStore.Place {
+        guard let folder else { return .memory }
+        let container = "\(folder)/containers/\(home.container.name)"
+        try FileManager.default.createDirectory(
+            atPath: container, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        return .file(path: "\(container)/\(home.environment.rawValue).sqlite")
+    }
+}
