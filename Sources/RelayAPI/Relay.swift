@@ -1,6 +1,6 @@
 import HTTPTypes
 import Logging
-package import Records
+import Records
 package import RelayCore
 import Synchronization
 import Wire
@@ -164,13 +164,13 @@ extension Route.Operation {
         case .recordsModify: try await modifyRecords(context)
         case .recordsLookup: try lookupRecords(context)
         case .recordsQuery: try queryRecords(context)
-        case .recordsChanges: try recordsChanges(context)
+        case .recordsChanges: try fetchRecordChanges(context)
         case .zonesList: try listZones(context)
         case .zonesLookup: try lookupZones(context)
         case .zonesModify: try await modifyZones(context)
-        case .zonesChanges: try zonesChanges(context)
-        case .changesDatabase: try changesDatabase(context)
-        case .changesZone: try changesZone(context)
+        case .zonesChanges: try fetchChangedZones(context)
+        case .changesDatabase: try fetchDatabaseChanges(context)
+        case .changesZone: try fetchZoneChanges(context)
         case .subscriptionsList: try listSubscriptions(context)
         case .subscriptionsLookup: try lookupSubscriptions(context)
         case .subscriptionsModify: try await modifySubscriptions(context)

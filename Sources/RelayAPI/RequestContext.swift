@@ -1,5 +1,5 @@
-package import Records
-package import RelayCore
+import Records
+import RelayCore
 import Wire
 
 /// One authenticated request on its way through an endpoint.

@@ -3,7 +3,7 @@ import RelayCore
 import Wire
 
 /// `changes/zone`: one page of each zone asked for; a zone that fails is an entry of its own. Wire reference 9.2.
-func changesZone(_ context: RequestContext) throws -> EndpointAnswer {
+func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let items = try context.items("zones", of: context.body)
     let defaults = try ZonePageRequest(context.body, context)
@@ -39,7 +39,7 @@ private func write(
 }
 
 /// `records/changes`, the older form for one zone: what fails there fails the request. Wire reference 9.3.
-func recordsChanges(_ context: RequestContext) throws -> EndpointAnswer {
+func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let zone = try context.body["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName)
     let (records, page) = try ZonePageRequest(context.body, context).read(zone, context)
@@ -90,12 +90,12 @@ private struct ZonePageRequest {
 }
 
 /// `changes/database`. Wire reference 9.1.
-func changesDatabase(_ context: RequestContext) throws -> EndpointAnswer {
+func fetchDatabaseChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(context, token: context.body["syncToken"], tokenKey: "syncToken")
 }
 
 /// `zones/changes`, the older form, whose token has another name. Wire reference 9.4.
-func zonesChanges(_ context: RequestContext) throws -> EndpointAnswer {
+func fetchChangedZones(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(
         context, token: context.body["metaSyncToken"] ?? context.body["syncToken"], tokenKey: "metaSyncToken")
 }
