@@ -1,0 +1,82 @@
+package import Records
+package import RelayCore
+package import Wire
+
+/// Who may listen, and what they have missed: asked once for each notice connection.
+package protocol NoticeAdmission: Sendable {
+    /// Checks the credentials, the origin and the container.
+    ///
+    /// `request` is the upgrade request, whose header and query come before what the hello says. Notices reference 1.
+    func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice
+
+    /// Reads the user's subscriptions, and what has changed since the tokens of the hello.
+    ///
+    /// Called only after the hub has begun to keep notices for the device, so that a change is in the answer or among
+    /// those, never in neither.
+    func catchUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) async throws(NoticeClose) -> NoticeCatchUp
+
+    /// A successor of the token the device came with, shortly before that ends; `nil` where there is none to have.
+    ///
+    /// Called on the connection's lane, so it must not block.
+    func renewedToken(for device: AdmittedDevice) -> RenewedToken?
+}
+
+/// A device that may listen.
+package struct AdmittedDevice: Hashable, Sendable {
+    package var address: NoticeAddress
+    /// As requests name it too, so that its own changes can be told apart.
+    package var deviceID: String
+    /// The sign-in it came with; `nil` where there is none that could be revoked.
+    package var session: Session.ID?
+    /// How much longer the token is good; `nil`: it does not end.
+    package var tokenLife: Duration?
+
+    package init(address: NoticeAddress, deviceID: String, session: Session.ID? = nil, tokenLife: Duration? = nil) {
+        self.address = address
+        self.deviceID = deviceID
+        self.session = session
+        self.tokenLife = tokenLife
+    }
+}
+
+/// What a device is told right after `ready`.
+package struct NoticeCatchUp: Hashable, Sendable {
+    /// What happened in one database since a token.
+    package enum News: Hashable, Sendable {
+        /// These zones, each with its token now.
+        ///
+        /// Empty: nothing.
+        case zones([Zone])
+        /// The token has expired, or more zones than are worth naming.
+        case manyZones
+    }
+
+    package struct Zone: Hashable, Sendable {
+        package var zone: ZoneID
+        package var syncToken: String?
+
+        package init(_ zone: ZoneID, syncToken: String?) {
+            self.zone = zone
+            self.syncToken = syncToken
+        }
+    }
+
+    package var subscriptions: NoticeSubscriptions
+    package var news: [DatabaseScope: News]
+
+    package init(subscriptions: NoticeSubscriptions, news: [DatabaseScope: News] = [:]) {
+        self.subscriptions = subscriptions
+        self.news = news
+    }
+}
+
+package struct RenewedToken: Hashable, Sendable {
+    package var webAuthToken: String
+    /// How long it is good.
+    package var life: Duration
+
+    package init(webAuthToken: String, life: Duration) {
+        self.webAuthToken = webAuthToken
+        self.life = life
+    }
+}

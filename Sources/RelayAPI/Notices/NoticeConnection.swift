@@ -1,0 +1,196 @@
+import Records
+import RelayCore
+import Wire
+
+/// The transport's side of a notice connection: what it does when the session says so.
+///
+/// Confined to the lane.
+package protocol NoticeOutlet: AnyObject {
+    /// Writes a text message.
+    ///
+    /// May be called while the peer is slow; then the transport buffers it.
+    func send(_ frame: NoticeFrame)
+    func sendPing()
+    func sendPong(_ payload: [UInt8])
+    /// Begins the closing handshake, after what has been sent.
+    func close(_ reason: NoticeClose)
+}
+
+/// A notice connection on its lane: the session, its place in the hub, and the outlet that its effects go to.
+///
+/// Confined to its lane, every call and the outlet's too. `admit` is the only one that waits.
+package final class NoticeConnection {
+    package let id: NoticeConnectionID
+    /// Known once admitted.
+    private(set) var deviceID: String?
+    private let hub: NoticeHub
+    private let lane: Int
+    private let roll: NoticeLaneRoll
+    private let request: APIRequest
+    private let admission: any NoticeAdmission
+    private let uptime: @Sendable () -> Duration
+    /// The outlet owns this connection, until `closed` lets go of it.
+    private var outlet: (any NoticeOutlet)?
+    private var session: NoticeSession
+    private var device: AdmittedDevice?
+    private var isOver = false
+    private var hello: NoticeHello?
+    private var helloWaiter: UnsafeContinuation<Void, Never>?
+
+    /// - Parameters:
+    ///   - request: The upgrade request.
+    ///   - hub: Where it will listen.
+    ///   - lane: The lane's number in the hub.
+    ///   - roll: The lane's own roll.
+    ///   - admission: Who decides whether it may.
+    ///   - uptime: Time since some fixed moment.
+    ///   - outlet: The transport, which owns this connection.
+    package init(
+        request: APIRequest,
+        hub: NoticeHub,
+        lane: Int,
+        roll: NoticeLaneRoll,
+        admission: any NoticeAdmission,
+        uptime: @escaping @Sendable () -> Duration,
+        outlet: any NoticeOutlet
+    ) {
+        id = hub.newConnectionID()
+        self.request = request
+        self.hub = hub
+        self.lane = lane
+        self.roll = roll
+        self.admission = admission
+        self.uptime = uptime
+        self.outlet = outlet
+        session = NoticeSession(limits: hub.limits, at: uptime())
+    }
+
+    // MARK: What the transport tells
+
+    /// Hands on what a peer did, or what became of the connection.
+    package func handle(_ event: NoticeSession.Event) {
+        perform(session.handle(event, at: uptime()))
+    }
+
+    /// To be called now and then, at least every second.
+    package func tick() {
+        let now = uptime()
+        guard now >= session.nextDeadline else { return }
+        perform(session.handle(.tick, at: now))
+    }
+
+    /// Waits for the hello and lets the device in or not; returns when that is decided or the connection is over.
+    ///
+    /// The only task that a connection needs, and only until it is up. Runs on the lane.
+    package func admit() async {
+        if hello == nil, !isOver { await withUnsafeContinuation { helloWaiter = $0 } }
+        guard let hello, !isOver else { return }
+        do throws(NoticeClose) {
+            let device = try await admission.admit(request, hello: hello)
+            let mark = try enter(device)
+            let news = try await admission.catchUp(device, since: hello.since)
+            comeUp(device, news, mark: mark)
+        } catch {
+            handle(.refused(error))
+        }
+    }
+
+    /// Ends the connection for a reason of the relay's.
+    package func end(_ reason: NoticeClose) { handle(.ended(reason)) }
+
+    func deliver(_ notice: OutgoingNotice) {
+        perform(session.handle(.notice(notice), at: uptime()))
+    }
+
+    // MARK: Coming up
+
+    /// Joins the hub, before anything is read: from here on no change is missed.
+    private func enter(_ device: AdmittedDevice) throws(NoticeClose) -> Int {
+        guard !isOver else { throw .noPong }
+        let mark = try hub.join(device, as: id, on: lane)
+        self.device = device
+        deviceID = device.deviceID
+        roll.add(self, at: device.address)
+        handle(.admitted(tokenLife: device.tokenLife))
+        return mark
+    }
+
+    private func comeUp(_ device: AdmittedDevice, _ news: NoticeCatchUp, mark: Int) {
+        guard !isOver else { return }
+        hub.learned(news.subscriptions, of: device.address, mark: mark)
+        let subscriptions = hub.subscriptions(of: device.address) ?? news.subscriptions
+        let ready = NoticeReady(
+            userRecordName: device.address.user.recordName,
+            subscriptions: subscriptions.ids,
+            pingInterval: Int(hub.limits.pingInterval.components.seconds),
+            relay: hub.relayName
+        )
+        let missed = missedNotices(news, device.address, subscriptions)
+        handle(.caughtUp(ready: NoticeFrame(.ready(ready)), missed: missed))
+    }
+
+    private func missedNotices(
+        _ news: NoticeCatchUp,
+        _ address: NoticeAddress,
+        _ subscriptions: NoticeSubscriptions
+    ) -> [OutgoingNotice] {
+        news.news.sorted { $0.key.rawValue < $1.key.rawValue }
+            .flatMap { scope, news in
+                let zones: [NoticeCatchUp.Zone?]
+                switch news {
+                case .zones(let changed): zones = changed.count <= hub.limits.catchUpZones ? changed : [nil]
+                case .manyZones: zones = [nil]
+                }
+                return zones.compactMap { zone in
+                    hub.notice(
+                        about: NoticeSubject(scope: scope, zone: zone?.zone),
+                        syncToken: zone?.syncToken,
+                        for: address,
+                        subscriptions: subscriptions
+                    )
+                }
+            }
+    }
+
+    // MARK: Effects
+
+    private func perform(_ effects: [NoticeSession.Effect]) {
+        for effect in effects {
+            switch effect {
+            case .send(let frame): outlet?.send(frame)
+            case .ping: outlet?.sendPing()
+            case .pong(let payload): outlet?.sendPong(payload)
+            case .admit(let hello):
+                self.hello = hello
+                wakeAdmission()
+            case .renew:
+                guard let device else { continue }
+                handle(.renewed(admission.renewedToken(for: device)))
+            case .close(let reason):
+                leave()
+                outlet?.close(reason)
+            }
+        }
+    }
+
+    /// The transport is closed, or closing: nothing more comes or goes.
+    package func closed() {
+        _ = session.handle(.disconnected, at: uptime())
+        leave()
+        outlet = nil
+    }
+
+    private func leave() {
+        guard !isOver else { return }
+        isOver = true
+        wakeAdmission()
+        guard let device else { return }
+        roll.remove(self, at: device.address)
+        hub.leave(device, as: id)
+    }
+
+    private func wakeAdmission() {
+        helloWaiter?.resume()
+        helloWaiter = nil
+    }
+}

@@ -1,0 +1,223 @@
+import Records
+package import RelayCore
+import Synchronization
+import Wire
+
+/// Who is listening to what: takes the changes of each commit to the connections concerned.
+///
+/// Knows of each user only which lanes hold their devices; the devices themselves are on the lanes. So a commit costs
+/// one look-up for each zone and user, wakes no lane without a receiver, and encodes each notice once.
+package final class NoticeHub: Sendable {
+    package let limits: NoticeLimits
+    /// What `ready` calls the relay.
+    package let relayName: String
+    private let noticeID: @Sendable () -> String
+    private let state = Mutex(State())
+
+    fileprivate struct State {
+        var lanes: [any NoticeLane] = []
+        var listeners: [NoticeAddress: NoticeListeners] = [:]
+        var lastConnection: UInt64 = 0
+    }
+
+    /// - Parameters:
+    ///   - limits: The bounds of each connection.
+    ///   - relayName: Name and version, for people.
+    ///   - noticeID: Draws the identifier of a notice.
+    package init(limits: NoticeLimits = NoticeLimits(), relayName: String, noticeID: @escaping @Sendable () -> String) {
+        self.limits = limits
+        self.relayName = relayName
+        self.noticeID = noticeID
+    }
+
+    /// How many connections are listening now.
+    package var connectionCount: Int { state.withLock { $0.listeners.values.reduce(0) { $0 + $1.count } } }
+
+    // MARK: What the relay tells
+
+    /// Tells the devices concerned.
+    ///
+    /// To be called after the commit, in the order of commits. Costs one lock and a look-up for each change where nobody
+    /// listens; never blocks on a connection.
+    package func publish(_ changes: [ZoneChange]) {
+        guard !changes.isEmpty else { return }
+        let merged = ChangeMerge.merge(changes)
+        let orders = state.withLock { state in
+            state.listeners.isEmpty ? [] : merged.flatMap { state.orders(for: $0, noticeID: noticeID) }
+        }
+        for (lane, order) in orders { lane.post(order) }
+    }
+
+    /// Replaces what is known of a user's subscriptions; to be called after each commit that changed them, in order.
+    package func subscriptionsChanged(_ subscriptions: NoticeSubscriptions, of address: NoticeAddress) {
+        state.withLock { state in
+            state.listeners[address]?.subscriptions = subscriptions
+            state.listeners[address]?.subscriptionChanges += 1
+        }
+    }
+
+    /// The sign-ins that open connections came with, for a check against the ones that are still good.
+    package var liveSessions: Set<Session.ID> {
+        state.withLock { state in Set(state.listeners.values.flatMap { $0.sessions }) }
+    }
+
+    /// Closes the connections that came with one of these sign-ins.
+    ///
+    /// Costs time in all connections.
+    package func revoke(_ sessions: Set<Session.ID>) {
+        end { $0.session.map { sessions.contains($0) } ?? false }
+    }
+
+    /// Closes all connections of a user.
+    package func revokeAll(of address: NoticeAddress) {
+        let orders = state.withLock { state in
+            (state.listeners[address]?.devices.values).map { Array($0) }?.map { device in
+                (state.lanes[device.lane], NoticeOrder.end(device.connection, of: address, .revoked))
+            } ?? []
+        }
+        for (lane, order) in orders { lane.post(order) }
+    }
+
+    private func end(where isMeant: (NoticeListeners.Device) -> Bool) {
+        let orders = state.withLock { state in
+            state.listeners.flatMap { address, listeners in
+                listeners.devices.values.filter(isMeant).map { device in
+                    (state.lanes[device.lane], NoticeOrder.end(device.connection, of: address, .revoked))
+                }
+            }
+        }
+        for (lane, order) in orders { lane.post(order) }
+    }
+
+    // MARK: What lanes and connections tell
+
+    /// Makes a lane known.
+    ///
+    /// Gives its number, for the connections on it.
+    package func add(_ lane: any NoticeLane) -> Int {
+        state.withLock { state in
+            state.lanes.append(lane)
+            return state.lanes.count - 1
+        }
+    }
+
+    func newConnectionID() -> NoticeConnectionID {
+        state.withLock { state in
+            state.lastConnection += 1
+            return NoticeConnectionID(number: state.lastConnection)
+        }
+    }
+
+    /// Begins to keep notices for a device; an older connection of the same device is ended.
+    ///
+    /// Gives a mark to hand to `learned`. Throws where the user has too many connections.
+    func join(_ device: AdmittedDevice, as connection: NoticeConnectionID, on lane: Int) throws(NoticeClose) -> Int {
+        let outcome = state.withLock { state -> Result<(Int, (any NoticeLane, NoticeOrder)?), NoticeClose> in
+            var listeners = state.listeners[device.address] ?? NoticeListeners()
+            let entry = NoticeListeners.Device(connection: connection, lane: lane, session: device.session)
+            guard let older = listeners.join(device.deviceID, entry, limit: limits.connectionsPerUser) else {
+                return .failure(.tooManyConnections)
+            }
+            state.listeners[device.address] = listeners
+            let order = older.connection.map {
+                (state.lanes[$0.lane], NoticeOrder.end($0.connection, of: device.address, .replaced))
+            }
+            return .success((listeners.subscriptionChanges, order))
+        }
+        let (mark, order) = try outcome.get()
+        if let (lane, order) = order { lane.post(order) }
+        return mark
+    }
+
+    /// Takes in the subscriptions that were read after `join`, unless they have changed since; notices that came before
+    /// they were known go out now.
+    func learned(_ subscriptions: NoticeSubscriptions, of address: NoticeAddress, mark: Int) {
+        let orders = state.withLock { state -> [(any NoticeLane, NoticeOrder)] in
+            guard var listeners = state.listeners[address] else { return [] }
+            if listeners.subscriptionChanges == mark || listeners.subscriptions == nil {
+                listeners.subscriptions = subscriptions
+            }
+            let early = listeners.early
+            listeners.early = []
+            state.listeners[address] = listeners
+            return early.flatMap { state.orders(for: $0, noticeID: noticeID) }
+        }
+        for (lane, order) in orders { lane.post(order) }
+    }
+
+    func subscriptions(of address: NoticeAddress) -> NoticeSubscriptions? {
+        state.withLock { $0.listeners[address]?.subscriptions }
+    }
+
+    func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID) {
+        state.withLock { state in
+            state.listeners[device.address]?.leave(device.deviceID, as: connection)
+            if state.listeners[device.address]?.isEmpty == true { state.listeners[device.address] = nil }
+        }
+    }
+
+    /// A notice about `subject` for this user; `nil` where no subscription covers it.
+    func notice(
+        about subject: NoticeSubject,
+        syncToken: String?,
+        for address: NoticeAddress,
+        subscriptions: NoticeSubscriptions
+    ) -> OutgoingNotice? {
+        Self.notice(
+            about: subject,
+            syncToken: syncToken,
+            for: address,
+            subscriptions: subscriptions,
+            noticeID: noticeID
+        )
+    }
+
+    fileprivate static func notice(
+        about subject: NoticeSubject,
+        syncToken: String?,
+        for address: NoticeAddress,
+        subscriptions: NoticeSubscriptions,
+        noticeID: () -> String
+    ) -> OutgoingNotice? {
+        guard let (kind, subscriptionID) = subscriptions.widest(covering: subject) else { return nil }
+        return OutgoingNotice(
+            Notice(
+                kind: kind,
+                container: address.store.container.name,
+                environment: address.store.environment,
+                noticeID: noticeID(),
+                user: address.user,
+                scope: subject.scope,
+                subscriptionID: subscriptionID,
+                zone: subject.zone,
+                syncToken: syncToken
+            )
+        )
+    }
+}
+
+extension NoticeHub.State {
+    /// The orders that tell one user of one change: one for each lane with a device of theirs.
+    fileprivate mutating func orders(
+        for change: ChangeMerge.Item,
+        noticeID: () -> String
+    ) -> [(any NoticeLane, NoticeOrder)] {
+        guard let listeners = listeners[change.address] else { return [] }
+        guard let subscriptions = listeners.subscriptions else {
+            self.listeners[change.address]?.keep(change)
+            return []
+        }
+        guard
+            let notice = NoticeHub.notice(
+                about: change.subject,
+                syncToken: change.syncToken,
+                for: change.address,
+                subscriptions: subscriptions,
+                noticeID: noticeID
+            )
+        else { return [] }
+        return listeners.lanes.map {
+            (lanes[$0], .deliver(notice, to: change.address, exceptDevice: change.deviceID))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+package import Records
+package import Wire
+
+/// A user's subscriptions, of both databases that can have them.
+package struct NoticeSubscriptions: Hashable, Sendable {
+    package struct Item: Hashable, Sendable {
+        package var scope: DatabaseScope
+        package var id: String
+        package var kind: Subscription.Kind
+
+        package init(scope: DatabaseScope, id: String, kind: Subscription.Kind) {
+            self.scope = scope
+            self.id = id
+            self.kind = kind
+        }
+    }
+
+    package var items: [Item]
+
+    package init(_ items: [Item] = []) { self.items = items }
+
+    package var ids: [String] { items.map(\.id) }
+
+    /// The widest one that covers a subject: the database's first, then the zone's.
+    ///
+    /// One device gets one notice for a change however many subscriptions cover it. Notices reference 2.
+    package func widest(covering subject: NoticeSubject) -> (kind: Notice.Kind, id: String)? {
+        var zoneID: String?
+        for item in items where item.scope == subject.scope {
+            switch item.kind {
+            case .database: return (.database, item.id)
+            case .zone(let zone):
+                guard zoneID == nil, subject.isIn(zone) else { continue }
+                zoneID = item.id
+            }
+        }
+        return zoneID.map { (.zone, $0) }
+    }
+}
+
+extension NoticeSubject {
+    /// Whether a subscription to `watched` (`nil`: to every zone) speaks of this.
+    fileprivate func isIn(_ watched: ZoneID?) -> Bool {
+        guard let watched, let zone else { return true }
+        guard watched.zoneName == zone.zoneName else { return false }
+        // A client may leave out the owner of its own zones.
+        return watched.owner == zone.owner || (watched.owner == .caller && scope == .private)
+    }
+}

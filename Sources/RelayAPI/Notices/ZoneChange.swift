@@ -1,0 +1,58 @@
+package import Records
+
+/// One zone that a commit has changed: what the notice hub is told after the commit, never before.
+package struct ZoneChange: Hashable, Sendable {
+    package var store: ContainerEnvironment
+    /// With its owner's own record name, never the placeholder for "the caller".
+    package var zone: ZoneID
+    /// How the audience sees the zone: private for its owner, shared for participants.
+    package var scope: DatabaseScope
+    /// The zone's token after the change.
+    package var syncToken: String?
+    /// The device that made it, which gets no notice.
+    ///
+    /// `nil`: nobody's.
+    package var deviceID: String?
+    /// Whose devices are told, as far as their subscriptions cover the zone.
+    package var audience: [UserID]
+
+    /// A change in a private database: only the owner is told, unless `audience` says more.
+    package init(
+        store: ContainerEnvironment,
+        zone: ZoneID,
+        scope: DatabaseScope = .private,
+        syncToken: String?,
+        deviceID: String?,
+        audience: [UserID]? = nil
+    ) {
+        self.store = store
+        self.zone = zone
+        self.scope = scope
+        self.syncToken = syncToken
+        self.deviceID = deviceID
+        self.audience = audience ?? [zone.owner]
+    }
+}
+
+/// A zone as one user sees it.
+package struct NoticeSubject: Hashable, Sendable {
+    package var scope: DatabaseScope
+    /// `nil`: the database as a whole.
+    package var zone: ZoneID?
+
+    package init(scope: DatabaseScope, zone: ZoneID?) {
+        self.scope = scope
+        self.zone = zone
+    }
+}
+
+/// A user of one container and environment: what notices are addressed to.
+package struct NoticeAddress: Hashable, Sendable {
+    package var store: ContainerEnvironment
+    package var user: UserID
+
+    package init(store: ContainerEnvironment, user: UserID) {
+        self.store = store
+        self.user = user
+    }
+}
