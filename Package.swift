@@ -107,7 +107,7 @@ var package = Package(
         .tests("RelayAPI", ["Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto]),
         .tests("RelayServer", ["Records", "Wire", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioWebSocket, nioEmbedded, httpTypes, logging]),
         .tests("SyncCore", ["Records"]),
-        .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting"]),
+        .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneTesting", ["ZoneKit"]),
         .tests("zonecast"),
     ]

@@ -1,0 +1,196 @@
+#if canImport(CLibWebSockets)
+    import CLibWebSockets
+    import Foundation
+    import Synchronization
+
+    /// All sockets of the process, by number.
+    ///
+    /// The library is handed the number, never a pointer to anything of ours, so a late callback finds nothing instead
+    /// of freed memory.
+    enum ConnectionTable {
+        // Touched on the service thread only: by its jobs and by the library's callbacks.
+        nonisolated(unsafe) private static var connections: [UInt: ServiceConnection] = [:]
+        private static let lastID = Mutex<UInt>(0)
+
+        static func nextID() -> UInt {
+            lastID.withLock {
+                $0 += 1
+                return $0
+            }
+        }
+
+        // MARK: Jobs
+
+        static func open(
+            _ id: UInt,
+            to address: SocketAddress,
+            subprotocol: String,
+            deliver: @escaping @Sendable (SocketEvent) -> Void
+        ) {
+            connections[id] = ServiceConnection(deliver: deliver)
+            var info = lws_client_connect_info()
+            info.context = ServiceContext.current
+            info.port = Int32(clamping: address.port)
+            info.ssl_connection = address.isSecure ? Int32(LCCSCF_USE_SSL.rawValue) : 0
+            info.ietf_version_or_minus_one = -1
+            info.userdata = UnsafeMutableRawPointer(bitPattern: id)
+            let hostHeader =
+                address.host.contains(":") ? "[\(address.host)]:\(address.port)" : "\(address.host):\(address.port)"
+            let handle = address.host.withCString { host in
+                address.path.withCString { path in
+                    hostHeader.withCString { header in
+                        subprotocol.withCString { wire in
+                            ServiceContext.protocolName.withCString { local -> OpaquePointer? in
+                                info.address = host
+                                info.host = header
+                                info.path = path
+                                info.protocol = wire
+                                info.local_protocol_name = local
+                                return ServiceContext.current == nil ? nil : lws_client_connect_via_info(&info)
+                            }
+                        }
+                    }
+                }
+            }
+            if handle == nil {
+                // The library has reported the failure already, or has not: either way it is told once.
+                end(id, .closed(code: nil))
+            } else {
+                connections[id]?.handle = handle
+            }
+        }
+
+        static func change(_ id: UInt, _ change: (inout ServiceConnection) -> Void) {
+            guard connections[id] != nil else { return }
+            connections[id].map { old in
+                var new = old
+                change(&new)
+                connections[id] = new
+            }
+            if let handle = connections[id]?.handle { lws_callback_on_writable(handle) }
+        }
+
+        static func drop(_ id: UInt) {
+            guard let handle = connections[id]?.handle else {
+                connections[id] = nil
+                return
+            }
+            connections[id]?.isDropped = true
+            lws_callback_on_writable(handle)
+            // A connection that is not yet made never becomes writable; it is closed by this timeout.
+            lws_set_timeout(handle, PENDING_TIMEOUT_AWAITING_CLIENT_HS_SEND, 1)
+        }
+
+        // MARK: Callbacks
+
+        static func opened(_ id: UInt, _ handle: OpaquePointer?) {
+            connections[id]?.handle = handle
+            tell(id, .opened)
+            if let connection = connections[id], connection.isDropped || !connection.messages.isEmpty {
+                lws_callback_on_writable(handle)
+            }
+        }
+
+        /// Takes in a part of a message.
+        ///
+        /// Returns false when the message has become too large and the socket is to close.
+        static func received(_ id: UInt, _ bytes: UnsafeRawBufferPointer, isEnd: Bool) -> Bool {
+            connections[id]?.incoming.append(contentsOf: bytes)
+            guard let connection = connections[id] else { return true }
+            guard connection.incoming.count <= SystemSockets.maxMessage else { return false }
+            if isEnd {
+                connections[id]?.incoming = []
+                tell(id, .text(connection.incoming))
+            }
+            return true
+        }
+
+        static func ponged(_ id: UInt) { tell(id, .pong) }
+
+        /// Notes the code of the other end's close frame.
+        ///
+        /// The library does not know 1012 to 1014 and hands them over as 1002, so a 1002 tells nothing: it counts as an
+        /// end without a code, and a `goodbye` before it says when to come back.
+        static func peerCloses(_ id: UInt, _ code: UInt16?) { connections[id]?.closeCode = code == 1002 ? nil : code }
+
+        static func failed(_ id: UInt, status: Int) {
+            end(id, status >= 200 ? .refused(status: status) : .closed(code: nil))
+        }
+
+        static func closed(_ id: UInt) { end(id, .closed(code: connections[id]?.closeCode)) }
+
+        /// Writes the next thing in line.
+        ///
+        /// Returns false when the socket is to close.
+        static func write(_ id: UInt, _ handle: OpaquePointer?) -> Bool {
+            guard let connection = connections[id] else { return false }
+            if connection.isDropped {
+                lws_close_reason(handle, LWS_CLOSE_STATUS_GOINGAWAY, nil, 0)
+                return false
+            }
+            if connection.wantsPing {
+                connections[id]?.wantsPing = false
+                guard write([], LWS_WRITE_PING, handle) else { return false }
+            } else if let message = connection.messages.first {
+                connections[id]?.messages.removeFirst()
+                guard write(message, LWS_WRITE_TEXT, handle) else { return false }
+            }
+            if let left = connections[id], left.wantsPing || !left.messages.isEmpty { lws_callback_on_writable(handle) }
+            return true
+        }
+
+        private static func write(_ bytes: [UInt8], _ kind: lws_write_protocol, _ handle: OpaquePointer?) -> Bool {
+            // The library writes the frame's head into the room before the payload.
+            let room = Int(zonecast_lws_pre)
+            var buffer = [UInt8](repeating: 0, count: room) + bytes
+            let written = buffer.withUnsafeMutableBufferPointer { buffer in
+                lws_write(handle, buffer.baseAddress.map { $0 + room }, bytes.count, kind)
+            }
+            return written >= Int32(clamping: bytes.count)
+        }
+
+        private static func tell(_ id: UInt, _ event: SocketEvent) {
+            guard let connection = connections[id], !connection.isDropped else { return }
+            connection.deliver(event)
+        }
+
+        private static func end(_ id: UInt, _ event: SocketEvent) {
+            tell(id, event)
+            connections[id] = nil
+        }
+    }
+
+    /// What the library calls, on the service thread, for everything that happens to a socket.
+    ///
+    /// A result other than 0 closes the socket.
+    func socketCallback(
+        _ handle: OpaquePointer?,
+        _ reason: lws_callback_reasons,
+        _ user: UnsafeMutableRawPointer?,
+        _ input: UnsafeMutableRawPointer?,
+        _ length: Int
+    ) -> Int32 {
+        let id = UInt(bitPattern: user)
+        switch reason {
+        case LWS_CALLBACK_EVENT_WAIT_CANCELLED: ServiceThread.shared.runJobs()
+        case LWS_CALLBACK_CLIENT_ESTABLISHED: ConnectionTable.opened(id, handle)
+        case LWS_CALLBACK_CLIENT_RECEIVE:
+            let isEnd = lws_is_final_fragment(handle) != 0 && lws_remaining_packet_payload(handle) == 0
+            let bytes = UnsafeRawBufferPointer(start: input, count: length)
+            guard ConnectionTable.received(id, bytes, isEnd: isEnd) else {
+                lws_close_reason(handle, LWS_CLOSE_STATUS_MESSAGE_TOO_LARGE, nil, 0)
+                return -1
+            }
+        case LWS_CALLBACK_CLIENT_RECEIVE_PONG: ConnectionTable.ponged(id)
+        case LWS_CALLBACK_CLIENT_WRITEABLE: return ConnectionTable.write(id, handle) ? 0 : -1
+        case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
+            let bytes = UnsafeRawBufferPointer(start: input, count: length)
+            ConnectionTable.peerCloses(id, length >= 2 ? UInt16(bytes[0]) << 8 | UInt16(bytes[1]) : nil)
+        case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
+            ConnectionTable.failed(id, status: Int(lws_http_client_http_response(handle)))
+        case LWS_CALLBACK_CLIENT_CLOSED: ConnectionTable.closed(id)
+        default: break
+        }
+        return 0
+    }
+#endif

@@ -1,0 +1,201 @@
+import Foundation
+import NIOHTTP1
+import Records
+import SyncCore
+import Synchronization
+import Testing
+import Wire
+
+@testable import ZoneKit
+
+/// The system's sockets and the notice client, against a server of another make.
+@Suite(.timeLimit(.minutes(1))) struct SocketTests {
+    private let stream: AsyncStream<SocketEvent>
+    private let continuation: AsyncStream<SocketEvent>.Continuation
+
+    init() { (stream, continuation) = AsyncStream<SocketEvent>.makeStream() }
+
+    private func connect(to server: ScriptedSocketServer) -> any Socket {
+        SystemSockets.connector.connect(
+            to: SocketAddress(host: "127.0.0.1", port: server.port, path: "/push/1/c/development", isSecure: false),
+            subprotocol: NoticeClient.subprotocol
+        ) { [continuation] in continuation.yield($0) }
+    }
+
+    @Test func opensTalksPingsAndIsClosedWithACode() async throws {
+        let server = try await ScriptedSocketServer()
+        let there = Takings(server.events)
+        let here = Takings(stream)
+        let socket = connect(to: server)
+        let peer = try await there.next("the connection") { if case .connected(let peer) = $0 { peer } else { nil } }
+        try await here.next("opened") { $0 == .opened ? () : nil }
+        let long = String(repeating: "ü€", count: 20_000)
+        socket.send(text: Array("one".utf8))
+        socket.send(text: Array(long.utf8))
+        for expected in ["one", long] {
+            let text = try await there.next("a text") { if case .text(_, let text) = $0 { text } else { nil } }
+            #expect(text == expected)
+        }
+        peer.send("two")
+        peer.send(fragments: ["th", "r", "ee"])
+        peer.send(long)
+        for expected in ["two", "three", long] {
+            let bytes = try await here.next("a text") { if case .text(let bytes) = $0 { bytes } else { nil } }
+            #expect(bytes == Array(expected.utf8))
+        }
+        socket.ping()
+        try await here.next("a pong") { $0 == .pong ? () : nil }
+        peer.ping()
+        try await there.next("a pong") { if case .ponged = $0 { () } else { nil } }
+        peer.close(4409)
+        let code = try await here.next("the end") { if case .closed(let code) = $0 { code } else { nil } }
+        #expect(code == 4409)
+        try await server.stop()
+    }
+
+    @Test func aCutConnectionEndsWithoutACode() async throws {
+        let server = try await ScriptedSocketServer()
+        _ = connect(to: server)
+        let peer = try await Takings(server.events).next("the connection") {
+            if case .connected(let peer) = $0 { peer } else { nil }
+        }
+        peer.cut()
+        let end = try await Takings(stream).next("the end") { $0 == .opened ? nil : $0 }
+        #expect(end == .closed(code: nil))
+        try await server.stop()
+    }
+
+    @Test func aRefusedUpgradeTellsItsStatus() async throws {
+        let server = try await ScriptedSocketServer()
+        server.refuse(with: .unauthorized)
+        _ = connect(to: server)
+        let end = try await Takings(stream).next("the end") { $0 }
+        #expect(end == .refused(status: 401))
+        try await server.stop()
+    }
+
+    @Test func nobodyThere() async throws {
+        let server = try await ScriptedSocketServer()
+        try await server.stop()
+        _ = connect(to: server)
+        let end = try await Takings(stream).next("the end") { $0 }
+        #expect(end == .closed(code: nil))
+    }
+
+    @Test func aDroppedSocketSaysGoodbyeThereAndNothingHere() async throws {
+        let server = try await ScriptedSocketServer()
+        let socket = connect(to: server)
+        try await Takings(stream).next("opened") { $0 == .opened ? () : nil }
+        socket.drop()
+        let code = try await Takings(server.events).next("the end there") {
+            if case .closed(_, let code) = $0 { code } else { nil }
+        }
+        #expect(code == 1001)
+        continuation.finish()
+        for await event in stream { Issue.record("after drop: \(event)") }
+        try await server.stop()
+    }
+
+    @Test func fiftySocketsShareTheOneThread() async throws {
+        let server = try await ScriptedSocketServer()
+        let sockets = (0..<50).map { _ in connect(to: server) }
+        let there = Takings(server.events)
+        for _ in 0..<50 {
+            let peer = try await there.next("a connection") { if case .connected(let peer) = $0 { peer } else { nil } }
+            peer.send("hello")
+        }
+        let here = Takings(stream)
+        for _ in 0..<50 { try await here.next("a text") { $0 == .text(Array("hello".utf8)) ? () : nil } }
+        sockets.forEach { $0.drop() }
+        for _ in 0..<50 { try await there.next("an end") { if case .closed = $0 { () } else { nil } } }
+        try await server.stop()
+    }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct NoticeClientTests {
+    private static func client(
+        _ server: ScriptedSocketServer,
+        _ continuation: AsyncStream<NoticeClient.Event>.Continuation
+    ) -> NoticeClient {
+        NoticeClient(
+            address: SocketAddress(
+                host: "127.0.0.1",
+                port: server.port,
+                path: "/push/1/c/development",
+                isSecure: false
+            ),
+            connector: SystemSockets.connector,
+            // Nothing is left to chance: every back-off is at its shortest.
+            random: Chance { 0 },
+            hello: { NoticeHello(deviceID: "phone", apiToken: "api", webAuthToken: "web", since: [.private: "T"]) },
+            deliver: { continuation.yield($0) }
+        )
+    }
+
+    private static let ready = ServerFrame.ready(
+        NoticeReady(userRecordName: "_u", subscriptions: ["private-changes"], pingInterval: 30, relay: "test")
+    )
+
+    private static func text(_ frame: ServerFrame) -> String { String(decoding: frame.encoded, as: UTF8.self) }
+
+    @Test func greetsHearsAndComesBackAfterARestart() async throws {
+        let server = try await ScriptedSocketServer()
+        let (stream, continuation) = AsyncStream<NoticeClient.Event>.makeStream()
+        let running = Task { await Self.client(server, continuation).run() }
+        let there = Takings(server.events)
+        let here = Takings(stream)
+        for round in 0..<2 {
+            let (peer, hello) = try await there.next("a hello") { event -> (ScriptedSocketServer.Peer, String)? in
+                if case .text(let peer, let text) = event { (peer, text) } else { nil }
+            }
+            let expected = NoticeHello(deviceID: "phone", apiToken: "api", webAuthToken: "web", since: [.private: "T"])
+            #expect(try ClientFrame(decoding: Array(hello.utf8)) == .hello(expected))
+            peer.send(Self.text(Self.ready))
+            let user = try await here.next("live, round \(round)") {
+                if case .live(let ready) = $0 { ready.userRecordName } else { nil }
+            }
+            #expect(user == "_u")
+            peer.send("{\"ghost\":{}}")
+            peer.send("not even JSON")
+            let notice = Notice(
+                kind: .database,
+                container: "c",
+                environment: .development,
+                noticeID: "n",
+                user: UserID("_u"),
+                scope: .private,
+                subscriptionID: "private-changes",
+                zone: ZoneID("Notes", owner: UserID("_u")),
+                syncToken: "T\(round)"
+            )
+            peer.send(Self.text(.notice(notice)))
+            let heard = try await here.next("a notice") { if case .notice(let notice) = $0 { notice } else { nil } }
+            #expect(heard == notice)
+            peer.send(Self.text(.goodbye(reason: "relay restarting", retryAfter: 0.05)))
+            peer.close(1012)
+            try await here.next("lost") { if case .lost = $0 { () } else { nil } }
+        }
+        running.cancel()
+        try await within(.seconds(10), "the client's end") { await running.value }
+        try await server.stop()
+    }
+
+    @Test func staysAwayUntilTheCredentialsChange() async throws {
+        let server = try await ScriptedSocketServer()
+        let (stream, continuation) = AsyncStream<NoticeClient.Event>.makeStream()
+        let client = Self.client(server, continuation)
+        let running = Task { await client.run() }
+        let there = Takings(server.events)
+        let peer = try await there.next("a hello") { if case .text(let peer, _) = $0 { peer } else { nil } }
+        peer.close(4401)
+        let isRenewable = try await Takings(stream).next("a call for credentials") {
+            if case .needsCredentials(let isRenewable) = $0 { isRenewable } else { nil }
+        }
+        #expect(!isRenewable)
+        client.credentialsChanged()
+        try await there.next("a second hello") { if case .text = $0 { () } else { nil } }
+        running.cancel()
+        try await within(.seconds(10), "the client's end") { await running.value }
+        try await server.stop()
+    }
+}
