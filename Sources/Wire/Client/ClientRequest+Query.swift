@@ -1,11 +1,9 @@
 package import Records
 
 extension ClientRequest {
-    /// `records/query`.
-    ///
-    /// `zone` is `nil` for all zones of the database.
+    /// `records/query` of a query in the form of `encode(_:)`; no `zone`: all zones of the database.
     package static func query(
-        _ query: Query,
+        _ query: [UInt8],
         in zone: ZoneID?,
         desiredKeys: [String]?,
         limit: Int?,
@@ -17,13 +15,13 @@ extension ClientRequest {
             if let marker { object.member("continuationMarker", marker) }
             keys(desiredKeys, &object)
             object.key("query")
-            write(query, to: &object)
+            object.raw(query)
         }
     }
 
-    /// The `query` object alone: also what a cursor keeps.
-    package static func write(_ query: Query, to writer: inout JSONWriter) {
-        writer.object { object in
+    /// The `query` object alone: what a cursor keeps, since the wire wants it again with each page.
+    package static func encode(_ query: Query) -> [UInt8] {
+        body { object in
             object.member("recordType", query.recordType)
             if !query.filters.isEmpty {
                 object.key("filterBy")

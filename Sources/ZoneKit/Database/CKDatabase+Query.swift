@@ -1,0 +1,85 @@
+import Foundation
+import Records
+import Wire
+
+extension CKDatabase {
+    /// The first records that a query matches.
+    ///
+    /// - Parameters:
+    ///   - query: Which records, in what order.
+    ///   - zoneID: Where to look; left out, in all zones of the database.
+    ///   - desiredKeys: The fields wanted; left out, all.
+    ///   - resultsLimit: At most so many records, 200 at the most.
+    /// - Returns: Records in the query's order, and a cursor if there are more.
+    /// - Throws: `invalidArguments` for what the relay cannot be asked, and what any call throws.
+    public func records(
+        matching query: CKQuery,
+        inZoneWith zoneID: CKRecordZone.ID? = nil,
+        desiredKeys: [CKRecord.FieldKey]? = nil,
+        resultsLimit: Int = CKQueryOperation.maximumResults
+    ) async throws -> (
+        matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
+    ) {
+        guard let asked = try query.query() else { return ([], nil) }
+        // The public database has one zone only, and "all zones" there would be asking for what does not exist.
+        let zone = zoneID ?? (databaseScope == .public ? .default : nil)
+        let start = QueryPage(query: ClientRequest.encode(asked), zoneID: zone, marker: nil)
+        return try await page(start, desiredKeys: desiredKeys, limit: resultsLimit)
+    }
+
+    /// The next records that a query matches.
+    ///
+    /// - Parameters:
+    ///   - queryCursor: Where the page before ended.
+    ///   - desiredKeys: The fields wanted; left out, all.
+    ///   - resultsLimit: At most so many records, 200 at the most.
+    /// - Returns: Records in the query's order, and a cursor if there are more.
+    /// - Throws: What any call throws.
+    public func records(
+        continuingMatchFrom queryCursor: CKQueryOperation.Cursor,
+        desiredKeys: [CKRecord.FieldKey]? = nil,
+        resultsLimit: Int = CKQueryOperation.maximumResults
+    ) async throws -> (
+        matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
+    ) {
+        let start = QueryPage(query: queryCursor.query, zoneID: queryCursor.zoneID, marker: queryCursor.marker)
+        return try await page(start, desiredKeys: desiredKeys, limit: resultsLimit)
+    }
+
+    /// All that is needed to ask for one page.
+    private struct QueryPage {
+        var query: [UInt8]
+        var zoneID: CKRecordZone.ID?
+        var marker: String?
+    }
+
+    private func page(
+        _ start: QueryPage,
+        desiredKeys: [String]?,
+        limit: Int
+    ) async throws(CKError) -> (
+        matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
+    ) {
+        let connection = try await connectionKnowingCaller()
+        let body = ClientRequest.query(
+            start.query,
+            in: start.zoneID?.zone,
+            desiredKeys: desiredKeys,
+            limit: Self.pageSize(limit),
+            marker: start.marker
+        )
+        let document = try await call("records/query", body)
+        var reader = RecordReader(scope: scope, caller: connection.caller)
+        var results: [(CKRecord.ID, Result<CKRecord, any Error>)] = []
+        let marker = try reading { () throws(JSONError) in
+            try ClientResponse.records(document.root, zone: nil) { entry in
+                guard case .record(let found) = entry else { return }
+                let record = reader.record(found)
+                results.append((record.recordID, .success(record)))
+            }
+            return try document.root["continuationMarker"]?.string()
+        }
+        let cursor = marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
+        return (results, cursor)
+    }
+}
