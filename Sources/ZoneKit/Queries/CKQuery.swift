@@ -62,7 +62,8 @@ public final class CKQuery: NSObject, NSCopying, @unchecked Sendable {
         for descriptor in sortDescriptors ?? [] {
             guard let field = descriptor.fieldName.flatMap({ Query.SystemField(anyName: $0) }) else {
                 throw CKError(
-                    .invalidArguments, "Queries sort by creationDate, modificationDate and the other system fields only."
+                    .invalidArguments,
+                    "Queries sort by creationDate, modificationDate and the other system fields only."
                 )
             }
             query.sorts.append(Query.Sort(field, ascending: descriptor.ascending))

@@ -44,7 +44,9 @@ struct PredicateParser {
     private mutating func comparison() throws(Refusal) -> Query.Filter {
         let name = try fieldName()
         guard let field = Query.SystemField(anyName: name) else {
-            throw Refusal(why: "'\(name)' is not one of the fields that every record has, and only those can be compared")
+            throw Refusal(
+                why: "'\(name)' is not one of the fields that every record has, and only those can be compared"
+            )
         }
         let comparator = try self.comparator()
         let value = try self.value()
@@ -77,7 +79,8 @@ struct PredicateParser {
         case .sign(">="), .sign("=>"): return .greaterThanOrEquals
         case .word("IN"): return .in
         case .word("BEGINSWITH"): return .beginsWith
-        case .word(let other), .sign(let other): throw Refusal(why: "'\(other)' is not a comparison it can be asked for")
+        case .word(let other), .sign(let other):
+            throw Refusal(why: "'\(other)' is not a comparison it can be asked for")
         default: throw Refusal(why: "a comparison is missing")
         }
     }
@@ -123,7 +126,8 @@ enum PredicateToken: Equatable {
     case argument(String)
 
     private static let language: Set<String> = [
-        "AND", "OR", "NOT", "IN", "BETWEEN", "CONTAINS", "BEGINSWITH", "ENDSWITH", "LIKE", "MATCHES", "ANY", "ALL", "NONE",
+        "AND", "OR", "NOT", "IN", "BETWEEN", "CONTAINS", "BEGINSWITH", "ENDSWITH", "LIKE", "MATCHES", "ANY", "ALL",
+        "NONE",
         "TRUEPREDICATE", "FALSEPREDICATE",
     ]
 

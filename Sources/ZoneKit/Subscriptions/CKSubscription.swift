@@ -45,7 +45,9 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
         info = Mutex(coder.decodeObject(of: CKNotificationInfo.self, forKey: "NotificationInfo"))
     }
 
-    /// How its notices are to look; needed for alerts, and for silent notices at Apple. A copy goes in and comes out.
+    /// How its notices are to look; needed for alerts, and for silent notices at Apple.
+    ///
+    /// A copy goes in and comes out.
     public var notificationInfo: NotificationInfo? {
         get { info.withLock { $0 } }
         set {

@@ -1,0 +1,167 @@
+import Foundation
+
+/// The calls of `CKDatabase` for callers without tasks.
+///
+/// Each does what the call of the same meaning does, and calls back once, on any thread, with a value or an error.
+extension CKDatabase {
+    func run<Value>(
+        _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
+        _ body: @escaping @Sendable () async throws -> sending Value
+    ) {
+        Task {
+            do {
+                completionHandler(try await body(), nil)
+            } catch {
+                completionHandler(nil, error)
+            }
+        }
+    }
+
+    func run<Value>(
+        _ completionHandler: @escaping @Sendable (Result<Value, any Error>) -> Void,
+        _ body: @escaping @Sendable () async throws -> sending Value
+    ) {
+        Task {
+            do {
+                completionHandler(.success(try await body()))
+            } catch {
+                completionHandler(.failure(error))
+            }
+        }
+    }
+
+    // MARK: Records
+
+    /// Fetches a record; see `record(for:)`.
+    public func fetch(
+        withRecordID recordID: CKRecord.ID,
+        completionHandler: @escaping @Sendable (CKRecord?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.record(for: recordID) }
+    }
+
+    /// Fetches records; see `records(for:desiredKeys:)`.
+    public func fetch(
+        withRecordIDs recordIDs: [CKRecord.ID],
+        desiredKeys: [CKRecord.FieldKey]? = nil,
+        completionHandler: @escaping @Sendable (Result<[CKRecord.ID: Result<CKRecord, any Error>], any Error>) -> Void
+    ) {
+        run(completionHandler) { try await self.records(for: recordIDs, desiredKeys: desiredKeys) }
+    }
+
+    /// Saves a record; see `save(_:)`.
+    public func save(
+        _ record: CKRecord,
+        completionHandler: @escaping @Sendable (CKRecord?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.save(record) }
+    }
+
+    /// Deletes a record; see `deleteRecord(withID:)`.
+    public func delete(
+        withRecordID recordID: CKRecord.ID,
+        completionHandler: @escaping @Sendable (CKRecord.ID?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.deleteRecord(withID: recordID) }
+    }
+
+    /// Saves and deletes records; see `modifyRecords(saving:deleting:savePolicy:atomically:)`.
+    public func modifyRecords(
+        saving recordsToSave: [CKRecord],
+        deleting recordIDsToDelete: [CKRecord.ID],
+        savePolicy: CKModifyRecordsOperation.RecordSavePolicy = .ifServerRecordUnchanged,
+        atomically: Bool = true,
+        completionHandler:
+            @escaping @Sendable (
+                Result<
+                    (
+                        saveResults: [CKRecord.ID: Result<CKRecord, any Error>],
+                        deleteResults: [CKRecord.ID: Result<Void, any Error>]
+                    ), any Error
+                >
+            ) -> Void
+    ) {
+        run(completionHandler) {
+            try await self.modifyRecords(
+                saving: recordsToSave,
+                deleting: recordIDsToDelete,
+                savePolicy: savePolicy,
+                atomically: atomically
+            )
+        }
+    }
+
+    // MARK: Queries
+
+    /// All records that a query matches, page after page.
+    ///
+    /// - Parameters:
+    ///   - query: Which records, in what order.
+    ///   - zoneID: Where to look; `nil`: in all zones of the database.
+    /// - Returns: The records in the query's order.
+    /// - Throws: What `records(matching:inZoneWith:desiredKeys:resultsLimit:)` throws.
+    public func perform(_ query: CKQuery, inZoneWith zoneID: CKRecordZone.ID?) async throws -> [CKRecord] {
+        var (results, cursor) = try await records(matching: query, inZoneWith: zoneID)
+        var found = try results.map { try $0.1.get() }
+        while let next = cursor {
+            (results, cursor) = try await records(continuingMatchFrom: next)
+            found += try results.map { try $0.1.get() }
+        }
+        return found
+    }
+
+    /// Finds all records that a query matches; see `perform(_:inZoneWith:)`.
+    public func perform(
+        _ query: CKQuery,
+        inZoneWith zoneID: CKRecordZone.ID?,
+        completionHandler: @escaping @Sendable ([CKRecord]?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.perform(query, inZoneWith: zoneID) }
+    }
+
+    /// Finds the first records that a query matches; see `records(matching:inZoneWith:desiredKeys:resultsLimit:)`.
+    public func fetch(
+        withQuery query: CKQuery,
+        inZoneWith zoneID: CKRecordZone.ID? = nil,
+        desiredKeys: [CKRecord.FieldKey]? = nil,
+        resultsLimit: Int = CKQueryOperation.maximumResults,
+        completionHandler:
+            @escaping @Sendable (
+                Result<
+                    (matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?),
+                    any Error
+                >
+            ) -> Void
+    ) {
+        run(completionHandler) {
+            try await self.records(
+                matching: query,
+                inZoneWith: zoneID,
+                desiredKeys: desiredKeys,
+                resultsLimit: resultsLimit
+            )
+        }
+    }
+
+    /// Finds the next records that a query matches; see `records(continuingMatchFrom:desiredKeys:resultsLimit:)`.
+    public func fetch(
+        withCursor queryCursor: CKQueryOperation.Cursor,
+        desiredKeys: [CKRecord.FieldKey]? = nil,
+        resultsLimit: Int = CKQueryOperation.maximumResults,
+        completionHandler:
+            @escaping @Sendable (
+                Result<
+                    (matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?),
+                    any Error
+                >
+            ) -> Void
+    ) {
+        run(completionHandler) {
+            try await self.records(
+                continuingMatchFrom: queryCursor,
+                desiredKeys: desiredKeys,
+                resultsLimit: resultsLimit
+            )
+        }
+    }
+}

@@ -1,0 +1,142 @@
+import Foundation
+
+/// The calls of `CKDatabase` about zones and subscriptions for callers without tasks.
+///
+/// Each does what the call of the same meaning does, and calls back once, on any thread, with a value or an error.
+extension CKDatabase {
+    // MARK: Zones
+
+    /// Fetches all zones; see `allRecordZones()`.
+    public func fetchAllRecordZones(
+        completionHandler: @escaping @Sendable ([CKRecordZone]?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.allRecordZones() }
+    }
+
+    /// Fetches a zone; see `recordZone(for:)`.
+    public func fetch(
+        withRecordZoneID zoneID: CKRecordZone.ID,
+        completionHandler: @escaping @Sendable (CKRecordZone?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.recordZone(for: zoneID) }
+    }
+
+    /// Creates a zone; see `save(_:)`.
+    public func save(
+        _ zone: CKRecordZone,
+        completionHandler: @escaping @Sendable (CKRecordZone?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.save(zone) }
+    }
+
+    /// Deletes a zone; see `deleteRecordZone(withID:)`.
+    public func delete(
+        withRecordZoneID zoneID: CKRecordZone.ID,
+        completionHandler: @escaping @Sendable (CKRecordZone.ID?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.deleteRecordZone(withID: zoneID) }
+    }
+
+    /// Creates and deletes zones; see `modifyRecordZones(saving:deleting:)`.
+    public func modifyRecordZones(
+        saving recordZonesToSave: [CKRecordZone],
+        deleting recordZoneIDsToDelete: [CKRecordZone.ID],
+        completionHandler:
+            @escaping @Sendable (
+                Result<
+                    (
+                        saveResults: [CKRecordZone.ID: Result<CKRecordZone, any Error>],
+                        deleteResults: [CKRecordZone.ID: Result<Void, any Error>]
+                    ), any Error
+                >
+            ) -> Void
+    ) {
+        run(completionHandler) {
+            try await self.modifyRecordZones(saving: recordZonesToSave, deleting: recordZoneIDsToDelete)
+        }
+    }
+
+    // MARK: Changes
+
+    /// Fetches which zones have changed; see `databaseChanges(since:resultsLimit:)`.
+    public func fetchDatabaseChanges(
+        since previousServerChangeToken: CKServerChangeToken?,
+        resultsLimit: Int? = nil,
+        completionHandler:
+            @escaping @Sendable (
+                Result<
+                    (
+                        modifications: [CKDatabase.DatabaseChange.Modification],
+                        deletions: [CKDatabase.DatabaseChange.Deletion],
+                        changeToken: CKServerChangeToken, moreComing: Bool
+                    ), any Error
+                >
+            ) -> Void
+    ) {
+        run(completionHandler) {
+            try await self.databaseChanges(since: previousServerChangeToken, resultsLimit: resultsLimit)
+        }
+    }
+
+    /// Fetches a zone's changes; see `recordZoneChanges(inZoneWith:since:desiredKeys:resultsLimit:)`.
+    public func fetchRecordZoneChanges(
+        inZoneWith zoneID: CKRecordZone.ID,
+        since previousServerChangeToken: CKServerChangeToken?,
+        desiredKeys: [CKRecord.FieldKey]? = nil,
+        resultsLimit: Int? = nil,
+        completionHandler:
+            @escaping @Sendable (
+                Result<
+                    (
+                        modificationResultsByID: [CKRecord.ID: Result<
+                            CKDatabase.RecordZoneChange.Modification, any Error
+                        >],
+                        deletions: [CKDatabase.RecordZoneChange.Deletion],
+                        changeToken: CKServerChangeToken, moreComing: Bool
+                    ), any Error
+                >
+            ) -> Void
+    ) {
+        run(completionHandler) {
+            try await self.recordZoneChanges(
+                inZoneWith: zoneID,
+                since: previousServerChangeToken,
+                desiredKeys: desiredKeys,
+                resultsLimit: resultsLimit
+            )
+        }
+    }
+
+    // MARK: Subscriptions
+
+    /// Fetches a subscription; see `subscription(for:)`.
+    public func fetch(
+        withSubscriptionID subscriptionID: CKSubscription.ID,
+        completionHandler: @escaping @Sendable (CKSubscription?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.subscription(for: subscriptionID) }
+    }
+
+    /// Fetches all subscriptions; see `allSubscriptions()`.
+    public func fetchAllSubscriptions(
+        completionHandler: @escaping @Sendable ([CKSubscription]?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.allSubscriptions() }
+    }
+
+    /// Saves a subscription; see `save(_:)`.
+    public func save(
+        _ subscription: CKSubscription,
+        completionHandler: @escaping @Sendable (CKSubscription?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.save(subscription) }
+    }
+
+    /// Deletes a subscription; see `deleteSubscription(withID:)`.
+    public func delete(
+        withSubscriptionID subscriptionID: CKSubscription.ID,
+        completionHandler: @escaping @Sendable (CKSubscription.ID?, (any Error)?) -> Void
+    ) {
+        run(completionHandler) { try await self.deleteSubscription(withID: subscriptionID) }
+    }
+}

@@ -1,0 +1,140 @@
+public import Foundation
+
+/// A notice that something has changed, read from its payload.
+///
+/// It holds no data: fetch changes with the stored token. Notices may be lost, doubled, reordered and merged.
+open class CKNotification: NSObject, @unchecked Sendable {
+    // Unchecked only because the class is inherited from: nothing in it changes.
+
+    /// Names one notice.
+    public typealias ID = String
+
+    /// What kind of subscription it comes from.
+    public enum NotificationType: Int, Sendable {
+        /// A query's.
+        case query = 1
+        /// A zone's.
+        case recordZone = 2
+        /// Never sent; kept for its number.
+        case readNotification = 3
+        /// A database's.
+        case database = 4
+    }
+
+    /// What kind of subscription it comes from.
+    public let notificationType: NotificationType
+    /// Names this notice.
+    public let notificationID: CKNotification.ID?
+    /// The container in which something changed.
+    public let containerIdentifier: String?
+    /// The user the notice is for.
+    public let subscriptionOwnerUserRecordID: CKRecord.ID?
+    /// The subscription that asked for it.
+    public let subscriptionID: CKSubscription.ID?
+    /// Whether the notice had to leave out something for its size.
+    public let isPruned: Bool
+    /// The text of the alert, if it has one.
+    public let alertBody: String?
+
+    init(_ payload: NoticePayload, _ type: NotificationType) {
+        notificationType = type
+        notificationID = payload.text("nid")
+        containerIdentifier = payload.text("cid")
+        subscriptionOwnerUserRecordID = payload.text("ckuserid").map { CKRecord.ID(recordName: $0) }
+        subscriptionID = payload.detailText("sid")
+        isPruned = payload.isPruned
+        alertBody = payload.alertBody
+    }
+
+    /// Reads a payload as a push or a relay's notice carries it.
+    ///
+    /// - Parameter notificationDictionary: The payload, with its `ck` part.
+    public convenience init?(fromRemoteNotificationDictionary notificationDictionary: [AnyHashable: Any]) {
+        guard let payload = NoticePayload(notificationDictionary) else { return nil }
+        self.init(payload, payload.type)
+    }
+
+    /// The notice as an object of its kind.
+    ///
+    /// - Parameter dictionary: The payload, with its `ck` part.
+    /// - Returns: A `CKDatabaseNotification`, `CKRecordZoneNotification` or `CKQueryNotification`; `nil` for other pushes.
+    public static func notification(fromRemoteNotificationDictionary dictionary: [AnyHashable: Any]) -> CKNotification?
+    {
+        guard let payload = NoticePayload(dictionary) else { return nil }
+        return switch payload.type {
+        case .database, .readNotification: CKDatabaseNotification(payload)
+        case .recordZone: CKRecordZoneNotification(payload)
+        case .query: CKQueryNotification(payload)
+        }
+    }
+}
+
+/// Something changed in a database.
+public final class CKDatabaseNotification: CKNotification, @unchecked Sendable {
+    /// Whose.
+    public let databaseScope: CKDatabase.Scope
+
+    init(_ payload: NoticePayload) {
+        databaseScope = payload.scope
+        super.init(payload, .database)
+    }
+
+    /// Reads a payload; `nil` if it is of another kind.
+    public convenience init?(fromRemoteNotificationDictionary dictionary: [AnyHashable: Any]) {
+        guard let payload = NoticePayload(dictionary), payload.type == .database else { return nil }
+        self.init(payload)
+    }
+}
+
+/// Something changed in a zone.
+public final class CKRecordZoneNotification: CKNotification, @unchecked Sendable {
+    /// The zone.
+    public let recordZoneID: CKRecordZone.ID?
+    /// Whose database it is in.
+    public let databaseScope: CKDatabase.Scope
+
+    init(_ payload: NoticePayload) {
+        databaseScope = payload.scope
+        recordZoneID = payload.zoneID
+        super.init(payload, .recordZone)
+    }
+
+    /// Reads a payload; `nil` if it is of another kind.
+    public convenience init?(fromRemoteNotificationDictionary dictionary: [AnyHashable: Any]) {
+        guard let payload = NoticePayload(dictionary), payload.type == .recordZone else { return nil }
+        self.init(payload)
+    }
+}
+
+/// A record that a query matches was made, changed or deleted.
+public final class CKQueryNotification: CKNotification, @unchecked Sendable {
+    /// What happened to the record.
+    public enum Reason: Int, Sendable {
+        /// It is new.
+        case recordCreated = 1
+        /// It was changed.
+        case recordUpdated = 2
+        /// It is gone.
+        case recordDeleted = 3
+    }
+
+    /// What happened to the record.
+    public let queryNotificationReason: Reason
+    /// The record.
+    public let recordID: CKRecord.ID?
+    /// Whose database it is in.
+    public let databaseScope: CKDatabase.Scope
+
+    init(_ payload: NoticePayload) {
+        databaseScope = payload.scope
+        queryNotificationReason = payload.detailNumber("fo").flatMap(Reason.init(rawValue:)) ?? .recordUpdated
+        recordID = payload.detailText("rid").map { CKRecord.ID(recordName: $0, zoneID: payload.zoneID ?? .default) }
+        super.init(payload, .query)
+    }
+
+    /// Reads a payload; `nil` if it is of another kind.
+    public convenience init?(fromRemoteNotificationDictionary dictionary: [AnyHashable: Any]) {
+        guard let payload = NoticePayload(dictionary), payload.type == .query else { return nil }
+        self.init(payload)
+    }
+}

@@ -1,0 +1,47 @@
+import Foundation
+
+/// The `ck` part of a push, taken apart.
+///
+/// Wire reference 13.1.
+struct NoticePayload {
+    let type: CKNotification.NotificationType
+    let alertBody: String?
+    private let content: [AnyHashable: Any]
+    /// What stands under the key of the kind.
+    private let detail: [AnyHashable: Any]
+
+    /// Reads a push; `nil` for one that is not CloudKit's.
+    init?(_ dictionary: [AnyHashable: Any]) {
+        guard let content = dictionary["ck"] as? [AnyHashable: Any] else { return nil }
+        self.content = content
+        if let met = content["met"] as? [AnyHashable: Any] {
+            (type, detail) = (.database, met)
+        } else if let fet = content["fet"] as? [AnyHashable: Any] {
+            (type, detail) = (.recordZone, fet)
+        } else if let qry = content["qry"] as? [AnyHashable: Any] {
+            (type, detail) = (.query, qry)
+        } else {
+            return nil
+        }
+        let alert = (dictionary["aps"] as? [AnyHashable: Any])?["alert"]
+        alertBody = (alert as? String) ?? (alert as? [AnyHashable: Any])?["body"] as? String
+    }
+
+    func text(_ key: String) -> String? { content[key] as? String }
+    func detailText(_ key: String) -> String? { detail[key] as? String }
+    func detailNumber(_ key: String) -> Int? { (detail[key] as? NSNumber)?.intValue ?? detail[key] as? Int }
+
+    var isPruned: Bool { content["p"] != nil }
+
+    var scope: CKDatabase.Scope {
+        detailNumber("dbs").flatMap(CKDatabase.Scope.init(rawValue:)) ?? .private
+    }
+
+    /// The zone as programs know it: in the private database every zone is the user's own.
+    var zoneID: CKRecordZone.ID? {
+        guard let name = detailText("zid") else { return nil }
+        let owner = detailText("zoid") ?? CKCurrentUserDefaultName
+        let isOwn = scope != .shared || owner == text("ckuserid")
+        return CKRecordZone.ID(zoneName: name, ownerName: isOwn ? CKCurrentUserDefaultName : owner)
+    }
+}
