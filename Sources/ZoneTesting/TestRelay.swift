@@ -1,10 +1,9 @@
 public import Foundation
 import Records
-import RelayAPI
+package import RelayAPI
 import RelayCore
 import RelayStore
 import Synchronization
-public import ZoneKit
 
 /// A whole relay inside a test: the server's own code, without sockets, under a clock that stands still until told.
 ///

@@ -184,8 +184,9 @@ struct ModifyOutcome {
     mutating func settle(_ item: ModifyItem, _ entry: ClientResponse.RecordEntry, _ reader: inout RecordReader) {
         switch (entry, item.record, item.state) {
         case (.record(let saved), let record?, let state?):
-            let named = reader.withCallerNamed(saved)
+            // The zone tells the caller's name, so it comes first.
             _ = reader.zoneID(saved.id.zone)
+            let named = reader.withCallerNamed(saved)
             record.state.withLock { $0.saved(as: named, sent: state.editCount) }
             saveResults[item.id] = .success(record)
         case (.deleted, nil, _), (.record, nil, _):

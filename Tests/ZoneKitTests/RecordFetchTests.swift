@@ -1,0 +1,186 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Saving, fetching and deleting against a real relay in this process.
+@Suite struct RecordFetchTests {
+    let relay: TestRelay
+    let alice: TestDevice
+    let database: CKDatabase
+
+    init() throws {
+        relay = try TestRelay()
+        alice = relay.device(of: "alice")
+        database = alice.privateDatabase
+    }
+
+    func notes() async throws -> CKRecordZone.ID {
+        let zone = try await database.save(CKRecordZone(zoneName: "Notes"))
+        return zone.zoneID
+    }
+
+    @Test func everyFieldTypeComesBackAsItWasSet() async throws {
+        let zone = try await notes()
+        let target = CKRecord.ID(recordName: "folder", zoneID: zone)
+        let moment = Date(timeIntervalSince1970: 1_700_000_123.456)
+        let place = CLLocation(
+            coordinate: CLLocationCoordinate2D(latitude: 48.2, longitude: 16.4),
+            altitude: 171,
+            horizontalAccuracy: 5,
+            verticalAccuracy: 3,
+            course: 90,
+            speed: 1.5,
+            timestamp: moment
+        )
+        let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "n1", zoneID: zone))
+        record["text"] = "Grüße, 世界 \u{1F600} \"quoted\" \\ \n"
+        record["whole"] = Int64.max
+        record["negative"] = Int64.min
+        record["fraction"] = 0.1
+        record["flag"] = true
+        record["date"] = moment
+        record["data"] = Data([0, 255, 128, 10])
+        record["link"] = CKRecord.Reference(recordID: target, action: .deleteSelf)
+        record["place"] = place
+        record["words"] = ["a", "b"]
+        record["numbers"] = [1, 2, 3]
+        record["fractions"] = [1.5, 2]
+        record["dates"] = [moment]
+        record["blobs"] = [Data([1]), Data()]
+        record["links"] = [CKRecord.Reference(recordID: target, action: .none)]
+        record["places"] = [place]
+        record["none"] = [String]()
+        try await database.save(record)
+
+        let back = try await database.record(for: record.recordID)
+        #expect(back !== record)
+        #expect(back.recordType == "Note")
+        #expect(back["text"] as? String == "Grüße, 世界 \u{1F600} \"quoted\" \\ \n")
+        #expect(back["whole"] as? Int64 == .max)
+        #expect(back["negative"] as? Int64 == .min)
+        #expect(back["fraction"] as? Double == 0.1)
+        #expect(back["flag"] as? Bool == true)
+        #expect(back["flag"] as? Int == 1)
+        #expect(back["date"] as? Date == moment)
+        #expect(back["data"] as? Data == Data([0, 255, 128, 10]))
+        #expect(back["link"] as? CKRecord.Reference == CKRecord.Reference(recordID: target, action: .deleteSelf))
+        #expect(back["place"] as? CLLocation == place)
+        #expect(back["words"] as? [String] == ["a", "b"])
+        #expect(back["numbers"] as? [Int] == [1, 2, 3])
+        #expect(back["fractions"] as? [Double] == [1.5, 2])
+        #expect(back["dates"] as? [Date] == [moment])
+        #expect(back["blobs"] as? [Data] == [Data([1]), Data()])
+        #expect(back["links"] as? [CKRecord.Reference] == [CKRecord.Reference(recordID: target, action: .none)])
+        #expect(back["places"] as? [CLLocation] == [place])
+        #expect((back["none"] as? [String])?.isEmpty == true)
+        #expect(back.changedKeys().isEmpty)
+        #expect(back.allKeys() == record.allKeys())
+    }
+
+    @Test func savingBringsTheSameObjectUpToDate() async throws {
+        let zone = try await notes()
+        let record = CKRecord(recordType: "Note", zoneID: zone)
+        record["title"] = "one"
+        let saved = try await database.save(record)
+        #expect(saved === record)
+        let firstTag = try #require(record.recordChangeTag)
+        #expect(record.changedKeys().isEmpty)
+        #expect(record.creationDate == relay.clock.date)
+        #expect(record.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
+        #expect(record.recordID.zoneID.ownerName == CKCurrentUserDefaultName)
+
+        relay.clock.advance(by: .seconds(5))
+        record["title"] = "two"
+        #expect(record.changedKeys() == ["title"])
+        try await database.save(record)
+        #expect(record.recordChangeTag != firstTag)
+        #expect(record.modificationDate == relay.clock.date)
+        #expect(try await database.record(for: record.recordID)["title"] == "two")
+    }
+
+    @Test func onlyChangedFieldsAreSent() async throws {
+        let zone = try await notes()
+        let record = CKRecord(recordType: "Note", zoneID: zone)
+        record["title"] = "t"
+        record["body"] = "b"
+        try await database.save(record)
+
+        let elsewhere = try await relay.device(of: "alice", named: "laptop").privateDatabase.record(
+            for: record.recordID
+        )
+        elsewhere["body"] = "changed"
+        _ = try await database.modifyRecords(saving: [elsewhere], deleting: [], savePolicy: .changedKeys)
+
+        record["title"] = "mine"
+        _ = try await database.modifyRecords(saving: [record], deleting: [], savePolicy: .changedKeys)
+        let back = try await database.record(for: record.recordID)
+        #expect(back["title"] == "mine")
+        #expect(back["body"] == "changed")
+    }
+
+    @Test func clearingAFieldRemovesIt() async throws {
+        let zone = try await notes()
+        let record = CKRecord(recordType: "Note", zoneID: zone)
+        record["title"] = "t"
+        record["body"] = "b"
+        try await database.save(record)
+        record["body"] = nil
+        #expect(record.changedKeys() == ["body"])
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID).allKeys() == ["title"])
+    }
+
+    @Test func missingRecordsAndZonesAreSaidSo() async throws {
+        let zone = try await notes()
+        let here = CKRecord.ID(recordName: "nobody", zoneID: zone)
+        let nowhere = CKRecord.ID(recordName: "nobody", zoneID: CKRecordZone.ID(zoneName: "Gone"))
+        await expect(.unknownItem) { _ = try await database.record(for: here) }
+        await expect(.zoneNotFound) { _ = try await database.record(for: nowhere) }
+
+        let present = try await database.save(CKRecord(recordType: "Note", zoneID: zone))
+        let results = try await database.records(for: [here, present.recordID, nowhere])
+        #expect(results.count == 3)
+        expect(.unknownItem) { _ = try results[here]?.get() }
+        expect(.zoneNotFound) { _ = try results[nowhere]?.get() }
+        #expect(try results[present.recordID]?.get().recordChangeTag == present.recordChangeTag)
+    }
+
+    @Test func desiredKeysLimitWhatComesBack() async throws {
+        let zone = try await notes()
+        let record = CKRecord(recordType: "Note", zoneID: zone)
+        record["title"] = "t"
+        record["body"] = "b"
+        try await database.save(record)
+        let some = try await database.records(for: [record.recordID], desiredKeys: ["title"])
+        #expect(try some[record.recordID]?.get().allKeys() == ["title"])
+        let none = try await database.records(for: [record.recordID], desiredKeys: [])
+        #expect(try none[record.recordID]?.get().allKeys() == [])
+    }
+
+    @Test func deletingTwiceSucceeds() async throws {
+        let zone = try await notes()
+        let record = try await database.save(CKRecord(recordType: "Note", zoneID: zone))
+        #expect(try await database.deleteRecord(withID: record.recordID) == record.recordID)
+        try await database.deleteRecord(withID: record.recordID)
+        await expect(.unknownItem) { _ = try await database.record(for: record.recordID) }
+    }
+
+    @Test func fiveHundredRecordsGoInPartsWhenTheyNeedNotGoTogether() async throws {
+        let zone = try await notes()
+        let records = (0..<500).map {
+            CKRecord(recordType: "Note", recordID: .init(recordName: "r\($0)", zoneID: zone))
+        }
+        let together = try await database.modifyRecords(saving: records, deleting: [])
+        #expect(together.saveResults.count == 500)
+        for result in together.saveResults.values { expect(.limitExceeded) { _ = try result.get() } }
+
+        alice.network.forgetOperations()
+        let apart = try await database.modifyRecords(saving: records, deleting: [], atomically: false)
+        for result in apart.saveResults.values { #expect(throws: Never.self) { try result.get() } }
+        #expect(alice.network.operations == Array(repeating: "private/records/modify", count: 3))
+        let fetched = try await database.records(for: records.map(\.recordID))
+        #expect(fetched.count == 500)
+        for result in fetched.values { #expect(throws: Never.self) { try result.get() } }
+    }
+}
