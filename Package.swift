@@ -96,7 +96,7 @@ var package = Package(
             name: "zonecast",
             dependencies: [
                 "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", argumentParser, grdb,
-                logging, crypto,
+                logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, httpTypes,
             ],
             swiftSettings: strict
         ),

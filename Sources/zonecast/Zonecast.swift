@@ -1,7 +1,23 @@
 import ArgumentParser
 
 /// The command: a relay, and what people do with one.
-@main
 struct Zonecast: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "zonecast", abstract: "A sync relay of your own.")
+    static let configuration = CommandConfiguration(
+        commandName: "zonecast",
+        abstract: "A sync relay of your own: CloudKit's job on your own machine.",
+        discussion: """
+            First steps:
+              zonecast serve --dev                      a relay for trying things, on this machine only
+              zonecast container create iCloud.org.example.notes
+              zonecast token create --container iCloud.org.example.notes
+
+            Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 cannot reach the relay, 4 not allowed, 5 conflict.
+            """,
+        version: Self.version,
+        subcommands: [
+            Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, KeyCommand.self, ConfigCommand.self,
+        ]
+    )
+
+    static let version = "0.1.0"
 }

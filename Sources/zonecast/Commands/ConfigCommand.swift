@@ -1,0 +1,102 @@
+import ArgumentParser
+import Foundation
+
+/// `zonecast config`: what can be set, and what is.
+struct ConfigCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "config",
+        abstract: "Show and check the configuration.",
+        subcommands: [Show.self, Check.self, Reference.self]
+    )
+
+    private struct Row: Encodable {
+        var key: String
+        var value: String
+        var origin: String?
+        var unit: String
+        var environment: String
+        var meaning: String
+
+        init(_ key: ConfigurationKey, _ settings: ServeSettings, _ origin: ConfigurationReading.Origin? = nil) {
+            self.key = key.name
+            value = key.read(settings)
+            self.origin =
+                switch origin {
+                case .flag: "flag"
+                case .environment: "environment"
+                case .file(let line): "file line \(line)"
+                case .standard: "default"
+                case nil: nil
+                }
+            unit = key.unit
+            environment = key.environmentName
+            meaning = key.meaning
+        }
+    }
+
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show every key with its value and where that came from."
+        )
+
+        @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
+        var config: String?
+
+        @Flag(help: "Answer with one line of JSON.")
+        var json = false
+
+        func run() async throws {
+            let environment = ProcessInfo.processInfo.environment
+            let file = config ?? environment["ZONECAST_CONFIG"]
+            let reading = try await ConfigurationReading(flags: [:], environment: environment, file: file)
+            let rows = ConfigurationKeys.all.map { Row($0, reading.settings, reading.origins[$0.name]) }
+            if json { return try Terminal.say(json: rows) }
+            Terminal.say(
+                table: rows.map { [$0.key, $0.value.isEmpty ? "-" : $0.value, $0.unit, $0.origin ?? ""] },
+                heading: ["KEY", "VALUE", "UNIT", "FROM"],
+                empty: ""
+            )
+        }
+    }
+
+    struct Check: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Check a configuration file. Exit code 2 if it has a mistake."
+        )
+
+        @Argument(help: "The file.")
+        var file: String
+
+        @Flag(help: "Answer with one line of JSON.")
+        var json = false
+
+        func run() async throws {
+            let reading = try await ConfigurationReading(flags: [:], environment: [:], file: file)
+            let count = reading.origins.values.count { $0 != .standard }
+            if json { return try Terminal.say(json: ["keysSet": count]) }
+            Terminal.say("\(count) keys set, 0 unknown")
+        }
+    }
+
+    struct Reference: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "List every key: default, unit, meaning, name in the environment."
+        )
+
+        @Flag(help: "Answer with one line of JSON.")
+        var json = false
+
+        func run() throws {
+            let rows = ConfigurationKeys.all.map { Row($0, ServeSettings()) }
+            if json { return try Terminal.say(json: rows) }
+            Terminal.say(
+                table: rows.map { [$0.key, $0.value.isEmpty ? "-" : $0.value, $0.unit, $0.meaning] },
+                heading: ["KEY", "DEFAULT", "UNIT", "MEANING"],
+                empty: ""
+            )
+            Terminal.say(
+                "In the environment: ZONECAST_ and the key in capitals, . and - as _ (limits.head-time: ZONECAST_LIMITS_HEAD_TIME)."
+            )
+        }
+    }
+}

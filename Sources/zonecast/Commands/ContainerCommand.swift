@@ -1,0 +1,58 @@
+import ArgumentParser
+import Records
+import RelayStore
+
+/// `zonecast container`: an application's data, in both environments.
+struct ContainerCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "container",
+        abstract: "Create and list containers.",
+        subcommands: [Create.self, List.self]
+    )
+
+    struct Create: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Create a container, with both its environments.")
+
+        @Argument(
+            help: ArgumentHelp("Such as iCloud.org.example.notes: letters, digits, '.', '-' and '_'.", valueName: "id")
+        )
+        var container: ContainerID
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            try options.withDirectory(creates: true) { try $0.addContainer(container) }
+            if options.json {
+                try Terminal.say(json: ["container": container.name])
+            } else {
+                Terminal.say("created  \(container), development and production")
+                Terminal.say("next     zonecast token create --container \(container) --data \(options.folder)")
+            }
+        }
+    }
+
+    struct List: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List the containers.")
+
+        @OptionGroup var options: FolderOptions
+
+        private struct Row: Encodable {
+            var container: String
+            var created: String
+        }
+
+        func run() throws {
+            let rows = try options.withDirectory { try $0.containers() }
+                .map { Row(container: $0.container.name, created: $0.created.iso8601) }
+            if options.json {
+                try Terminal.say(json: ["containers": rows])
+            } else {
+                Terminal.say(
+                    table: rows.map { [$0.container, $0.created] },
+                    heading: ["CONTAINER", "CREATED"],
+                    empty: "There are no containers yet. Make one with: zonecast container create ID"
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+import ArgumentParser
+import Foundation
+import Logging
+import RelayCore
+import RelayServer
+
+/// `zonecast serve`: runs the relay.
+struct Serve: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Run the relay.",
+        discussion: """
+            Prints  ready http://HOST:PORT  on standard output once it answers; everything else goes to standard error.
+            SIGTERM or SIGINT stop it within 10 seconds. Settings come from flags, then the environment (ZONECAST_…),
+            then the file; zonecast config reference lists them all.
+            """
+    )
+
+    @Option(help: ArgumentHelp("The data folder; one relay at a time. (default: ./zonecast-data)", valueName: "dir"))
+    var data: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Where to listen; port 0 lets the system choose. (default: 127.0.0.1:8080)",
+            valueName: "host:port"
+        )
+    )
+    var listen: String?
+
+    @Flag(help: "Take any dev-NAME as a web auth token, make unknown containers, limit no rates. Loopback only.")
+    var dev = false
+
+    @Flag(help: "Open GET /__echo, a WebSocket echo for conformance suites. Loopback only.")
+    var testDoor = false
+
+    @Option(help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"))
+    var config: String?
+
+    func run() async throws {
+        let environment = ProcessInfo.processInfo.environment
+        let reading = try await ConfigurationReading(
+            flags: flags,
+            environment: environment,
+            file: config ?? environment["ZONECAST_CONFIG"]
+        )
+        let settings = reading.settings
+        try Self.checkLoopback(settings)
+        let lock = try FolderLock(folder: settings.data)
+        defer { withExtendedLifetime(lock) {} }
+        try await RunningRelay(settings).run()
+    }
+
+    private var flags: [String: String] {
+        var flags: [String: String] = [:]
+        flags["data"] = data
+        flags["listen"] = listen
+        if dev { flags["dev"] = "true" }
+        if testDoor { flags["test-door"] = "true" }
+        return flags
+    }
+
+    private static func checkLoopback(_ settings: ServeSettings) throws {
+        guard !settings.server.isLoopback else { return }
+        if settings.isDev {
+            throw CommandFailure(
+                .usage,
+                "--dev accepts any dev- token and is allowed on loopback only. Remove --dev or listen on 127.0.0.1."
+            )
+        }
+        if settings.server.testDoor {
+            throw CommandFailure(.usage, "\(ListenError.testDoorBeyondLoopback)")
+        }
+    }
+}

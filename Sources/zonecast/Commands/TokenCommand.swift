@@ -1,0 +1,154 @@
+import ArgumentParser
+import Records
+import RelayCore
+import RelayStore
+
+/// `zonecast token`: API tokens, which let an application call the relay.
+struct TokenCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "token",
+        abstract: "Create, list and revoke API tokens.",
+        subcommands: [Create.self, List.self, Revoke.self]
+    )
+
+    struct Create: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Create an API token. It is shown once and kept only as a hash."
+        )
+
+        @OptionGroup var home: HomeOptions
+        @OptionGroup var options: FolderOptions
+
+        @Option(help: "A name to tell it by.")
+        var name = ""
+
+        @Option(help: "A remark for yourself.")
+        var notes = ""
+
+        @Option(help: ArgumentHelp("Where the browser goes after sign-in; any scheme.", valueName: "url"))
+        var callbackURL: String?
+
+        @Option(
+            name: .customLong("allowed-origin"),
+            help: ArgumentHelp(
+                "A browser origin that may use it, such as https://app.example. May be repeated.",
+                valueName: "origin"
+            )
+        )
+        var allowedOrigins: [String] = []
+
+        private struct Answer: Encodable {
+            var apiToken: String
+            var id: String
+            var container: String
+            var environment: String
+        }
+
+        func validate() throws {
+            for origin in allowedOrigins where !Self.isOrigin(origin) {
+                throw ValidationError(
+                    "\"\(origin)\" is not an origin. Write scheme and host without a path: https://app.example"
+                )
+            }
+            if let callbackURL,
+                callbackURL.split(separator: ":").count < 2 || callbackURL.contains(where: \.isWhitespace)
+            {
+                throw ValidationError(
+                    "\"\(callbackURL)\" is not an address to go to. Write it with its scheme: https://app.example/done"
+                )
+            }
+        }
+
+        func run() throws {
+            let (text, token) = try options.withDirectory {
+                try $0.addAPIToken(
+                    in: home.home,
+                    name: name,
+                    notes: notes,
+                    callbackURL: callbackURL,
+                    allowedOrigins: allowedOrigins
+                )
+            }
+            if options.json {
+                try Terminal.say(
+                    json: Answer(
+                        apiToken: text,
+                        id: token.id,
+                        container: home.container.name,
+                        environment: home.environment.rawValue
+                    )
+                )
+            } else {
+                Terminal.say("API token  \(text)")
+                Terminal.say("id         \(token.id)  (for: zonecast token revoke)")
+                Terminal.say("Keep it now: the relay stores only its hash.")
+            }
+        }
+
+        static func isOrigin(_ text: String) -> Bool {
+            let parts = text.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
+            return parts.count == 2 && !parts[0].isEmpty && !parts[1].isEmpty
+                && !parts[1].contains { $0 == "/" || $0 == "?" || $0 == "#" || $0 == "*" || $0.isWhitespace }
+        }
+    }
+
+    struct List: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List the API tokens, without the tokens themselves.")
+
+        @OptionGroup var filter: HomeFilter
+        @OptionGroup var options: FolderOptions
+
+        private struct Row: Encodable {
+            var id: String
+            var container: String
+            var environment: String
+            var name: String
+            var notes: String
+            var callbackURL: String?
+            var allowedOrigins: [String]
+            var created: String
+            var revoked: String?
+
+            init(_ token: APIToken) {
+                id = token.id
+                container = token.home.container.name
+                environment = token.home.environment.rawValue
+                name = token.name
+                notes = token.notes
+                callbackURL = token.callbackURL
+                allowedOrigins = token.allowedOrigins
+                created = token.created.iso8601
+                revoked = token.revoked?.iso8601
+            }
+        }
+
+        func run() throws {
+            let rows = try options.withDirectory { try $0.apiTokens() }.filter { filter.admits($0.home) }.map(Row.init)
+            if options.json {
+                try Terminal.say(json: ["apiTokens": rows])
+            } else {
+                Terminal.say(
+                    table: rows.map { [$0.id, $0.container, $0.environment, $0.name, $0.created, $0.revoked ?? "-"] },
+                    heading: ["ID", "CONTAINER", "ENVIRONMENT", "NAME", "CREATED", "REVOKED"],
+                    empty: "There are no API tokens. Make one with: zonecast token create --container ID"
+                )
+            }
+        }
+    }
+
+    struct Revoke: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Revoke an API token. A running relay refuses it within a second."
+        )
+
+        @Argument(help: "Its id, as in the list, or the token itself.")
+        var token: String
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            try options.withDirectory { try $0.revokeAPIToken(token) }
+            if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.say("revoked") }
+        }
+    }
+}

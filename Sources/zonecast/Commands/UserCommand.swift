@@ -1,0 +1,187 @@
+import ArgumentParser
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+
+/// `zonecast user`: accounts, which belong to the relay and not to one container.
+struct UserCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "user",
+        abstract: "Add, list, sign in and disable users.",
+        subcommands: [Add.self, List.self, SignIn.self, Password.self, Disable.self]
+    )
+
+    /// Where a new password comes from: never from the command line, which others on the machine can read.
+    struct PasswordOptions: ParsableArguments {
+        @Flag(help: "Read the password from the first line of standard input instead of asking.")
+        var passwordStdin = false
+
+        func newPassword(of email: String) throws -> String {
+            passwordStdin
+                ? try Terminal.readPasswordLine() : try Terminal.askPassword("Password for \(email)", isNew: true)
+        }
+    }
+
+    struct Add: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Add a user. The password has at least 8 characters.")
+
+        @Argument(help: "The e-mail address.")
+        var email: String
+
+        @OptionGroup var password: PasswordOptions
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            let word = try password.newPassword(of: email)
+            let account = try options.withDirectory(creates: true) { try $0.addAccount(email: email, password: word) }
+            if options.json {
+                try Terminal.say(json: ["email": account.email ?? email])
+            } else {
+                Terminal.say("added  \(account.email ?? email)")
+            }
+        }
+    }
+
+    struct List: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List the users.")
+
+        @OptionGroup var options: FolderOptions
+
+        private struct Row: Encodable {
+            var email: String?
+            var devName: String?
+            var disabled: Bool
+            var created: String
+
+            init(_ account: Account) {
+                switch account.login {
+                case .email(let address): email = address
+                case .dev(let name): devName = name
+                }
+                disabled = account.isDisabled
+                created = account.created.iso8601
+            }
+        }
+
+        func run() throws {
+            let rows = try options.withDirectory { try $0.accounts() }.map(Row.init)
+            if options.json {
+                try Terminal.say(json: ["users": rows])
+            } else {
+                Terminal.say(
+                    table: rows.map {
+                        [$0.email ?? "dev-\($0.devName ?? "")", $0.disabled ? "disabled" : "-", $0.created]
+                    },
+                    heading: ["USER", "STATE", "CREATED"],
+                    empty: "There are no users yet. Add one with: zonecast user add EMAIL"
+                )
+            }
+        }
+    }
+
+    struct SignIn: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "sign-in",
+            abstract: "Make a web auth token for a user, as signing in would.",
+            discussion: "No password is asked: whoever may write the data folder may act for its users."
+        )
+
+        @Argument(help: "The e-mail address.")
+        var email: String
+
+        @OptionGroup var home: HomeOptions
+        @OptionGroup var options: FolderOptions
+
+        @Flag(help: "Let its tokens live for two weeks instead of 30 minutes after each use.")
+        var keepSignedIn = false
+
+        private struct Answer: Encodable {
+            var ckWebAuthToken: String
+            var userRecordName: String
+        }
+
+        func run() throws {
+            let started = try options.withDirectory { store in
+                let account = try UserCommand.account(email, in: store)
+                guard !account.isDisabled else {
+                    throw CommandFailure(
+                        .notAllowed,
+                        "\(email) is disabled. Enable it with: zonecast user disable \(email) --undo --data \(options.folder)"
+                    )
+                }
+                guard try store.hasContainer(home.container) else {
+                    throw DirectoryError.missing("container \(home.container)")
+                }
+                return try RelayAPI.SignIn.start(
+                    for: account.id,
+                    in: home.home,
+                    kind: keepSignedIn ? .kept : .brief,
+                    directory: store,
+                    time: .system,
+                    random: .system
+                )
+            }
+            if options.json {
+                try Terminal.say(
+                    json: Answer(ckWebAuthToken: started.webToken, userRecordName: started.user.recordName)
+                )
+            } else {
+                Terminal.say("web auth token    \(started.webToken)")
+                Terminal.say("user record name  \(started.user)")
+                Terminal.say("In a query write its + / = as %2B %2F %3D.")
+            }
+        }
+    }
+
+    struct Password: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Set a user's password and end all their sign-ins.")
+
+        @Argument(help: "The e-mail address.")
+        var email: String
+
+        @OptionGroup var password: PasswordOptions
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            try options.withDirectory { store in
+                let account = try UserCommand.account(email, in: store)
+                try store.setPassword(try password.newPassword(of: email), of: account.id)
+            }
+            if options.json { try Terminal.say(json: ["changed": true]) } else { Terminal.say("changed") }
+        }
+    }
+
+    struct Disable: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Disable a user and end all their sign-ins. A running relay refuses them within a second."
+        )
+
+        @Argument(help: "The e-mail address.")
+        var email: String
+
+        @Flag(help: "Enable the user again. Sign-ins that were ended stay ended.")
+        var undo = false
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            try options.withDirectory { store in
+                try store.setDisabled(!undo, of: try UserCommand.account(email, in: store).id)
+            }
+            if options.json {
+                try Terminal.say(json: ["disabled": !undo])
+            } else {
+                Terminal.say(undo ? "enabled" : "disabled")
+            }
+        }
+    }
+
+    /// The account of an address, or of `dev-NAME` as the list shows it.
+    static func account(_ name: String, in store: AccountStore) throws -> Account {
+        if let account = try store.account(email: name) { return account }
+        let dev = try store.accounts().first { $0.login == .dev(String(name.dropFirst(4))) }
+        guard name.hasPrefix("dev-"), let dev else { throw DirectoryError.missing("user \(name)") }
+        return dev
+    }
+}

@@ -1,0 +1,113 @@
+import NIOCore
+
+/// One thing that can be set: in the file under its name, in the environment as `ZONECAST_` and its name in capitals.
+struct ConfigurationKey: Sendable {
+    /// As written in the file; a dot is one level of nesting.
+    var name: String
+    /// What the number counts; empty for text and switches.
+    var unit: String
+    /// One sentence.
+    var meaning: String
+    /// What a value must be, for the person who wrote another.
+    var form: String
+    /// The value now in `settings`, as it would be written.
+    var read: @Sendable (ServeSettings) -> String
+    /// Puts a written value into `settings`; `false` if it is none.
+    var write: @Sendable (inout ServeSettings, _ value: String) -> Bool
+
+    /// `limits.head-time` is `ZONECAST_LIMITS_HEAD_TIME`.
+    var environmentName: String {
+        "ZONECAST_" + name.uppercased().replacing(".", with: "_").replacing("-", with: "_")
+    }
+}
+
+extension ConfigurationKey {
+    typealias Place<Value> = WritableKeyPath<ServeSettings, Value> & Sendable
+
+    /// A key whose text becomes a value by `parse`, which gives `nil` for what is none.
+    static func text<Value>(
+        _ name: String,
+        _ place: any Place<Value>,
+        _ form: String,
+        unit: String = "",
+        _ meaning: String,
+        read: @escaping @Sendable (Value) -> String,
+        parse: @escaping @Sendable (String) -> Value?
+    ) -> ConfigurationKey {
+        ConfigurationKey(
+            name: name,
+            unit: unit,
+            meaning: meaning,
+            form: form,
+            read: { read($0[keyPath: place]) },
+            write: { settings, text in
+                guard let value = parse(text) else { return false }
+                settings[keyPath: place] = value
+                return true
+            }
+        )
+    }
+
+    static func whole(
+        _ name: String,
+        _ place: any Place<Int>,
+        _ bounds: ClosedRange<Int>,
+        unit: String,
+        _ meaning: String
+    ) -> ConfigurationKey {
+        .text(name, place, form(bounds), unit: unit, meaning, read: { "\($0)" }, parse: { within(bounds, $0) })
+    }
+
+    static func seconds(
+        _ name: String,
+        _ place: any Place<TimeAmount>,
+        _ bounds: ClosedRange<Int>,
+        _ meaning: String
+    ) -> ConfigurationKey {
+        .text(
+            name,
+            place,
+            form(bounds),
+            unit: "seconds",
+            meaning,
+            read: { "\($0.nanoseconds / 1_000_000_000)" },
+            parse: { within(bounds, $0).map { .seconds(Int64($0)) } }
+        )
+    }
+
+    static func seconds(
+        _ name: String,
+        _ place: any Place<Duration>,
+        _ bounds: ClosedRange<Int>,
+        _ meaning: String
+    ) -> ConfigurationKey {
+        .text(
+            name,
+            place,
+            form(bounds),
+            unit: "seconds",
+            meaning,
+            read: { "\($0.components.seconds)" },
+            parse: { within(bounds, $0).map { .seconds($0) } }
+        )
+    }
+
+    static func flag(_ name: String, _ place: any Place<Bool>, _ meaning: String) -> ConfigurationKey {
+        .text(
+            name,
+            place,
+            "true or false",
+            meaning,
+            read: { $0 ? "true" : "false" },
+            parse: { ["true": true, "false": false][$0.lowercased()] }
+        )
+    }
+
+    static func form(_ bounds: ClosedRange<Int>) -> String {
+        "a whole number from \(bounds.lowerBound) to \(bounds.upperBound)"
+    }
+
+    static func within(_ bounds: ClosedRange<Int>, _ text: String) -> Int? {
+        Int(text).flatMap { bounds.contains($0) ? $0 : nil }
+    }
+}

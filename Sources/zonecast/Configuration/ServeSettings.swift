@@ -1,0 +1,87 @@
+import Logging
+import RelayAPI
+import RelayCore
+import RelayServer
+
+/// Everything `zonecast serve` can be told, each with its default.
+struct ServeSettings: Sendable {
+    /// The data folder.
+    var data = "./zonecast-data"
+    /// Any `dev-` token is a user, unknown containers are made: for this machine only.
+    var isDev = false
+    var server = ServerConfiguration()
+    var signIn = SignInSettings()
+    var limits = Limits()
+    var logLevel = Logger.Level.info
+    /// One line for each request: method, path without its query, status, time.
+    var logsAccess = false
+
+    /// The defaults; `--dev` is generous, because one developer's load test comes from one address and one user.
+    init(isDev: Bool = false) {
+        self.isDev = isDev
+        signIn.acceptsDevTokens = isDev
+        guard isDev else { return }
+        signIn.requestRate = nil
+        server.limits.connections = 30_000
+        server.limits.connectionsPerAddress = 30_000
+    }
+
+    var address: ListenAddress {
+        get { ListenAddress(host: server.host, port: server.port) }
+        set {
+            server.host = newValue.host
+            server.port = newValue.port
+        }
+    }
+
+    // Rates are two numbers each, and in the file zero means no limit.
+
+    var requestsPerSecond: Int {
+        get { Int(signIn.requestRate?.perSecond ?? 0) }
+        set {
+            signIn.requestRate =
+                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue), burst: Double(newValue) * 5)
+        }
+    }
+
+    var requestBurst: Int {
+        get { signIn.requestRate.map { Int($0.burst) } ?? 0 }
+        set { signIn.requestRate?.burst = Double(max(newValue, 1)) }
+    }
+
+    var failedSignInsPerMinute: Int {
+        get { signIn.failedSignInRate.map { Int(($0.perSecond * 60).rounded()) } ?? 0 }
+        set {
+            signIn.failedSignInRate =
+                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue) / 60, burst: Double(newValue))
+        }
+    }
+}
+
+/// `HOST:PORT`, an IPv6 host in brackets.
+struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
+    var host: String
+    /// 0 lets the system choose.
+    var port: Int
+
+    init(host: String, port: Int) {
+        self.host = host
+        self.port = port
+    }
+
+    init?(_ text: String) {
+        guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
+            return nil
+        }
+        var host = String(text[..<colon])
+        if host.hasPrefix("["), host.hasSuffix("]") {
+            host = String(host.dropFirst().dropLast())
+        } else if host.contains(":") {
+            return nil
+        }
+        guard !host.isEmpty else { return nil }
+        self.init(host: host, port: Int(port))
+    }
+
+    var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}

@@ -1,0 +1,106 @@
+import Foundation
+import HTTPTypes
+import Logging
+import NIOCore
+import RelayAPI
+import RelayCore
+import RelayServer
+import RelayStore
+import ServiceLifecycle
+import UnixSignals
+
+/// The relay of one data folder, from its files up to its port.
+struct RunningRelay {
+    private let settings: ServeSettings
+    private let logger: Logger
+
+    init(_ settings: ServeSettings) {
+        self.settings = settings
+        var logger = Logger(label: "zonecast") { StreamLogHandler.standardError(label: $0) }
+        logger.logLevel = settings.logLevel
+        self.logger = logger
+    }
+
+    /// Serves until a signal says stop; then finishes what has begun.
+    func run() async throws {
+        Self.raiseDescriptorLimit()
+        let accounts = try directory()
+        let stores = StoreFolder(
+            folder: settings.data,
+            draw: { UInt64.random(in: .min ... .max) },
+            onLostWrite: { [logger] in Self.endAfterLostWrite(logger) }
+        )
+        defer { stores.close() }
+        let relay = Relay(
+            authenticator: try Authenticator(
+                directory: accounts,
+                settings: settings.signIn,
+                time: .system,
+                random: .system
+            ),
+            stores: stores,
+            limits: settings.limits,
+            time: .system,
+            random: .system
+        )
+        let server = RelayServer(
+            configuration: settings.server,
+            logger: logger,
+            onListening: { address in Terminal.say("ready http://\(address)") },
+            respond: responder(relay)
+        )
+        try await serve(server)
+    }
+
+    private func serve(_ server: RelayServer) async throws {
+        var configuration = ServiceGroupConfiguration(
+            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)],
+            gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: logger
+        )
+        // The server cuts what is late by itself; this is for the case that it does not.
+        configuration.maximumGracefulShutdownDuration =
+            .nanoseconds(settings.server.limits.shutdown.nanoseconds) + .seconds(2)
+        do {
+            try await ServiceGroup(configuration: configuration).run()
+        } catch let error as ListenError {
+            throw CommandFailure(.failed, error.description)
+        }
+    }
+
+    private func directory() throws -> AccountStore {
+        do throws(DirectoryError) {
+            return try AccountStore(folder: settings.data)
+        } catch {
+            throw CommandFailure(error, folder: settings.data)
+        }
+    }
+
+    private func responder(_ relay: Relay) -> RelayServer.Responder {
+        guard settings.logsAccess else { return { await relay.respond(to: $0) } }
+        return { [logger] request in
+            let start = ContinuousClock.now
+            let response = await relay.respond(to: request)
+            let took = (ContinuousClock.now - start) / .milliseconds(1)
+            // The query holds tokens and stays out.
+            logger.info("\(request.method) \(request.path) \(response.status.code) \(String(format: "%.1f", took)) ms")
+            return response
+        }
+    }
+
+    /// Ten thousand sockets need as many descriptors; the system's soft limit is often 1,024.
+    private static func raiseDescriptorLimit() {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+
+    /// A commit that may or may not be on the disk: only reading the disk anew can tell, so the process ends.
+    private static func endAfterLostWrite(_ logger: Logger) {
+        logger.critical(
+            "The disk failed to keep a commit. Stopping, so that the next start reads what is really there."
+        )
+        kill(getpid(), SIGTERM)
+    }
+}

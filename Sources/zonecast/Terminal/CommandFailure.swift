@@ -1,0 +1,45 @@
+import RelayCore
+
+/// What the command's exit code says.
+///
+/// Experience reference 6.
+enum CommandExit: Int32, Sendable {
+    case done = 0
+    /// Refused, or a check that did not hold.
+    case failed = 1
+    case usage = 2
+    case unreachable = 3
+    case notAllowed = 4
+    case conflict = 5
+}
+
+/// Why a command did not do what it was asked: one or two sentences that say what to type instead.
+struct CommandFailure: Error, CustomStringConvertible {
+    var exit: CommandExit
+    var description: String
+
+    init(_ exit: CommandExit, _ description: String) {
+        self.exit = exit
+        self.description = description
+    }
+
+    /// `folder` is where the directory lives.
+    init(_ error: DirectoryError, folder: String) {
+        switch error {
+        case .exists(let what):
+            self.init(.conflict, "There is a \(what) already.")
+        case .missing(let what) where what.hasPrefix("container "):
+            let name = what.dropFirst("container ".count)
+            self.init(
+                .failed,
+                "There is no container \(name) in \(folder). Make it with: zonecast container create \(name) --data \(folder)"
+            )
+        case .missing(let what):
+            self.init(.failed, "There is no \(what) in \(folder).")
+        case .invalid(let text):
+            self.init(.failed, text)
+        case .unavailable(let text):
+            self.init(.failed, "The data folder \(folder) cannot be used: \(text)")
+        }
+    }
+}

@@ -1,0 +1,71 @@
+import ArgumentParser
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+
+/// Which data folder a command works on, and how it answers.
+struct FolderOptions: ParsableArguments {
+    @Option(
+        name: .customLong("data"),
+        help: ArgumentHelp("The data folder. (default: $ZONECAST_DATA or ./zonecast-data)", valueName: "dir")
+    )
+    var data: String?
+
+    @Flag(help: "Answer with one line of JSON.")
+    var json = false
+
+    var folder: String { data ?? ProcessInfo.processInfo.environment["ZONECAST_DATA"] ?? "./zonecast-data" }
+
+    /// Runs `body` on the folder's directory, which may be in use by a relay at the same time.
+    ///
+    /// Makes the folder only where `creates` says so: a mistyped one should be told, not made.
+    func withDirectory<Value>(creates: Bool = false, _ body: (AccountStore) throws -> Value) throws -> Value {
+        guard creates || FileManager.default.fileExists(atPath: folder + "/relay.sqlite") else {
+            throw CommandFailure(
+                .failed,
+                "There is no relay data in \(folder). Name the folder with --data, or begin with: zonecast container create ID"
+            )
+        }
+        do {
+            return try body(try AccountStore(folder: folder))
+        } catch let error as DirectoryError {
+            throw CommandFailure(error, folder: folder)
+        }
+    }
+}
+
+/// Which container and environment a command speaks of.
+struct HomeOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
+    var container: ContainerID
+
+    @Option(help: "development or production.")
+    var environment: Records.Environment = .development
+
+    var home: ContainerEnvironment { ContainerEnvironment(container, environment) }
+}
+
+/// The same where it only narrows a list.
+struct HomeFilter: ParsableArguments {
+    @Option(help: ArgumentHelp("Only those of this container.", valueName: "id"))
+    var container: ContainerID?
+
+    @Option(help: "Only those of development or production.")
+    var environment: Records.Environment?
+
+    func admits(_ home: ContainerEnvironment) -> Bool {
+        (container ?? home.container) == home.container && (environment ?? home.environment) == home.environment
+    }
+}
+
+extension ContainerID: ExpressibleByArgument {
+    package init?(argument: String) { self.init(argument) }
+}
+
+extension Records.Environment: ExpressibleByArgument {}
+
+extension Timestamp {
+    /// `2026-01-25T22:15:43Z`.
+    var iso8601: String { Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601) }
+}
