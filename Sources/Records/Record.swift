@@ -29,8 +29,14 @@ package struct Record: Hashable, Sendable {
     package var share: String?
 
     package init(
-        id: RecordID, type: String, fields: [String: FieldValue] = [:], encryptedFields: Set<String> = [],
-        changeTag: String? = nil, created: Stamp? = nil, modified: Stamp? = nil, parent: String? = nil,
+        id: RecordID,
+        type: String,
+        fields: [String: FieldValue] = [:],
+        encryptedFields: Set<String> = [],
+        changeTag: String? = nil,
+        created: Stamp? = nil,
+        modified: Stamp? = nil,
+        parent: String? = nil,
         share: String? = nil
     ) {
         self.id = id

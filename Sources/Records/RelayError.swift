@@ -14,8 +14,12 @@ package struct RelayError: Error, Hashable, Sendable {
     package var status: Int?
 
     package init(
-        _ code: ErrorCode, _ reason: String, fineCode: FineErrorCode? = nil, retryAfter: Duration? = nil,
-        redirectURL: String? = nil, status: Int? = nil
+        _ code: ErrorCode,
+        _ reason: String,
+        fineCode: FineErrorCode? = nil,
+        retryAfter: Duration? = nil,
+        redirectURL: String? = nil,
+        status: Int? = nil
     ) {
         self.code = code
         self.reason = reason

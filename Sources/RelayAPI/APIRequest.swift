@@ -15,7 +15,11 @@ package struct APIRequest: Sendable {
     package var remoteAddress: String
 
     package init(
-        method: HTTPRequest.Method, path: String, query: String? = nil, headers: HTTPFields = [:], body: [UInt8] = [],
+        method: HTTPRequest.Method,
+        path: String,
+        query: String? = nil,
+        headers: HTTPFields = [:],
+        body: [UInt8] = [],
         remoteAddress: String = "127.0.0.1"
     ) {
         self.method = method

@@ -24,7 +24,10 @@ package final class Relay: Sendable {
     }
 
     package init(
-        authenticator: Authenticator, stores: any StoreCatalog, limits: Limits = Limits(), time: TimeSource,
+        authenticator: Authenticator,
+        stores: any StoreCatalog,
+        limits: Limits = Limits(),
+        time: TimeSource,
         random: RandomSource
     ) {
         self.authenticator = authenticator
@@ -44,7 +47,10 @@ package final class Relay: Sendable {
             if request.method == .options { return preflight(request, route, id: id) }
             guard request.method == .post || (request.method == .get && route.operation.allowsGet) else {
                 throw RelayError(
-                    .badRequest, "This path is called by \(route.operation.allowsGet ? "GET" : "POST").", status: 405)
+                    .badRequest,
+                    "This path is called by \(route.operation.allowsGet ? "GET" : "POST").",
+                    status: 405
+                )
             }
             let known = try authenticator.authenticate(request, in: route.home)
             authentication = known
@@ -58,7 +64,9 @@ package final class Relay: Sendable {
     }
 
     private func answer(
-        _ request: APIRequest, _ route: Route, _ authentication: Authentication
+        _ request: APIRequest,
+        _ route: Route,
+        _ authentication: Authentication
     ) async throws -> EndpointAnswer {
         try Self.checkAccess(route, authentication)
         let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
@@ -69,9 +77,16 @@ package final class Relay: Sendable {
         let random = random
         return try await route.operation.perform(
             RequestContext(
-                home: route.home, database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
-                authentication: authentication, store: store, body: json, limits: limits, now: time.now(),
-                newRecordName: { UUIDText.make(random.bytes(16)).uppercased() }))
+                home: route.home,
+                database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
+                authentication: authentication,
+                store: store,
+                body: json,
+                limits: limits,
+                now: time.now(),
+                newRecordName: { UUIDText.make(random.bytes(16)).uppercased() }
+            )
+        )
     }
 
     private static let emptyBody = Array("{}".utf8)
@@ -122,12 +137,17 @@ package final class Relay: Sendable {
     }
 
     private func decorate(
-        _ response: inout APIResponse, _ request: APIRequest, _ authentication: Authentication?, id: String
+        _ response: inout APIResponse,
+        _ request: APIRequest,
+        _ authentication: Authentication?,
+        id: String
     ) {
         response.headers.append(Self.json)
         response.headers[.requestUUID] = id
         if let token = authentication?.freshWebToken { response.headers[.webAuthToken] = token }
-        guard let origin = request.headers[.origin], let authentication, authentication.allowsOrigin(origin) else { return }
+        guard let origin = request.headers[.origin], let authentication, authentication.allowsOrigin(origin) else {
+            return
+        }
         response.headers[.accessControlAllowOrigin] = origin
         response.headers[.vary] = "Origin"
         response.headers[.accessControlExposeHeaders] =
@@ -140,7 +160,8 @@ package final class Relay: Sendable {
     private func preflight(_ request: APIRequest, _ route: Route, id: String) -> APIResponse {
         var response = APIResponse(status: .noContent)
         response.headers[.requestUUID] = id
-        guard let origin = request.headers[.origin], authenticator.allowsOrigin(origin, of: request, in: route.home) else {
+        guard let origin = request.headers[.origin], authenticator.allowsOrigin(origin, of: request, in: route.home)
+        else {
             response.status = .forbidden
             return response
         }

@@ -31,8 +31,10 @@ struct RequestContext: Sendable {
         let elements = try json.required(name).elements()
         guard elements.count <= limits.itemsPerRequest else {
             throw RelayError(
-                .badRequest, "A request may have \(limits.itemsPerRequest) \(name), this one has \(elements.count).",
-                fineCode: .limitExceeded)
+                .badRequest,
+                "A request may have \(limits.itemsPerRequest) \(name), this one has \(elements.count).",
+                fineCode: .limitExceeded
+            )
         }
         return elements
     }
@@ -41,7 +43,9 @@ struct RequestContext: Sendable {
     func selection(of json: JSONValue, else outer: FieldsJSON.Selection? = nil) throws -> FieldsJSON.Selection {
         var selection = outer ?? .all
         if let keys = json["desiredKeys"] { selection.desiredKeys = Set(try stringArray(keys)) }
-        if let flag = json["numbersAsStrings"] ?? json["numberAsStrings"] { selection.numbersAsStrings = try flag.bool() }
+        if let flag = json["numbersAsStrings"] ?? json["numberAsStrings"] {
+            selection.numbersAsStrings = try flag.bool()
+        }
         return selection
     }
 }

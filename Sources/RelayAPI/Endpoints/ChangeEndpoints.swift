@@ -19,7 +19,10 @@ func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
 }
 
 private func write(
-    _ request: ZonePageRequest, of zone: ZoneID, _ context: RequestContext, to writer: inout JSONWriter
+    _ request: ZonePageRequest,
+    of zone: ZoneID,
+    _ context: RequestContext,
+    to writer: inout JSONWriter
 ) throws {
     do throws(RelayError) {
         let (records, page) = try request.read(zone, context)
@@ -31,7 +34,7 @@ private func write(
         writer.member("syncToken", page.token.encoded)
         writer.member("moreComing", page.moreComing)
         writer.close(UInt8(ascii: "}"))
-    } catch where error.code == .tryAgainLater || error.code == .internalError {
+    } catch  where error.code == .tryAgainLater || error.code == .internalError {
         throw error
     } catch {
         writer.failure(of: zone, error)
@@ -62,7 +65,9 @@ private struct ZonePageRequest {
     /// Reads the keys of `json`; what it leaves out is as in `outer`.
     init(_ json: JSONValue, _ context: RequestContext, else outer: ZonePageRequest? = nil) throws {
         token = try json["syncToken"]?.string()
-        limit = json["resultsLimit"] == nil ? outer?.limit ?? context.limits.itemsPerRequest : try context.resultsLimit(of: json)
+        limit =
+            json["resultsLimit"] == nil
+            ? outer?.limit ?? context.limits.itemsPerRequest : try context.resultsLimit(of: json)
         isReversed = try json["reverse"]?.bool() ?? outer?.isReversed ?? false
         recordTypes = try json["desiredRecordTypes"].map { Set(try stringArray($0)) } ?? outer?.recordTypes
         selection = try context.selection(of: json, else: outer?.selection)
@@ -77,7 +82,11 @@ private struct ZonePageRequest {
         let page = try context.store.read { reader throws(RelayError) in
             writer.open(UInt8(ascii: "["))
             let page = try ZoneChanges(
-                zone: zone, token: token, limit: limit, isReversed: isReversed, recordTypes: recordTypes
+                zone: zone,
+                token: token,
+                limit: limit,
+                isReversed: isReversed,
+                recordTypes: recordTypes
             ).read(from: reader, epoch: context.store.epoch) { record in
                 do { try answer.write(record, to: &writer) } catch { failure = error }
             }
@@ -97,14 +106,22 @@ func fetchDatabaseChanges(_ context: RequestContext) throws -> EndpointAnswer {
 /// `zones/changes`, the older form, whose token has another name. Wire reference 9.4.
 func fetchChangedZones(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(
-        context, token: context.body["metaSyncToken"] ?? context.body["syncToken"], tokenKey: "metaSyncToken")
+        context,
+        token: context.body["metaSyncToken"] ?? context.body["syncToken"],
+        tokenKey: "metaSyncToken"
+    )
 }
 
 private func databasePage(
-    _ context: RequestContext, token: JSONValue?, tokenKey: StaticString
+    _ context: RequestContext,
+    token: JSONValue?,
+    tokenKey: StaticString
 ) throws -> EndpointAnswer {
     let request = DatabaseChanges(
-        database: context.database, token: try token?.string(), limit: try context.resultsLimit(of: context.body))
+        database: context.database,
+        token: try token?.string(),
+        limit: try context.resultsLimit(of: context.body)
+    )
     let epoch = context.store.epoch
     let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader, epoch: epoch) }
     return EndpointAnswer { writer in

@@ -10,7 +10,9 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
             throw RelayError.badRequest("'\(word.prefix(64))' is not an operationType.")
         }
         let record = try RecordInput(item.required("record"))
-        if kind != .create, record.recordName == nil { throw RelayError.badRequest("recordName is required to \(kind.rawValue) a record.") }
+        if kind != .create, record.recordName == nil {
+            throw RelayError.badRequest("recordName is required to \(kind.rawValue) a record.")
+        }
         return ModifyRecords.Operation(kind, record, name: record.recordName ?? context.newRecordName())
     }
     guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
@@ -18,7 +20,13 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let atomic = try context.body["atomic"]?.bool() ?? true
     let rules = SchemaRules(mayGrow: context.schemaMayGrow, scope: context.database.scope, limits: context.limits)
     var prepared = ModifyRecords(
-        operations, in: zone, of: context.database, atomically: atomic, rules: rules, now: context.now)
+        operations,
+        in: zone,
+        of: context.database,
+        atomically: atomic,
+        rules: rules,
+        now: context.now
+    )
     prepared.prepare(with: context.store.currentSchema)
     let request = prepared
     let result = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
@@ -42,7 +50,9 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
 
 /// The request's zone; where only the records name one, theirs.
 private func zone(of operations: [ModifyRecords.Operation], _ context: RequestContext) throws -> ZoneID {
-    if context.body["zoneID"] == nil, let zone = operations.first?.record.zone { return try context.database.zone(zone) }
+    if context.body["zoneID"] == nil, let zone = operations.first?.record.zone {
+        return try context.database.zone(zone)
+    }
     return try context.zone(of: context.body)
 }
 
@@ -92,7 +102,8 @@ func queryRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let query = try QueryCodec.read(body.required("query"))
     guard query.filters.count <= context.limits.queryFilters, query.sorts.count <= context.limits.querySorts else {
         throw RelayError.badRequest(
-            "A query may have \(context.limits.queryFilters) filters and \(context.limits.querySorts) sort keys.")
+            "A query may have \(context.limits.queryFilters) filters and \(context.limits.querySorts) sort keys."
+        )
     }
     let position = try body["continuationMarker"].map { marker in
         let (values, name) = try QueryCodec.readMarker(marker.string(), query: query)
@@ -100,8 +111,12 @@ func queryRecords(_ context: RequestContext) throws -> EndpointAnswer {
     }
     let isZoneWide = try body["zoneWide"]?.bool() ?? false
     let request = QueryRecords(
-        query, in: isZoneWide ? nil : try context.zone(of: body), of: context.database,
-        limit: try context.resultsLimit(of: body), after: position)
+        query,
+        in: isZoneWide ? nil : try context.zone(of: body),
+        of: context.database,
+        limit: try context.resultsLimit(of: body),
+        after: position
+    )
     let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader) }
 
     let selection = try context.selection(of: body)
@@ -115,7 +130,8 @@ func queryRecords(_ context: RequestContext) throws -> EndpointAnswer {
         if let next = page.next {
             writer.member(
                 "continuationMarker",
-                QueryCodec.marker(values: next.sortValues, recordName: next.recordName, query: query))
+                QueryCodec.marker(values: next.sortValues, recordName: next.recordName, query: query)
+            )
         }
     }
 }

@@ -80,7 +80,10 @@ private struct SubscriptionOperation {
         switch word {
         case "database": kind = .database
         case "zone": kind = .zone(try json["zoneID"].map { try ZoneIDCodec.read($0) })
-        case "query": return .failure(.badRequest("Query subscriptions are not served by this relay; subscribe to the zone or the database."))
+        case "query":
+            return .failure(
+                .badRequest("Query subscriptions are not served by this relay; subscribe to the zone or the database.")
+            )
         default: return .failure(.badRequest("'\(word.prefix(64))' is not a subscriptionType: use zone or database."))
         }
         let info = json["notificationInfo"].map { Array($0.rawBytes) }

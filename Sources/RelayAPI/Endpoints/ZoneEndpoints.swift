@@ -25,7 +25,7 @@ func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
             do throws(RelayError) {
                 guard let zone = try reader.zone(try context.database.zone(id)) else { throw .zoneNotFound }
                 found.append(.success(zone))
-            } catch where error.code == .tryAgainLater || error.code == .internalError {
+            } catch  where error.code == .tryAgainLater || error.code == .internalError {
                 throw error
             } catch {
                 found.append(.failure(error))

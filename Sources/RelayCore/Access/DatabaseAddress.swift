@@ -14,7 +14,9 @@ package struct DatabaseAddress: Hashable, Sendable {
     ///
     /// Throws `zoneNotFound` for zones that the caller cannot have here, in the same words as for one that is not there.
     package func zone(_ id: ZoneID) throws(RelayError) -> ZoneID {
-        guard NameRules.isZoneName(id.zoneName) else { throw .badRequest("Zone names are 1 to 255 ASCII characters and do not start with an underscore.") }
+        guard NameRules.isZoneName(id.zoneName) else {
+            throw .badRequest("Zone names are 1 to 255 ASCII characters and do not start with an underscore.")
+        }
         switch scope {
         case .public:
             guard id.isDefault else { throw .zoneNotFound }
@@ -55,5 +57,8 @@ extension RelayError {
     package static let zoneNotFound = RelayError(.zoneNotFound, "Zone not found")
     package static let recordNotFound = RelayError(.notFound, "Record not found")
     package static let changeTokenExpired = RelayError(
-        .badRequest, "client knowledge differs from server knowledge", fineCode: .changeTokenExpired)
+        .badRequest,
+        "client knowledge differs from server knowledge",
+        fineCode: .changeTokenExpired
+    )
 }

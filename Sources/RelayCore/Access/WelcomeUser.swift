@@ -24,15 +24,22 @@ package struct WelcomeUser: Sendable {
     package func run(in writer: any StoreWriter) throws(RelayError) {
         if try writer.zone(defaultZone) == nil { _ = try writer.makeZone(defaultZone, by: "") }
         let zone =
-            if let zone = try writer.zone(Self.publicZone) { zone } else { try writer.makeZone(Self.publicZone, by: "") }
+            if let zone = try writer.zone(Self.publicZone) { zone } else {
+                try writer.makeZone(Self.publicZone, by: "")
+            }
         guard try writer.records(named: [user.recordName], in: zone)[user.recordName] == nil else { return }
         if try writer.schema.types[RecordType.usersName] == nil {
             try writer.define([RecordType.usersName: RecordType(grants: [.world: .read, .creator: .write])])
         }
         let stamp = StoredRecord.Stamp(at: now, by: user, device: DeviceMark(bits: 0))
         let record = StoredRecord(
-            name: user.recordName, type: RecordType.usersName, change: writer.takeChangeNumber(), created: stamp,
-            modified: stamp, fields: FieldsJSON.empty)
+            name: user.recordName,
+            type: RecordType.usersName,
+            change: writer.takeChangeNumber(),
+            created: stamp,
+            modified: stamp,
+            fields: FieldsJSON.empty
+        )
         try writer.put([record], replacing: [:], in: zone, by: "")
     }
 }

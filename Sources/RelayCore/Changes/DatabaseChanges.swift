@@ -36,7 +36,9 @@ package struct DatabaseChanges: Sendable {
         }
         return Page(
             zones: Array(changed.prefix(limit)),
-            token: Self.token(of: database, epoch: epoch, position: last.lastChange), moreComing: true)
+            token: Self.token(of: database, epoch: epoch, position: last.lastChange),
+            moreComing: true
+        )
     }
 
     /// The token of this database at a position.

@@ -15,7 +15,11 @@ package struct ZoneChanges: Sendable {
     package var recordTypes: Set<String>?
 
     package init(
-        zone: ZoneID, token: String? = nil, limit: Int, isReversed: Bool = false, recordTypes: Set<String>? = nil
+        zone: ZoneID,
+        token: String? = nil,
+        limit: Int,
+        isReversed: Bool = false,
+        recordTypes: Set<String>? = nil
     ) {
         self.zone = zone
         self.token = token
@@ -36,13 +40,17 @@ package struct ZoneChanges: Sendable {
     /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone, another
     /// epoch or the future.
     package func read(
-        from reader: any StoreReader, epoch: UInt64, visit: (StoredRecord) -> Void
+        from reader: any StoreReader,
+        epoch: UInt64,
+        visit: (StoredRecord) -> Void
     ) throws(RelayError) -> Page {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
         guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
         let start = try Start(token, of: zone, epoch: epoch)
         var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
-        guard let range = start.range(upTo: zone.lastChange) else { return Page(zone: zone, token: end, moreComing: false) }
+        guard let range = start.range(upTo: zone.lastChange) else {
+            return Page(zone: zone, token: end, moreComing: false)
+        }
 
         var count = 0
         var last = start.position

@@ -10,7 +10,11 @@ package struct QueryRecords: Sendable {
     package var position: QueryPosition?
 
     package init(
-        _ query: Query, in zone: ZoneID?, of database: DatabaseAddress, limit: Int, after position: QueryPosition? = nil
+        _ query: Query,
+        in zone: ZoneID?,
+        of database: DatabaseAddress,
+        limit: Int,
+        after position: QueryPosition? = nil
     ) {
         self.query = query
         self.zone = zone
@@ -51,7 +55,10 @@ package struct QueryRecords: Sendable {
     /// The query as this caller may ask it; `nil` where no record of the type can be theirs to read.
     private func restrictedQuery(in schema: Schema) throws(RelayError) -> Query? {
         guard let type = schema.types[query.recordType] else {
-            throw RelayError(.notFound, "Record type '\(query.recordType.prefix(64))' does not exist in this environment.")
+            throw RelayError(
+                .notFound,
+                "Record type '\(query.recordType.prefix(64))' does not exist in this environment."
+            )
         }
         guard database.scope == .public, !type.rights(of: database.roles).contains(.read) else { return query }
         guard let user = database.caller.user, type.rights(of: [.creator]).contains(.read) else { return nil }

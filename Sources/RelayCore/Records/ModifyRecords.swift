@@ -48,8 +48,12 @@ package struct ModifyRecords: Sendable {
     private var preparedVersion = -1
 
     package init(
-        _ operations: [Operation], in zone: ZoneID, of database: DatabaseAddress, atomically isAtomic: Bool,
-        rules: SchemaRules, now: Timestamp
+        _ operations: [Operation],
+        in zone: ZoneID,
+        of database: DatabaseAddress,
+        atomically isAtomic: Bool,
+        rules: SchemaRules,
+        now: Timestamp
     ) {
         self.operations = operations
         self.zone = zone
@@ -65,7 +69,11 @@ package struct ModifyRecords: Sendable {
         for index in operations.indices where !operations[index].kind.isDelete {
             guard let type = operations[index].record.recordType else { continue }
             operations[index].prepared = try? FieldPreparation(
-                operations[index].record, ofType: type, schema: schema, rules: rules)
+                operations[index].record,
+                ofType: type,
+                schema: schema,
+                rules: rules
+            )
         }
     }
 
@@ -174,9 +182,10 @@ package struct ModifyRecords: Sendable {
                 throw .badRequest("The record is of another type than '\(given.prefix(64))'.")
             }
             let prepared = try preparation(of: operation, type: type)
-            let fields = try current.flatMap { record throws(RelayError) in
-                operation.kind.mergesFields ? try merge(prepared, into: record) : nil
-            } ?? prepared.encoded
+            let fields =
+                try current.flatMap { record throws(RelayError) in
+                    operation.kind.mergesFields ? try merge(prepared, into: record) : nil
+                } ?? prepared.encoded
             guard fields.count <= request.rules.limits.recordBytes else {
                 throw .badRequest("The record is larger than \(request.rules.limits.recordBytes) bytes.")
             }
@@ -186,9 +195,15 @@ package struct ModifyRecords: Sendable {
             }
             let keepsParent = operation.kind.mergesFields && operation.record.parent == nil
             let record = StoredRecord(
-                name: operation.name, type: type, change: 0, created: current?.created ?? stamp, modified: stamp,
-                parent: keepsParent ? current?.parent : operation.record.parent ?? nil, share: current?.share,
-                fields: fields)
+                name: operation.name,
+                type: type,
+                change: 0,
+                created: current?.created ?? stamp,
+                modified: stamp,
+                parent: keepsParent ? current?.parent : operation.record.parent ?? nil,
+                share: current?.share,
+                fields: fields
+            )
             writes.append((outcomes.count, record))
             outcomes.append(.saved(record))
         }
@@ -207,14 +222,19 @@ package struct ModifyRecords: Sendable {
             do {
                 return try FieldsJSON.merge(prepared.entries, clearing: prepared.cleared, into: record.fields)
             } catch {
-                throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
+                throw RelayError(
+                    .internalError,
+                    "A stored record could not be read; the operator should check the store."
+                )
             }
         }
 
         private var stamp: StoredRecord.Stamp {
             StoredRecord.Stamp(
-                at: request.now, by: request.database.caller.user ?? Zone.publicOwner,
-                device: DeviceMark(deviceID: request.database.caller.deviceID))
+                at: request.now,
+                by: request.database.caller.user ?? Zone.publicOwner,
+                device: DeviceMark(deviceID: request.database.caller.deviceID)
+            )
         }
 
         /// The answer when one failure takes all down: the guilty keep their own errors.
@@ -246,5 +266,8 @@ package struct ModifyRecords: Sendable {
 }
 
 extension RelayError {
-    package static let accessDenied = RelayError(.accessDenied, "This needs a permission that the caller does not have.")
+    package static let accessDenied = RelayError(
+        .accessDenied,
+        "This needs a permission that the caller does not have."
+    )
 }

@@ -15,12 +15,17 @@ package struct FieldPreparation: Sendable {
 
     /// Throws the record's own error: a type or field that is unknown and may not be added, or a value that does not fit.
     package init(
-        _ record: RecordInput, ofType typeName: String, schema: Schema, rules: SchemaRules
+        _ record: RecordInput,
+        ofType typeName: String,
+        schema: Schema,
+        rules: SchemaRules
     ) throws(RelayError) {
         entries = []
         cleared = []
         guard NameRules.isIdentifier(typeName) || schema.types[typeName] != nil else {
-            throw .badRequest("'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first.")
+            throw .badRequest(
+                "'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
+            )
         }
         let known = schema.types[typeName]
         guard known != nil || rules.mayGrow else {
@@ -40,18 +45,25 @@ package struct FieldPreparation: Sendable {
     }
 
     private static func entry(
-        _ field: FieldInput, value: JSONValue, declared: RecordType.Field, rules: SchemaRules
+        _ field: FieldInput,
+        value: JSONValue,
+        declared: RecordType.Field,
+        rules: SchemaRules
     ) throws(RelayError) -> FieldsJSON.Entry {
         let name = field.name
         if declared.isEncrypted {
             guard field.tag != nil, field.isEncrypted else {
-                throw .badRequest("invalid attempt to set value type ENCRYPTED_BYTES for field '\(name)' defined to be: ENCRYPTED_\(declared.type.tag)")
+                throw .badRequest(
+                    "invalid attempt to set value type ENCRYPTED_BYTES for field '\(name)' defined to be: ENCRYPTED_\(declared.type.tag)"
+                )
             }
         } else if field.isEncrypted {
             throw .badRequest("Attempt to save encrypted data in non encrypted field type, field '\(name)'")
         }
         if let tag = field.tag, tag != declared.type {
-            throw .badRequest("invalid attempt to set value type \(tag.tag) for field '\(name)' defined to be: \(declared.type.tag)")
+            throw .badRequest(
+                "invalid attempt to set value type \(tag.tag) for field '\(name)' defined to be: \(declared.type.tag)"
+            )
         }
         do {
             let value = try FieldCodec.read(value, as: declared.type)
@@ -85,17 +97,24 @@ package struct SchemaRules: Sendable {
 extension RecordType {
     /// How a field is declared, declaring it on the way where it is new and that is allowed.
     fileprivate mutating func declare(
-        _ field: FieldInput, value: JSONValue, rules: SchemaRules, typeName: String
+        _ field: FieldInput,
+        value: JSONValue,
+        rules: SchemaRules,
+        typeName: String
     ) throws(RelayError) -> Field {
         if field.isEncrypted, rules.scope == .public {
             throw .badRequest("encrypted fields are not supported in the public database")
         }
         if let declared = fields[field.name] { return declared }
         guard rules.mayGrow else {
-            throw .badRequest("Field '\(field.name.prefix(64))' does not exist in record type '\(typeName)' in this environment.")
+            throw .badRequest(
+                "Field '\(field.name.prefix(64))' does not exist in record type '\(typeName)' in this environment."
+            )
         }
         guard NameRules.isIdentifier(field.name) else {
-            throw .badRequest("'\(field.name.prefix(64))' is not a field name: use letters, digits and underscores, a letter first.")
+            throw .badRequest(
+                "'\(field.name.prefix(64))' is not a field name: use letters, digits and underscores, a letter first."
+            )
         }
         guard let type = field.tag ?? FieldCodec.inferredType(of: value) else {
             throw .badRequest("The value of field '\(field.name)' is of no type that a field can have.")

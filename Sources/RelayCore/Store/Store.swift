@@ -47,13 +47,19 @@ package protocol StoreReader {
     /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
     /// order of the changes or backwards.
     func visitRecords(
-        in zone: Zone, changes range: ClosedRange<UInt64>, backwards: Bool, limit: Int,
+        in zone: Zone,
+        changes range: ClosedRange<UInt64>,
+        backwards: Bool,
+        limit: Int,
         _ visit: (StoredRecord) -> Void
     ) throws(RelayError)
 
     /// The live records that match, in the query's order, from just after `position` on.
     func records(
-        matching query: Query, in zone: Zone, after position: QueryPosition?, limit: Int
+        matching query: Query,
+        in zone: Zone,
+        after position: QueryPosition?,
+        limit: Int
     ) throws(RelayError) -> [StoredRecord]
 
     func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription]

@@ -30,8 +30,15 @@ package struct StoredRecord: Hashable, Sendable {
     package var isDeleted: Bool
 
     package init(
-        name: String, type: String, change: UInt64, created: Stamp, modified: Stamp, parent: String? = nil,
-        share: String? = nil, fields: [UInt8], isDeleted: Bool = false
+        name: String,
+        type: String,
+        change: UInt64,
+        created: Stamp,
+        modified: Stamp,
+        parent: String? = nil,
+        share: String? = nil,
+        fields: [UInt8],
+        isDeleted: Bool = false
     ) {
         self.name = name
         self.type = type

@@ -39,7 +39,7 @@ package struct ModifySubscriptions: Sendable {
                     try writer.deleteSubscriptions(ids: [id], of: user, in: database.scope)
                     outcomes.append(.success(operation))
                 }
-            } catch where error.code == .tryAgainLater || error.code == .internalError {
+            } catch  where error.code == .tryAgainLater || error.code == .internalError {
                 throw error
             } catch {
                 outcomes.append(.failure(error))

@@ -45,7 +45,7 @@ package struct ModifyZones: Sendable {
         for operation in operations {
             do throws(RelayError) {
                 outcomes.append(try run(operation, in: writer))
-            } catch where error.code == .tryAgainLater || error.code == .internalError {
+            } catch  where error.code == .tryAgainLater || error.code == .internalError {
                 throw error  // The store's own trouble takes the commit down, and all of it may be tried again.
             } catch {
                 outcomes.append(.failed(operation.zone, error))

@@ -28,7 +28,7 @@ final class CommitQueue: @unchecked Sendable {
     init(name: String, commit: @escaping @Sendable ([any QueuedWrite]) -> Void, idle: @escaping @Sendable () -> Bool) {
         let thread = Thread { [self] in
             var hasIdleWork = true
-            while let batch = next(waits: !hasIdleWork) {
+            while let batch = next(hasIdleWork: hasIdleWork) {
                 if !batch.isEmpty { commit(batch) }
                 hasIdleWork = idle()
             }
@@ -60,10 +60,11 @@ final class CommitQueue: @unchecked Sendable {
         }
     }
 
-    private func next(waits: Bool) -> [any QueuedWrite]? {
+    /// `nil` at the end; nothing at all while there is idle work to go on with.
+    private func next(hasIdleWork: Bool) -> [any QueuedWrite]? {
         condition.withLock {
-            while waits, waiting.isEmpty, !isClosed { condition.wait() }
-            if waiting.isEmpty { return isClosed ? nil : [] }
+            while waiting.isEmpty, !hasIdleWork, !isClosed { condition.wait() }
+            if waiting.isEmpty { return hasIdleWork ? [] : nil }
             let batch = Array(waiting.prefix(Self.batchLimit))
             waiting.removeFirst(batch.count)
             return batch

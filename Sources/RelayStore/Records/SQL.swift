@@ -39,14 +39,21 @@ struct SQL {
         }
         value.withUnsafeBytes { bytes in
             _ = sqlite3_bind_blob64(
-                handle, index, bytes.baseAddress ?? UnsafeRawPointer(Self.nothing), UInt64(bytes.count), Self.copied)
+                handle,
+                index,
+                bytes.baseAddress ?? UnsafeRawPointer(Self.nothing),
+                UInt64(bytes.count),
+                Self.copied
+            )
         }
     }
 
     /// Tells SQLite to copy what it is given before the call returns.
     private static var copied: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
     /// An address for empty values: a null pointer would bind NULL. Lives for ever, on purpose.
-    private static var nothing: UnsafePointer<CChar> { UnsafeRawPointer(StaticString("").utf8Start).assumingMemoryBound(to: CChar.self) }
+    private static var nothing: UnsafePointer<CChar> {
+        UnsafeRawPointer(StaticString("").utf8Start).assumingMemoryBound(to: CChar.self)
+    }
 
     // MARK: Stepping
 
@@ -73,7 +80,9 @@ struct SQL {
     private func failure() -> DatabaseError {
         let code = sqlite3_extended_errcode(database.sqliteConnection)
         return DatabaseError(
-            resultCode: ResultCode(rawValue: code), message: String(cString: sqlite3_errmsg(database.sqliteConnection)))
+            resultCode: ResultCode(rawValue: code),
+            message: String(cString: sqlite3_errmsg(database.sqliteConnection))
+        )
     }
 
     // MARK: Columns of the current row, counted from 0

@@ -4,7 +4,10 @@ import RelayCore
 
 extension SQLiteReader {
     func records(
-        matching query: Query, in zone: Zone, after position: QueryPosition?, limit: Int
+        matching query: Query,
+        in zone: Zone,
+        after position: QueryPosition?,
+        limit: Int
     ) throws(RelayError) -> [StoredRecord] {
         guard let type = names.typeNumbers[query.recordType] else { return [] }
         return try attempt {
@@ -97,7 +100,9 @@ private struct QuerySQL {
             }
             if last < keys.count {
                 let (sort, value) = keys[last]
-                terms.append("\(column(sort.field)) \(sort.isAscending ? ">" : "<") \(try mark(value, for: sort.field))")
+                terms.append(
+                    "\(column(sort.field)) \(sort.isAscending ? ">" : "<") \(try mark(value, for: sort.field))"
+                )
             } else {
                 arguments.append(.text(position.recordName))
                 terms.append("r.name > ?\(arguments.count)")

@@ -73,13 +73,19 @@ class SQLiteReader: StoreReader {
         try attempt {
             guard let owner = try number(of: id.owner) else { return nil }
             let statement = try SQL(
-                "SELECT id, identity, last_change FROM zone WHERE owner = ? AND name = ? AND deleted = 0", in: database)
+                "SELECT id, identity, last_change FROM zone WHERE owner = ? AND name = ? AND deleted = 0",
+                in: database
+            )
             defer { statement.reset() }
             statement.bind(1, owner)
             statement.bind(2, id.zoneName)
             guard try statement.step() else { return nil }
             return Zone(
-                number: statement.int(0), id: id, identity: statement.unsigned(1), lastChange: statement.unsigned(2))
+                number: statement.int(0),
+                id: id,
+                identity: statement.unsigned(1),
+                lastChange: statement.unsigned(2)
+            )
         }
     }
 
@@ -88,15 +94,21 @@ class SQLiteReader: StoreReader {
             guard let number = try number(of: owner) else { return [] }
             let statement = try SQL(
                 "SELECT id, name, identity, last_change, deleted FROM zone WHERE owner = ? ORDER BY last_change",
-                in: database)
+                in: database
+            )
             defer { statement.reset() }
             statement.bind(1, number)
             var zones: [Zone] = []
             while try statement.step() {
                 zones.append(
                     Zone(
-                        number: statement.int(0), id: ZoneID(statement.text(1), owner: owner),
-                        identity: statement.unsigned(2), lastChange: statement.unsigned(3), isDeleted: statement.bool(4)))
+                        number: statement.int(0),
+                        id: ZoneID(statement.text(1), owner: owner),
+                        identity: statement.unsigned(2),
+                        lastChange: statement.unsigned(3),
+                        isDeleted: statement.bool(4)
+                    )
+                )
             }
             return zones
         }
@@ -133,11 +145,15 @@ class SQLiteReader: StoreReader {
         ORDER BY z.run \(direction), r.change \(direction) LIMIT ?4
         """
     }
-    private static let forwardFeed = feed("ASC")
+    static let forwardFeed = feed("ASC")
     private static let backwardFeed = feed("DESC")
 
     func visitRecords(
-        in zone: Zone, changes range: ClosedRange<UInt64>, backwards: Bool, limit: Int, _ visit: (StoredRecord) -> Void
+        in zone: Zone,
+        changes range: ClosedRange<UInt64>,
+        backwards: Bool,
+        limit: Int,
+        _ visit: (StoredRecord) -> Void
     ) throws(RelayError) {
         try attempt {
             let statement = try SQL(backwards ? Self.backwardFeed : Self.forwardFeed, in: database)
@@ -153,12 +169,24 @@ class SQLiteReader: StoreReader {
     /// The record in a row of `recordColumns`.
     func record(in row: SQL) throws -> StoredRecord {
         StoredRecord(
-            name: row.text(1), type: try type(row.int(2)), change: row.unsigned(0),
+            name: row.text(1),
+            type: try type(row.int(2)),
+            change: row.unsigned(0),
             created: .init(
-                at: Timestamp(milliseconds: row.int(4)), by: try user(row.int(5)), device: DeviceMark(bits: row.unsigned(6))),
+                at: Timestamp(milliseconds: row.int(4)),
+                by: try user(row.int(5)),
+                device: DeviceMark(bits: row.unsigned(6))
+            ),
             modified: .init(
-                at: Timestamp(milliseconds: row.int(7)), by: try user(row.int(8)), device: DeviceMark(bits: row.unsigned(9))),
-            parent: row.optionalText(10), share: row.optionalText(11), fields: row.blob(12), isDeleted: row.bool(3))
+                at: Timestamp(milliseconds: row.int(7)),
+                by: try user(row.int(8)),
+                device: DeviceMark(bits: row.unsigned(9))
+            ),
+            parent: row.optionalText(10),
+            share: row.optionalText(11),
+            fields: row.blob(12),
+            isDeleted: row.bool(3)
+        )
     }
 
     // MARK: Subscriptions
@@ -170,7 +198,9 @@ class SQLiteReader: StoreReader {
                 """
                 SELECT id, kind, zone_owner, zone_name, notification_info FROM subscription
                 WHERE user = ? AND scope = ? ORDER BY id
-                """, in: database)
+                """,
+                in: database
+            )
             defer { statement.reset() }
             statement.bind(1, number)
             statement.bind(2, Int64(scope.rawValue))
@@ -184,8 +214,11 @@ class SQLiteReader: StoreReader {
                     }
                 found.append(
                     Subscription(
-                        id: statement.text(0), kind: kind,
-                        notificationInfo: statement.isNull(4) ? nil : statement.blob(4)))
+                        id: statement.text(0),
+                        kind: kind,
+                        notificationInfo: statement.isNull(4) ? nil : statement.blob(4)
+                    )
+                )
             }
             return found
         }

@@ -39,7 +39,8 @@ package final class SQLiteStore: Store {
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
-        _ place: Place, draw: @escaping @Sendable () -> UInt64,
+        _ place: Place,
+        draw: @escaping @Sendable () -> UInt64,
         onCommit: @escaping @Sendable ([ZoneChange]) -> Void = { _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws {
@@ -53,7 +54,10 @@ package final class SQLiteStore: Store {
         self.onCommit = onCommit
         self.onLostWrite = onLostWrite
         let queue = CommitQueue(
-            name: "zonecast-commit", commit: { [unowned self] in commit($0) }, idle: { [unowned self] in purge() })
+            name: "zonecast-commit",
+            commit: { [unowned self] in commit($0) },
+            idle: { [unowned self] in purge() }
+        )
         self.queue.withLock { $0 = queue }
     }
 
@@ -114,11 +118,11 @@ package final class SQLiteStore: Store {
             let changes = try transaction { writer in batch.forEach { $0.run(in: writer) } }
             if !changes.isEmpty { onCommit(changes) }
             batch.forEach { $0.finish(nil) }
-        } catch where StoreFailure.isLostWrite(error) {
+        } catch  where StoreFailure.isLostWrite(error) {
             isStopped.withLock { $0 = true }
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
             onLostWrite()
-        } catch where batch.count > 1 {
+        } catch  where batch.count > 1 {
             batch.forEach { commit([$0]) }
         } catch {
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
@@ -131,8 +135,12 @@ package final class SQLiteStore: Store {
             try database.beginTransaction(.immediate)
             let known = committed.withLock { $0 }
             let writer = SQLiteWriter(
-                database, names: known.names, memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
-                epoch: epoch, drawIdentity: draw)
+                database,
+                names: known.names,
+                memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
+                epoch: epoch,
+                drawIdentity: draw
+            )
             do {
                 try body(writer)
                 if let failure = writer.failure { throw failure }
@@ -192,6 +200,9 @@ package final class SQLiteStore: Store {
         try access.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
     }
 
+    /// The statement that reads a zone's feed, for the test that looks at its plan.
+    package static var feedStatement: String { SQLiteReader.forwardFeed }
+
     /// What SQLite's own check of the whole file says: `ok` when nothing is wrong.
     package func integrityReport() throws -> String {
         try access.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") ?? "no answer" }
@@ -223,7 +234,9 @@ private final class PendingWrite<Value: Sendable>: QueuedWrite, @unchecked Senda
 
     func finish(_ failure: RelayError?) {
         let failed = failure.map { Result<Value, RelayError>.failure($0) }
-        continuation.resume(returning: failed ?? outcome ?? .failure(StoreFailure.relayError(for: StoreFailure.stopped)))
+        continuation.resume(
+            returning: failed ?? outcome ?? .failure(StoreFailure.relayError(for: StoreFailure.stopped))
+        )
     }
 }
 
@@ -240,14 +253,17 @@ private struct StoredState {
         } else {
             epoch = draw()
             try database.execute(
-                sql: "INSERT INTO fact (name, value) VALUES ('epoch', ?)", arguments: [Int64(bitPattern: epoch)])
+                sql: "INSERT INTO fact (name, value) VALUES ('epoch', ?)",
+                arguments: [Int64(bitPattern: epoch)]
+            )
             // The public database's one zone is there from the start, as number 1.
             try database.execute(
                 sql: """
                     INSERT INTO user (id, name) VALUES (1, ?);
                     INSERT INTO zone (id, owner, name, identity, last_change) VALUES (1, 1, ?, ?, 1);
                     """,
-                arguments: [Zone.publicOwner.recordName, ZoneID.defaultName, Int64(bitPattern: draw())])
+                arguments: [Zone.publicOwner.recordName, ZoneID.defaultName, Int64(bitPattern: draw())]
+            )
         }
         // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
         lastChange = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)
@@ -261,14 +277,17 @@ private struct StoredState {
         schema.version = try Int.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'schema'") ?? 0
         for row in try Row.fetchAll(
             database,
-            sql: "SELECT t.name, f.name, f.tag, f.encrypted FROM record_field f JOIN record_type t ON t.id = f.type")
-        {
-            guard let type = FieldType(tag: row[2]) else { throw StoreFailure.damaged("field type \(row[2] as String)") }
+            sql: "SELECT t.name, f.name, f.tag, f.encrypted FROM record_field f JOIN record_type t ON t.id = f.type"
+        ) {
+            guard let type = FieldType(tag: row[2]) else {
+                throw StoreFailure.damaged("field type \(row[2] as String)")
+            }
             schema.types[row[0], default: RecordType(grants: [:])].fields[row[1]] = .init(type, isEncrypted: row[3])
         }
         for row in try Row.fetchAll(
-            database, sql: "SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type")
-        {
+            database,
+            sql: "SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type"
+        ) {
             schema.types[row[0], default: RecordType(grants: [:])].grants[Role(row[1])] = Rights(rawValue: row[2])
         }
     }

@@ -23,7 +23,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     private let drawIdentity: () -> UInt64
 
     init(
-        _ database: Database, names: StoreNames, memory: consuming Memory, epoch: UInt64,
+        _ database: Database,
+        names: StoreNames,
+        memory: consuming Memory,
+        epoch: UInt64,
         drawIdentity: @escaping () -> UInt64
     ) {
         let schema = memory.schema
@@ -94,7 +97,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             let change = takeChangeNumber()
             let identity = drawIdentity()
             let statement = try SQL(
-                "INSERT INTO zone (owner, name, identity, last_change) VALUES (?, ?, ?, ?)", in: database)
+                "INSERT INTO zone (owner, name, identity, last_change) VALUES (?, ?, ?, ?)",
+                in: database
+            )
             statement.bind(1, try ensureNumber(of: id.owner))
             statement.bind(2, id.zoneName)
             statement.bind(3, identity)
@@ -147,7 +152,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     // MARK: Records
 
     func put(
-        _ records: [StoredRecord], replacing replaced: [String: StoredRecord], in zone: Zone, by device: String
+        _ records: [StoredRecord],
+        replacing replaced: [String: StoredRecord],
+        in zone: Zone,
+        by device: String
     ) throws(RelayError) {
         guard let last = records.map(\.change).max() else { return }
         try attempt {
@@ -218,7 +226,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         let zone = next.int(0)
         next.reset()
         let purge = try SQL(
-            "DELETE FROM record WHERE change IN (SELECT change FROM record WHERE zone = ?1 LIMIT ?2)", in: database)
+            "DELETE FROM record WHERE change IN (SELECT change FROM record WHERE zone = ?1 LIMIT ?2)",
+            in: database
+        )
         purge.bind(1, zone)
         purge.bind(2, Int64(limit))
         try purge.run()
@@ -250,7 +260,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
                 for (field, definition) in type.fields where memory.schema.types[name]?.fields[field] != definition {
                     let statement = try SQL(
                         "INSERT OR REPLACE INTO record_field (type, name, tag, encrypted) VALUES (?, ?, ?, ?)",
-                        in: database)
+                        in: database
+                    )
                     statement.bind(1, number)
                     statement.bind(2, field)
                     statement.bind(3, definition.type.tag)
@@ -259,7 +270,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
                 }
                 for (role, rights) in type.grants where memory.schema.types[name]?.grants[role] != rights {
                     let statement = try SQL(
-                        "INSERT OR REPLACE INTO record_grant (type, role, rights) VALUES (?, ?, ?)", in: database)
+                        "INSERT OR REPLACE INTO record_grant (type, role, rights) VALUES (?, ?, ?)",
+                        in: database
+                    )
                     statement.bind(1, number)
                     statement.bind(2, role.name)
                     statement.bind(3, Int64(rights.rawValue))
@@ -283,7 +296,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
                     """
                     INSERT OR REPLACE INTO subscription (user, scope, id, kind, zone_owner, zone_name, notification_info)
                     VALUES (?, ?, ?, ?, ?, ?, ?)
-                    """, in: database)
+                    """,
+                    in: database
+                )
                 statement.bind(1, try ensureNumber(of: user))
                 statement.bind(2, Int64(scope.rawValue))
                 statement.bind(3, subscription.id)
@@ -306,7 +321,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         try attempt {
             guard let number = try number(of: user) else { return }
             for id in ids {
-                let statement = try SQL("DELETE FROM subscription WHERE user = ? AND scope = ? AND id = ?", in: database)
+                let statement = try SQL(
+                    "DELETE FROM subscription WHERE user = ? AND scope = ? AND id = ?",
+                    in: database
+                )
                 statement.bind(1, number)
                 statement.bind(2, Int64(scope.rawValue))
                 statement.bind(3, id)

@@ -20,7 +20,9 @@ package final class StoreFolder: StoreCatalog {
     ///   - onCommit: hears of every commit.
     ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
     package init(
-        folder: String?, draw: @escaping @Sendable () -> UInt64, onCommit: @escaping CommitListener = { _, _ in },
+        folder: String?,
+        draw: @escaping @Sendable () -> UInt64,
+        onCommit: @escaping CommitListener = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) {
         self.folder = folder
@@ -40,7 +42,12 @@ package final class StoreFolder: StoreCatalog {
             do {
                 let place = try place(of: home)
                 let onCommit = onCommit
-                let store = try SQLiteStore(place, draw: draw, onCommit: { onCommit(home, $0) }, onLostWrite: onLostWrite)
+                let store = try SQLiteStore(
+                    place,
+                    draw: draw,
+                    onCommit: { onCommit(home, $0) },
+                    onLostWrite: onLostWrite
+                )
                 open[home] = store
                 return store
             } catch {
@@ -63,7 +70,10 @@ package final class StoreFolder: StoreCatalog {
         guard let folder else { return .memory }
         let container = "\(folder)/containers/\(home.container.name)"
         try FileManager.default.createDirectory(
-            atPath: container, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+            atPath: container,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700]
+        )
         return .file(path: "\(container)/\(home.environment.rawValue).sqlite")
     }
 }

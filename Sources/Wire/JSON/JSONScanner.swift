@@ -48,7 +48,9 @@ struct JSONScanner {
     }
 
     private mutating func scanKey(_ text: Text, in object: Int) throws(JSONError) {
-        guard position < text.count, text[position] == UInt8(ascii: "\"") else { throw syntax("a member name is missing") }
+        guard position < text.count, text[position] == UInt8(ascii: "\"") else {
+            throw syntax("a member name is missing")
+        }
         try scanString(text)
         skipBlanks(text)
         guard position < text.count, text[position] == UInt8(ascii: ":") else { throw syntax("a colon is missing") }
@@ -84,7 +86,8 @@ struct JSONScanner {
         var seen = Set<String>(minimumCapacity: keys.count)
         return !keys.allSatisfy { key in
             let raw = text[Int(key.start)..<Int(key.end)]
-            return seen.insert(key.kind == .string ? String(decoding: raw, as: UTF8.self) : JSONValue.unescape(raw)).inserted
+            return seen.insert(key.kind == .string ? String(decoding: raw, as: UTF8.self) : JSONValue.unescape(raw))
+                .inserted
         }
     }
 
@@ -174,7 +177,9 @@ struct JSONScanner {
                 kind = .escapedString
                 try skipEscape(text)
             } else if byte >= 0x80 {
-                guard let length = UTF8Check.length(ofSequenceAt: position, in: text) else { throw syntax("invalid UTF-8") }
+                guard let length = UTF8Check.length(ofSequenceAt: position, in: text) else {
+                    throw syntax("invalid UTF-8")
+                }
                 position += length
             } else if byte < 0x20 {
                 throw syntax("a control character inside a string")

@@ -65,7 +65,8 @@ package struct JSONValue: Sendable {
         let end = Int(node.next)
         while key < end {
             result.append(
-                (JSONValue(document: document, index: key).text, JSONValue(document: document, index: key + 1)))
+                (JSONValue(document: document, index: key).text, JSONValue(document: document, index: key + 1))
+            )
             key = Int(document.tape[key + 1].next)
         }
         return result

@@ -19,7 +19,8 @@ package struct JSONWriter {
     }
 
     package mutating func array<Elements: Sequence>(
-        _ elements: Elements, _ body: (inout JSONWriter, Elements.Element) -> Void
+        _ elements: Elements,
+        _ body: (inout JSONWriter, Elements.Element) -> Void
     ) {
         open(UInt8(ascii: "["))
         for element in elements { body(&self, element) }

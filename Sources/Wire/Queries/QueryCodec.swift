@@ -31,7 +31,9 @@ package enum QueryCodec {
             return .init(field, comparator, [try readValue(value.required("value"), for: field)])
         }
         // Lists without their tag are what the live service calls unexpected.
-        guard let tag, tag.hasSuffix("_LIST") else { throw RelayError.badRequest("BadRequestException: Unexpected input") }
+        guard let tag, tag.hasSuffix("_LIST") else {
+            throw RelayError.badRequest("BadRequestException: Unexpected input")
+        }
         let elements = try value.required("value").elements()
         guard (1...250).contains(elements.count) else {
             throw RelayError.badRequest("A list in a filter has 1 to 250 elements.")
@@ -69,13 +71,17 @@ package enum QueryCodec {
     }
 
     /// Reads a marker of this query back. Throws `badRequest` for one of another query or of none.
-    package static func readMarker(_ text: String, query: Query) throws(RelayError) -> ([FieldValue], recordName: String) {
+    package static func readMarker(_ text: String, query: Query) throws(RelayError) -> (
+        [FieldValue], recordName: String
+    ) {
         do {
             guard let bytes = Base64.decode(text) else { throw RelayError.wrongMarker }
             let json = try JSONDocument(parsing: bytes).root
             guard try json.required("q").string() == fingerprint(of: query) else { throw RelayError.wrongMarker }
             let values = try json.required("v").elements().map { element in
-                guard let type = FieldType(tag: try element.required("type").string()) else { throw RelayError.wrongMarker }
+                guard let type = FieldType(tag: try element.required("type").string()) else {
+                    throw RelayError.wrongMarker
+                }
                 return try FieldCodec.read(element.required("value"), as: type)
             }
             guard values.count == query.sorts.count else { throw RelayError.wrongMarker }
@@ -97,7 +103,10 @@ package enum QueryCodec {
             }
         }
         for sort in query.sorts { text += "|\(sort.field.rawValue) \(sort.isAscending)" }
-        return String(text.utf8.reduce(UInt64(0xCBF2_9CE4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }, radix: 36)
+        return String(
+            text.utf8.reduce(UInt64(0xCBF2_9CE4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 },
+            radix: 36
+        )
     }
 }
 

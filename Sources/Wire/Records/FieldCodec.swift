@@ -6,7 +6,10 @@ package enum FieldCodec {
 
     /// Writes `{"value":…,"type":…}`, the form a field has inside `fields`.
     package static func write(
-        _ value: FieldValue, isEncrypted: Bool = false, numbersAsStrings: Bool = false, to writer: inout JSONWriter
+        _ value: FieldValue,
+        isEncrypted: Bool = false,
+        numbersAsStrings: Bool = false,
+        to writer: inout JSONWriter
     ) {
         writer.object { field in
             field.key("value")
@@ -166,7 +169,8 @@ package enum FieldCodec {
     }
 
     private static func asset(_ json: JSONValue) -> Asset? {
-        guard let checksum = try? json["fileChecksum"]?.string(), let size = try? json["size"]?.int64(), size >= 0 else {
+        guard let checksum = try? json["fileChecksum"]?.string(), let size = try? json["size"]?.int64(), size >= 0
+        else {
             return nil
         }
         var asset = Asset(fileChecksum: checksum, size: size)

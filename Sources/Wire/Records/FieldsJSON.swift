@@ -47,7 +47,9 @@ package enum FieldsJSON {
 
     /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`. Entries untouched are copied.
     package static func merge(
-        _ changed: [Entry], clearing cleared: Set<String>, into old: [UInt8]
+        _ changed: [Entry],
+        clearing cleared: Set<String>,
+        into old: [UInt8]
     ) throws(JSONError) -> [UInt8] {
         let members = try JSONDocument(parsing: old, limits: .response).root.members()
         var rest = changed

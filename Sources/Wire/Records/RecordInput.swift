@@ -54,7 +54,9 @@ package struct FieldInput: Sendable {
         guard let word = try json["type"]?.string() else { return }
         // Tags that live answers gave for lists of nothing in particular say nothing.
         guard word != "UNKNOWN_LIST", word != "LIST" else { return }
-        guard let type = FieldType(tag: word) else { throw try json.required("type").mismatch("a field type of CloudKit") }
+        guard let type = FieldType(tag: word) else {
+            throw try json.required("type").mismatch("a field type of CloudKit")
+        }
         tag = type
     }
 }

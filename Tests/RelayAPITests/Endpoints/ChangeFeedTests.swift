@@ -1,0 +1,186 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import Testing
+import Wire
+
+@Suite struct ChangeFeedTests {
+    typealias Operation = RelayWorld.Operation
+
+    /// Whatever happened, and whatever the page size: state at a token, with the feed since it, is the full fetch.
+    @Test(arguments: [UInt64](1...12)) func everyTokenLeadsToTheFullState(seed: UInt64) async throws {
+        var random = SplitMix(state: seed)
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        try await world.makeZone("Other")
+        var model: [String: String] = [:]
+        var kept: [(token: String, state: [String: String])] = []
+        for step in 0..<60 {
+            let name = "n\(random.next() % 12)"
+            if random.next() % 4 == 0 {
+                _ = try await world.modify([Operation(kind: "forceDelete", name: name)])
+                model[name] = nil
+            } else {
+                _ = try await world.modify([
+                    Operation(kind: "forceUpdate", name: name, fields: #"{"title":{"value":"s\#(step)"}}"#)
+                ])
+                model[name] = "s\(step)"
+            }
+            // Another zone's changes lie in between in the same log.
+            if random.next() % 3 == 0 { _ = try await world.modify(zone: "Other", [.create(nil)]) }
+            if random.next() % 6 == 0 {
+                kept.append((try #require(try await world.changes().text("syncToken")), model))
+            }
+        }
+        for (token, state) in kept + [("", [:])] {
+            for limit in [1, 3, 200] {
+                var state = state
+                try await follow(world, from: token.isEmpty ? nil : token, limit: limit, &state)
+                #expect(state == model, "seed \(seed), page size \(limit)")
+            }
+        }
+    }
+
+    private func follow(
+        _ world: RelayWorld,
+        from start: String?,
+        limit: Int,
+        _ state: inout [String: String]
+    ) async throws {
+        var token = start
+        for _ in 0..<200 {
+            let page = try await world.changes(since: token, limit: limit)
+            let records = try page.required("records").elements()
+            #expect(records.count <= limit)
+            #expect(Set(records.compactMap { $0.text("recordName") }).count == records.count)
+            for record in records {
+                let name = try record.required("recordName").string()
+                state[name] = record.flag("deleted") == true ? nil : try record.field("title")?.string()
+            }
+            token = page.text("syncToken")
+            if page.flag("moreComing") == false { return }
+        }
+        Issue.record("the feed has no end")
+    }
+
+    @Test func aFirstFetchHasLiveRecordsOnlyAndALaterOneTombstones() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        _ = try await world.modify([.create("a"), .create("b")])
+        let token = try await world.changes().text("syncToken")
+        _ = try await world.modify([Operation(kind: "forceDelete", name: "a")])
+        let fresh = try await world.changes().required("records").elements()
+        #expect(fresh.map { $0.text("recordName") } == ["b"])
+        let later = try await world.changes(since: token).required("records").elements()
+        #expect(later.map { $0.text("recordName") } == ["a"])
+        #expect(later[0].flag("deleted") == true)
+    }
+
+    @Test func newestFirstReadsTheSameBackwards() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        _ = try await world.modify((0..<5).map { .create("n\($0)") })
+        var names: [String?] = []
+        var token: String?
+        var moreComing = true
+        while moreComing {
+            let page = try await world.changes(since: token, limit: 2, extra: #","reverse":true"#)
+            names += try page.required("records").elements().map { $0.text("recordName") }
+            token = page.text("syncToken")
+            moreComing = page.flag("moreComing") == true
+        }
+        #expect(names == ["n4", "n3", "n2", "n1", "n0"])
+        #expect(try await world.changes(since: token).required("records").elements().isEmpty)
+    }
+
+    @Test func tokensOfElsewhereAreExpired() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        try await world.makeZone("Other")
+        let foreign = try await world.changes(zone: "Other").text("syncToken")
+        for token in [foreign, "AAAA", "nonsense"] {
+            let answer = try await world.changes(since: token)
+            #expect(answer.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
+            #expect(answer.text("serverErrorCode") == "BAD_REQUEST")
+            #expect(answer.text("reason") == "client knowledge differs from server knowledge")
+        }
+    }
+
+    @Test func aZoneMadeAgainRefusesTheOldOnesTokens() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        _ = try await world.modify([.create("a")])
+        let token = try await world.changes().text("syncToken")
+        let database = try await world.ask("private/changes/database").json.text("syncToken")
+        let gone = try await world.ask(
+            "private/zones/modify",
+            #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
+        )
+        #expect(try gone.items("zones").first?.flag("deleted") == true)
+        #expect(try await world.changes(since: token).text("serverErrorCode") == "ZONE_NOT_FOUND")
+        let changed = try await world.ask("private/changes/database", #"{"syncToken":"\#(database ?? "")"}"#)
+        #expect(try changed.items("zones").map { $0.flag("deleted") } == [true])
+        try await world.makeZone("Notes")
+        #expect(try await world.changes(since: token).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
+        #expect(try await world.changes().required("records").elements().isEmpty)
+    }
+
+    @Test func theDatabaseFeedNamesChangedZonesOnly() async throws {
+        let world = try RelayWorld()
+        for name in ["A", "B", "C"] { try await world.makeZone(name) }
+        let all = try await world.ask("private/changes/database", #"{"resultsLimit":2}"#)
+        #expect(try all.items("zones").count == 2)
+        #expect(all.json.flag("moreComing") == true)
+        let rest = try await world.ask(
+            "private/changes/database",
+            #"{"syncToken":"\#(all.json.text("syncToken") ?? "")"}"#
+        )
+        #expect(try rest.items("zones").count == 1)
+        #expect(rest.json.flag("moreComing") == false)
+        _ = try await world.modify(zone: "B", [.create("x")])
+        let later = try await world.ask(
+            "private/zones/changes",
+            #"{"metaSyncToken":"\#(rest.json.text("syncToken") ?? "")"}"#
+        )
+        #expect(try later.items("zones").map { try $0.required("zoneID").text("zoneName") } == ["B"])
+        #expect(later.json.text("metaSyncToken") != nil)
+        #expect(later.json["syncToken"] == nil)
+    }
+
+    @Test func defaultZoneAndPublicDatabaseHaveNoFeed() async throws {
+        let world = try RelayWorld()
+        let old = try await world.ask("private/records/changes", "{}")
+        #expect(old.status == 400)
+        #expect(old.json.text("reason") == "cannot get changes in default zone")
+        let entry = try await world.changes(zone: "_defaultZone")
+        #expect(entry.text("reason") == "cannot get changes in default zone")
+        #expect(try await world.ask("public/changes/database").code == "BAD_REQUEST")
+    }
+
+    @Test func usersSeeNothingOfEachOther() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        _ = try await world.modify([.create("a")])
+        let alice = try #require(try await world.ask("public/users/caller", method: .get).json.text("userRecordName"))
+        let stranger = try await world.ask(
+            "private/changes/zone",
+            as: "bob",
+            #"{"zones":[{"zoneID":{"zoneName":"Notes","ownerRecordName":"\#(alice)"}},{"zoneID":{"zoneName":"Notes"}}]}"#
+        )
+        #expect(try stranger.items("zones").map { $0.text("serverErrorCode") } == ["ZONE_NOT_FOUND", "ZONE_NOT_FOUND"])
+        #expect(try await world.ask("private/changes/database", as: "bob").items("zones").isEmpty)
+    }
+}
+
+/// A small generator whose runs repeat.
+struct SplitMix: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ mixed >> 31
+    }
+}

@@ -1,0 +1,144 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Synchronization
+import Testing
+import Wire
+
+/// A whole relay in memory, asked by request values; `dev-NAME` tokens say who asks.
+final class RelayWorld: Sendable {
+    let relay: Relay
+    let stores: StoreFolder
+    let container = "iCloud.org.example.notes"
+
+    init(limits: Limits = Limits()) throws {
+        let directory = try AccountStore(inMemory: ())
+        var settings = SignInSettings()
+        settings.acceptsDevTokens = true
+        settings.requestRate = nil
+        let authenticator = try Authenticator(
+            directory: directory,
+            settings: settings,
+            time: .system,
+            random: .system
+        )
+        let drawn = Mutex(SplitMix(state: 1))
+        stores = StoreFolder(folder: nil, draw: { drawn.withLock { $0.next() } })
+        relay = Relay(
+            authenticator: authenticator,
+            stores: stores,
+            limits: limits,
+            time: .system,
+            random: .system
+        )
+    }
+
+    /// Asks as `user`; `nil` shows an API token alone.
+    func ask(
+        _ operation: String,
+        as user: String? = "alice",
+        _ body: String = "{}",
+        method: HTTPRequest.Method = .post,
+        environment: String = "development"
+    ) async throws -> Answer {
+        let request = APIRequest(
+            method: method,
+            path: "/database/1/\(container)/\(environment)/\(operation)",
+            query: "ckAPIToken=x" + (user.map { "&ckWebAuthToken=dev-\($0)" } ?? ""),
+            body: Array(body.utf8)
+        )
+        let response = await relay.respond(to: request)
+        return Answer(
+            status: response.status.code,
+            json: try JSONDocument(parsing: response.body).root,
+            response: response
+        )
+    }
+
+    /// Makes a zone of the user's.
+    func makeZone(_ name: String, as user: String = "alice") async throws {
+        let answer = try await ask(
+            "private/zones/modify",
+            as: user,
+            #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"\#(name)"}}}]}"#
+        )
+        #expect(answer.status == 200)
+    }
+
+    /// Carries out operations on a zone, each `type name {fields}`.
+    func modify(
+        in database: String = "private",
+        zone: String = "Notes",
+        as user: String? = "alice",
+        atomic: Bool = false,
+        _ operations: [Operation]
+    ) async throws -> Answer {
+        let list = operations.map(\.json).joined(separator: ",")
+        return try await ask(
+            "\(database)/records/modify",
+            as: user,
+            #"{"zoneID":{"zoneName":"\#(zone)"},"atomic":\#(atomic),"operations":[\#(list)]}"#
+        )
+    }
+
+    struct Operation {
+        var kind: String
+        var name: String?
+        var tag: String?
+        var type: String? = "Note"
+        var fields = "{}"
+
+        var json: String {
+            var parts = [#""fields":\#(fields)"#]
+            if let name { parts.append(#""recordName":"\#(name)""#) }
+            if let tag { parts.append(#""recordChangeTag":"\#(tag)""#) }
+            if let type { parts.append(#""recordType":"\#(type)""#) }
+            return #"{"operationType":"\#(kind)","record":{\#(parts.joined(separator: ","))}}"#
+        }
+
+        static func create(_ name: String?, title: String = "a") -> Operation {
+            Operation(kind: "create", name: name, fields: #"{"title":{"value":"\#(title)"}}"#)
+        }
+    }
+
+    /// A page of the zone's feed.
+    func changes(
+        zone: String = "Notes",
+        since token: String? = nil,
+        limit: Int = 200,
+        as user: String = "alice",
+        extra: String = ""
+    ) async throws -> JSONValue {
+        let since = token.map { #","syncToken":"\#($0)""# } ?? ""
+        let answer = try await ask(
+            "private/changes/zone",
+            as: user,
+            #"{"zones":[{"zoneID":{"zoneName":"\#(zone)"},"resultsLimit":\#(limit)\#(since)\#(extra)}]}"#
+        )
+        return try #require(try answer.json.required("zones").elements().first)
+    }
+}
+
+/// An answer with its body read.
+struct Answer {
+    var status: Int
+    var json: JSONValue
+    var response: APIResponse
+
+    /// The elements of the top-level array of this name.
+    func items(_ name: StaticString) throws -> [JSONValue] { try json.required(name).elements() }
+
+    var code: String? { json.text("serverErrorCode") }
+}
+
+extension JSONValue {
+    func text(_ name: StaticString) -> String? { try? self[name]?.string() }
+    func flag(_ name: StaticString) -> Bool? { try? self[name]?.bool() }
+
+    /// The value of a record's field.
+    func field(_ name: String) throws -> JSONValue? {
+        try required("fields").members().first { $0.name == name }?.value["value"]
+    }
+}

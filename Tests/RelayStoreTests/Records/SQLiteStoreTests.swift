@@ -1,0 +1,190 @@
+import Foundation
+import GRDB
+import Records
+import RelayCore
+import RelayStore
+import Synchronization
+import Testing
+
+@Suite struct SQLiteStoreTests {
+    private let user = UserID("_00000000000000000000000000000001")
+
+    /// A store in a folder of its own, which goes with the test.
+    private func withFile<Result>(_ body: (String) async throws -> Result) async throws -> Result {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        return try await body(folder.appendingPathComponent("store.sqlite").path)
+    }
+
+    private func open(_ path: String, onCommit: @escaping @Sendable ([ZoneChange]) -> Void = { _ in }) throws
+        -> SQLiteStore
+    {
+        let drawn = Mutex(UInt64(7))
+        return try SQLiteStore(
+            .file(path: path),
+            draw: {
+                drawn.withLock {
+                    $0 += 1
+                    return $0
+                }
+            },
+            onCommit: onCommit
+        )
+    }
+
+    private func makeZone(_ name: String, in store: SQLiteStore) async throws -> Zone {
+        let id = ZoneID(name, owner: user)
+        return try await store.write { writer throws(RelayError) in try writer.makeZone(id, by: "phone") }
+    }
+
+    private func save(_ names: [String], in id: ZoneID, of store: SQLiteStore) async throws {
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+        try await store.write { writer throws(RelayError) in
+            guard let zone = try writer.zone(id) else { throw .zoneNotFound }
+            let before = try writer.records(named: names, in: zone)
+            if try writer.schema.types["Note"] == nil { try writer.define(["Note": RecordType()]) }
+            let records = names.map {
+                StoredRecord(
+                    name: $0,
+                    type: "Note",
+                    change: writer.takeChangeNumber(),
+                    created: stamp,
+                    modified: stamp,
+                    fields: Array("{}".utf8)
+                )
+            }
+            try writer.put(records, replacing: before, in: zone, by: "phone")
+        }
+    }
+
+    private func feed(_ store: SQLiteStore, _ id: ZoneID, after: UInt64 = 0) throws -> [String] {
+        try store.read { reader throws(RelayError) in
+            guard let zone = try reader.zone(id), zone.lastChange > after else { return [] }
+            var names: [String] = []
+            try reader.visitRecords(
+                in: zone,
+                changes: after + 1...zone.lastChange,
+                backwards: false,
+                limit: 100_000
+            ) { names.append($0.name) }
+            return names
+        }
+    }
+
+    @Test func commitsReachTheDiskBeforeTheyAreAnswered() async throws {
+        try await withFile { path in
+            let store = try open(path)
+            #expect(try store.synchronousLevel() == 2)
+            store.close()
+        }
+    }
+
+    @Test func everythingIsThereAfterReopening() async throws {
+        try await withFile { path in
+            let first = try open(path)
+            let zone = try await makeZone("Notes", in: first)
+            try await save(["a", "b"], in: zone.id, of: first)
+            try await save(["a"], in: zone.id, of: first)
+            let epoch = first.epoch
+            first.close()
+
+            let second = try open(path)
+            #expect(second.epoch == epoch)
+            #expect(second.currentSchema.types["Note"] == RecordType())
+            #expect(try feed(second, zone.id) == ["b", "a"])
+            let before = try second.read { reader throws(RelayError) in try reader.zone(zone.id)?.lastChange } ?? 0
+            try await save(["c"], in: zone.id, of: second)
+            let after = try second.read { reader throws(RelayError) in try reader.zone(zone.id)?.lastChange } ?? 0
+            #expect(after > before, "a number was given twice")
+            #expect(try second.integrityReport() == "ok")
+            second.close()
+        }
+    }
+
+    @Test func aFeedReadsItsIndexAndSortsNothing() async throws {
+        try await withFile { path in
+            let store = try open(path)
+            defer { store.close() }
+            let plan = try await DatabaseQueue(path: path).read { database in
+                try String.fetchAll(
+                    database,
+                    sql: "EXPLAIN QUERY PLAN " + SQLiteStore.feedStatement,
+                    arguments: [1, 2, 3, 4],
+                    adapter: RangeRowAdapter(3..<4)
+                )
+            }
+            #expect(plan.contains { $0.contains("record_by_run") }, "\(plan)")
+            #expect(!plan.contains { $0.contains("TEMP B-TREE") || $0.contains("SCAN r") }, "\(plan)")
+        }
+    }
+
+    @Test func feedsStayRightAcrossManyRuns() async throws {
+        try await withFile { path in
+            let store = try open(path)
+            defer { store.close() }
+            let (a, b) = (try await makeZone("A", in: store), try await makeZone("B", in: store))
+            var expected: [String] = []
+            for round in 0..<6 {
+                let names = (0..<700).map { "r\(round)-\($0)" }
+                try await save(names, in: a.id, of: store)
+                try await save(names, in: b.id, of: store)
+                expected += names
+            }
+            #expect(try feed(store, a.id) == expected)
+            #expect(try feed(store, b.id) == expected)
+        }
+    }
+
+    @Test func writesThatWaitTogetherAreHeardOfTogether() async throws {
+        try await withFile { path in
+            let heard = Mutex<[[ZoneChange]]>([])
+            let store = try open(path, onCommit: { changes in heard.withLock { $0.append(changes) } })
+            defer { store.close() }
+            let zone = try await makeZone("Notes", in: store)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 0..<50 { group.addTask { try await self.save(["n\(writer)"], in: zone.id, of: store) } }
+                try await group.waitForAll()
+            }
+            let commits = heard.withLock { $0 }
+            // One entry for the zone in each commit, and the last token is that of the zone's end.
+            #expect(commits.allSatisfy { $0.count == 1 })
+            let last = try store.read { reader throws(RelayError) in try reader.zone(zone.id)?.lastChange }
+            #expect(commits.last?.last?.token?.position == last)
+            #expect(try feed(store, zone.id).count == 50)
+        }
+    }
+
+    @Test func aRefusedWriteLeavesNothingAndHarmsNobody() async throws {
+        try await withFile { path in
+            let store = try open(path)
+            defer { store.close() }
+            let zone = try await makeZone("Notes", in: store)
+            await #expect(throws: RelayError.zoneNotFound) {
+                try await save(["x"], in: ZoneID("Nowhere", owner: user), of: store)
+            }
+            try await save(["y"], in: zone.id, of: store)
+            #expect(try feed(store, zone.id) == ["y"])
+        }
+    }
+
+    @Test func aDeletedZonesRecordsAreGoneFromTheFile() async throws {
+        try await withFile { path in
+            let store = try open(path)
+            let zone = try await makeZone("Notes", in: store)
+            try await save((0..<2_500).map { "n\($0)" }, in: zone.id, of: store)
+            try await store.write { writer throws(RelayError) in
+                guard let zone = try writer.zone(zone.id) else { throw .zoneNotFound }
+                try writer.deleteZone(zone, by: "phone")
+            }
+            #expect(try feed(store, zone.id).isEmpty)
+            store.close()  // Closing finishes what is under way, and what it left is finished at the next start.
+            let again = try open(path)
+            again.close()
+            let rest = try await DatabaseQueue(path: path).read {
+                try Int.fetchOne($0, sql: "SELECT count(*) FROM record")
+            }
+            #expect(rest == 0)
+        }
+    }
+}

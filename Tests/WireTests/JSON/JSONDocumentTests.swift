@@ -1,0 +1,98 @@
+import Testing
+import Wire
+
+@Suite struct JSONDocumentTests {
+    static let good = [
+        "{}", "[]", " [ ] ", "null", "true", "-0", "0.5e-7", "\"\"", #""\u00e9\ud83d\ude00\n""#,
+        #"{"a":{"b":[1,{"c":null}]}}"#,
+        "\"\u{7F}é漢😀\"", "[1,2,3]", #"{"":1,"\u0001":2}"#,
+    ]
+
+    @Test(arguments: good) func acceptsJSON(_ text: String) throws {
+        _ = try JSONDocument(parsing: Array(text.utf8))
+    }
+
+    static let bad: [String] = [
+        "", " ", "{", "}", "[", "]", "[1,]", "[,1]", "{,}", #"{"a"}"#, #"{"a":}"#, #"{"a":1,}"#, #"{a:1}"#, "01", "-",
+        "1.",
+        ".5", "1e", "1e+", "+1", "0x1", "NaN", "Infinity", "tru", "nul", "truex", "\"", "\"\\\"", #""\x""#, #""\u12""#,
+        #""\ud800""#, #""\udc00""#, #""\ud800\u0041""#, "\"\n\"", "\"\u{0}\"", "1 2", "{} {}", "[1 2]",
+        #"{"a":1 "b":2}"#,
+        #"{"a":1,"a":2}"#, #"{"a":1,"\u0061":2}"#, "'a'", "[1]x", "\u{FEFF}{}",
+    ]
+
+    @Test(arguments: bad) func refusesWhatIsNotJSON(_ text: String) {
+        #expect(throws: JSONError.self) { try JSONDocument(parsing: Array(text.utf8)) }
+    }
+
+    static let badBytes: [[UInt8]] = [
+        [0x22, 0xFF, 0x22], [0x22, 0xC0, 0x80, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22],
+        [0x22, 0xF4, 0x90, 0x80, 0x80, 0x22],
+        [0x22, 0xE2, 0x82, 0x22], [0x22, 0xE0, 0x80, 0x80, 0x22],
+    ]
+
+    @Test(arguments: badBytes) func refusesInvalidUTF8EvenWhereNobodyReads(_ bytes: [UInt8]) {
+        #expect(throws: JSONError.self) { try JSONDocument(parsing: bytes) }
+    }
+
+    @Test func holdsItsLimits() throws {
+        let deep = String(repeating: "[", count: 32) + String(repeating: "]", count: 32)
+        _ = try JSONDocument(parsing: Array(deep.utf8))
+        #expect(throws: JSONError.self) { try JSONDocument(parsing: Array("[\(deep)]".utf8)) }
+        let digits = String(repeating: "1", count: 64)
+        _ = try JSONDocument(parsing: Array(digits.utf8))
+        #expect(throws: JSONError.self) { try JSONDocument(parsing: Array("\(digits)1".utf8)) }
+        let many = "[" + String(repeating: "1,", count: 99_999) + "1]"
+        _ = try JSONDocument(parsing: Array(many.utf8))
+        #expect(throws: JSONError.self) { try JSONDocument(parsing: Array("[\(many)]".utf8)) }
+        let members = "{" + (0..<300).map { "\"k\($0)\":1" }.joined(separator: ",") + ",\"k7\":1}"
+        #expect(throws: JSONError.self) { try JSONDocument(parsing: Array(members.utf8)) }
+    }
+
+    @Test func readsValuesByType() throws {
+        let root = try JSONDocument(
+            parsing: Array(#"{"i":-12,"d":1.5,"s":"a\"\u00e9\ud83d\ude00","t":true,"n":null,"l":[1,2]}"#.utf8)
+        ).root
+        #expect(try root.required("i").int64() == -12)
+        #expect(try root.required("d").double() == 1.5)
+        #expect(try root.required("s").string() == "a\"é😀")
+        #expect(try root.required("t").bool())
+        #expect(root["n"] == nil && root.hasMember("n"))
+        #expect(try root.required("l").elements().map { try $0.int64() } == [1, 2])
+    }
+
+    static let errors: [(text: String, path: String)] = [
+        (#"{"a":[{"b":1},{"b":"x"}]}"#, "a[1].b"), (#"{"a":[{"b":1},{"b":1e400}]}"#, "a[1].b"),
+    ]
+
+    @Test(arguments: errors.indices) func errorsNameThePlace(_ row: Int) throws {
+        let (text, path) = Self.errors[row]
+        let elements = try JSONDocument(parsing: Array(text.utf8)).root.required("a").elements()
+        let error = #expect(throws: JSONError.self) { try elements[1].required("b").double() }
+        #expect(error?.path == path)
+        #expect(error?.description == "'\(path)' must be a number.")
+    }
+
+    @Test func missingMembersAreNamed() throws {
+        let root = try JSONDocument(parsing: Array(#"{"a":[{}]}"#.utf8)).root
+        let error = #expect(throws: JSONError.self) { try root.required("a").elements()[0].required("b") }
+        #expect(error?.description == "'a[0].b' is required.")
+    }
+
+    @Test func writtenTextReadsBack() throws {
+        var writer = JSONWriter()
+        writer.object {
+            $0.member("text", "a\"b\\c\n\u{1}é😀")
+            $0.member("least", Int64.min)
+            $0.key("number")
+            $0.double(0.1)
+            $0.key("list")
+            $0.array([1, 2, 3]) { $0.int($1) }
+        }
+        let root = try JSONDocument(parsing: writer.bytes).root
+        #expect(try root.required("text").string() == "a\"b\\c\n\u{1}é😀")
+        #expect(try root.required("least").int64() == .min)
+        #expect(try root.required("number").double() == 0.1)
+        #expect(try root.required("list").elements().count == 3)
+    }
+}
