@@ -1,4 +1,6 @@
-/// The standard alphabet with padding: bytes fields, tokens and signatures travel in it. Wire reference 4.4.
+/// The standard alphabet with padding: bytes fields, tokens and signatures travel in it.
+///
+/// Wire reference 4.4.
 package enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 

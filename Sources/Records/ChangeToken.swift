@@ -18,7 +18,9 @@ package struct ChangeToken: Hashable, Sendable {
     package var epoch: UInt64
     /// The number of the last change that the holder has seen.
     package var position: UInt64
-    /// Going backwards: where to stop, the position that the reading began from. Otherwise 0.
+    /// Going backwards: where to stop, the position that the reading began from.
+    ///
+    /// Otherwise 0.
     package var floor: UInt64
 
     package init(kind: Kind, log: UInt64, epoch: UInt64, position: UInt64, floor: UInt64 = 0) {

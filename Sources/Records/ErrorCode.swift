@@ -1,4 +1,6 @@
-/// The wire's closed set of server error codes. Errors reference, section 2.
+/// The wire's closed set of server error codes.
+///
+/// Errors reference, section 2.
 package enum ErrorCode: String, Hashable, Sendable, CaseIterable {
     case accessDenied = "ACCESS_DENIED"
     case atomicError = "ATOMIC_ERROR"
@@ -34,7 +36,9 @@ package enum ErrorCode: String, Hashable, Sendable, CaseIterable {
     }
 }
 
-/// Our finer codes, beside the wire's, for clients that know them. Errors reference, section 1.
+/// Our finer codes, beside the wire's, for clients that know them.
+///
+/// Errors reference, section 1.
 package enum FineErrorCode: String, Hashable, Sendable, CaseIterable {
     case changeTokenExpired = "CHANGE_TOKEN_EXPIRED"
     case limitExceeded = "LIMIT_EXCEEDED"

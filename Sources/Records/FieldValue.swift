@@ -1,4 +1,6 @@
-/// What one field holds: a scalar, or a list of scalars of one type. Wire reference 4.4.
+/// What one field holds: a scalar, or a list of scalars of one type.
+///
+/// Wire reference 4.4.
 package enum FieldValue: Hashable, Sendable {
     case string(String)
     case int64(Int64)
@@ -59,7 +61,9 @@ package enum FieldType: Hashable, Sendable {
     }
 }
 
-/// A link from one record to another of the same zone. Wire reference 4.5.
+/// A link from one record to another of the same zone.
+///
+/// Wire reference 4.5.
 package struct Reference: Hashable, Sendable {
     package enum Action: String, Hashable, Sendable {
         case none = "NONE"
@@ -79,7 +83,9 @@ package struct Reference: Hashable, Sendable {
     }
 }
 
-/// A place on Earth: degrees, metres, metres a second. Wire reference 4.7.
+/// A place on Earth: degrees, metres, metres a second.
+///
+/// Wire reference 4.7.
 package struct Location: Hashable, Sendable {
     package var latitude: Double
     package var longitude: Double
@@ -96,7 +102,9 @@ package struct Location: Hashable, Sendable {
     }
 }
 
-/// A file kept beside the record. Wire reference 4.6.
+/// A file kept beside the record.
+///
+/// Wire reference 4.6.
 package struct Asset: Hashable, Sendable {
     package var fileChecksum: String
     package var size: Int64

@@ -1,4 +1,6 @@
-/// One application's data: `iCloud.` and a reverse domain name, compared case-sensitively. Wire reference 1.
+/// One application's data: `iCloud.` and a reverse domain name, compared case-sensitively.
+///
+/// Wire reference 1.
 package struct ContainerID: Hashable, Sendable, CustomStringConvertible {
     package let name: String
 
@@ -13,7 +15,9 @@ package struct ContainerID: Hashable, Sendable, CustomStringConvertible {
     package var description: String { name }
 }
 
-/// The two lives of a container. They share no data.
+/// The two lives of a container.
+///
+/// They share no data.
 package enum Environment: String, Hashable, Sendable, CaseIterable {
     case development, production
 }
@@ -31,7 +35,9 @@ package struct ContainerEnvironment: Hashable, Sendable, CustomStringConvertible
     package var description: String { "\(container.name)/\(environment.rawValue)" }
 }
 
-/// Whose data a request speaks of. The raw value is `dbs` in a notice. Wire reference 13.1.
+/// Whose data a request speaks of.
+///
+/// The raw value is `dbs` in a notice. Wire reference 13.1.
 package enum DatabaseScope: Int, Hashable, Sendable, CaseIterable {
     case `public` = 1
     case `private` = 2
@@ -94,7 +100,9 @@ package struct RecordID: Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(zone)/\(recordName)" }
 }
 
-/// The rules names must obey. Wire reference 16.
+/// The rules names must obey.
+///
+/// Wire reference 16.
 package enum NameRules {
     /// 1 to 255 printable ASCII characters.
     package static func isRecordName(_ name: String) -> Bool {

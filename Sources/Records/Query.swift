@@ -1,6 +1,10 @@
-/// Which records of one type to find, and in what order. Wire reference 7.
+/// Which records of one type to find, and in what order.
+///
+/// Wire reference 7.
 package struct Query: Hashable, Sendable {
-    /// Fields that every record has, whatever its type. Wire reference 7.2.
+    /// Fields that every record has, whatever its type.
+    ///
+    /// Wire reference 7.2.
     package enum SystemField: String, Hashable, Sendable, CaseIterable {
         case recordName = "___recordID"
         case created = "___createTime"
@@ -39,7 +43,9 @@ package struct Query: Hashable, Sendable {
     package struct Filter: Hashable, Sendable {
         package var field: SystemField
         package var comparator: Comparator
-        /// One value; several for `in` and `notIn`. Text for names and tags, milliseconds for moments.
+        /// One value; several for `in` and `notIn`.
+        ///
+        /// Text for names and tags, milliseconds for moments.
         package var values: [FieldValue]
 
         package init(_ field: SystemField, _ comparator: Comparator, _ values: [FieldValue]) {

@@ -1,4 +1,6 @@
-/// A record as both sides of the wire know it. Wire reference 4.3.
+/// A record as both sides of the wire know it.
+///
+/// Wire reference 4.3.
 package struct Record: Hashable, Sendable {
     /// Who wrote it, when, and from which device.
     package struct Stamp: Hashable, Sendable {
@@ -51,13 +53,15 @@ package struct Record: Hashable, Sendable {
     }
 }
 
-/// The seven ways to write a record. Wire reference 6.
+/// The seven ways to write a record.
+///
+/// Wire reference 6.
 package enum OperationType: String, Hashable, Sendable, CaseIterable {
     case create, update, forceUpdate, replace, forceReplace, delete, forceDelete
 
     package var isDelete: Bool { self == .delete || self == .forceDelete }
-    /// Must the caller name the change tag that it saw, and must the record exist?
+    /// Whether the record must exist, under the change tag that the caller names.
     package var needsChangeTag: Bool { self == .update || self == .replace || self == .delete }
-    /// Are fields that the caller leaves out kept?
+    /// Whether fields that the caller leaves out are kept.
     package var mergesFields: Bool { self == .update || self == .forceUpdate }
 }

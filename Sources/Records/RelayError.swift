@@ -1,8 +1,12 @@
-/// Why the relay refused a request, or one item of it. Errors reference, section 1.
+/// Why the relay refused a request, or one item of it.
+///
+/// Errors reference, section 1.
 package struct RelayError: Error, Hashable, Sendable {
     /// The part that code may switch over.
     package var code: ErrorCode
-    /// One sentence a person can act on. Never holds field values; worded stably, since clients match on some.
+    /// One sentence a person can act on.
+    ///
+    /// Never holds field values; worded stably, since clients match on some.
     package var reason: String
     /// Our finer code, where the wire has none of its own.
     package var fineCode: FineErrorCode?

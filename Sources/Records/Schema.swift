@@ -1,4 +1,6 @@
-/// What a container's records may look like and who may touch them in the public database. Schema reference.
+/// What a container's records may look like and who may touch them in the public database.
+///
+/// Schema reference.
 package struct Schema: Hashable, Sendable {
     /// Grows with every change, so that a decision prepared under one version is seen to be stale under the next.
     package var version: Int
@@ -33,7 +35,9 @@ package struct RecordType: Hashable, Sendable {
     /// CloudKit's own: everybody reads, whoever is signed in creates, the creator writes.
     package static let defaultGrants: [Role: Rights] = [.world: .read, .authenticated: .create, .creator: .write]
 
-    /// The type of the records that stand for users; the relay makes and ends them. Wire reference 4.8.
+    /// The type of the records that stand for users; the relay makes and ends them.
+    ///
+    /// Wire reference 4.8.
     package static let usersName = "Users"
 
     /// The union of what the caller's roles are given.

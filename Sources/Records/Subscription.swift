@@ -1,4 +1,6 @@
-/// A standing request for notices. Wire reference 12.
+/// A standing request for notices.
+///
+/// Wire reference 12.
 package struct Subscription: Hashable, Sendable {
     /// What it watches.
     package enum Kind: Hashable, Sendable {

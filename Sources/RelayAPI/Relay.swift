@@ -5,7 +5,9 @@ package import RelayCore
 import Synchronization
 import Wire
 
-/// The relay as a function: one request value in, one answer out. Design 5.
+/// The relay as a function: one request value in, one answer out.
+///
+/// Design 5.
 ///
 /// A request is routed, authenticated, decoded into types, decided by `RelayCore` on the container's store, and its
 /// answer written. Safe from any thread; reads block their thread for as long as SQLite takes, writes suspend until
@@ -16,6 +18,9 @@ package final class Relay: Sendable {
     private let limits: Limits
     private let time: TimeSource
     private let random: RandomSource
+    private let hub: NoticeHub?
+    /// Held while subscriptions are read and told to the hub, so that it hears of them in order.
+    private let tellingHub = Mutex(())
     private let welcomed = Mutex<Set<WelcomeKey>>([])
 
     private struct WelcomeKey: Hashable {
@@ -23,15 +28,24 @@ package final class Relay: Sendable {
         var user: UserID
     }
 
+    /// - Parameters:
+    ///   - authenticator: Says who asks.
+    ///   - stores: Where the records are; tells `hub` of commits by itself.
+    ///   - hub: Hears of changed subscriptions; `nil` where nobody listens.
+    ///   - limits: Bounds of requests and users.
+    ///   - time: The clocks.
+    ///   - random: For names and request identifiers.
     package init(
         authenticator: Authenticator,
         stores: any StoreCatalog,
+        hub: NoticeHub? = nil,
         limits: Limits = Limits(),
         time: TimeSource,
         random: RandomSource
     ) {
         self.authenticator = authenticator
         self.stores = stores
+        self.hub = hub
         self.limits = limits
         self.time = time
         self.random = random
@@ -73,9 +87,9 @@ package final class Relay: Sendable {
         let json = try JSONDocument(parsing: body).root
         guard json.isObject else { throw json.mismatch("a JSON object") }
         let store = try stores.store(of: route.home)
-        if let user = authentication.caller.user { try await welcome(user, route.home, store) }
+        if let user = authentication.caller.user { try await welcome(user, route.home) }
         let random = random
-        return try await route.operation.perform(
+        let answer = try await route.operation.perform(
             RequestContext(
                 home: route.home,
                 database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
@@ -87,11 +101,25 @@ package final class Relay: Sendable {
                 newRecordName: { UUIDText.make(random.bytes(16)).uppercased() }
             )
         )
+        if route.operation == .subscriptionsModify, let user = authentication.caller.user {
+            try tellHub(ofSubscriptionsOf: user, route.home, store)
+        }
+        return answer
+    }
+
+    private func tellHub(ofSubscriptionsOf user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws {
+        guard let hub else { return }
+        try tellingHub.withLock { _ in
+            let now = try store.read { reader throws(RelayError) in try reader.noticeSubscriptions(of: user) }
+            hub.subscriptionsChanged(now, of: NoticeAddress(store: home, user: user))
+        }
     }
 
     private static let emptyBody = Array("{}".utf8)
 
-    /// Which kinds of caller may use an operation at all. Wire reference 2.
+    /// Which kinds of caller may use an operation at all.
+    ///
+    /// Wire reference 2.
     private static func checkAccess(_ route: Route, _ authentication: Authentication) throws(RelayError) {
         switch authentication.caller.identity {
         case .user: return
@@ -105,9 +133,10 @@ package final class Relay: Sendable {
     }
 
     /// Makes what a user has from the first request on, once for each user and process.
-    private func welcome(_ user: UserID, _ home: ContainerEnvironment, _ store: any Store) async throws(RelayError) {
+    func welcome(_ user: UserID, _ home: ContainerEnvironment) async throws(RelayError) {
         let key = WelcomeKey(home: home, user: user)
         guard !welcomed.withLock({ $0.contains(key) }) else { return }
+        let store = try stores.store(of: home)
         let welcome = WelcomeUser(user, now: time.now())
         if try !store.read({ reader throws(RelayError) in try welcome.isDone(in: reader) }) {
             try await store.write { writer throws(RelayError) in try welcome.run(in: writer) }
@@ -156,7 +185,9 @@ package final class Relay: Sendable {
 
     private static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
 
-    /// Tells a browser whether a page of that origin may call at all. Wire reference 1.1.
+    /// Tells a browser whether a page of that origin may call at all.
+    ///
+    /// Wire reference 1.1.
     private func preflight(_ request: APIRequest, _ route: Route, id: String) -> APIResponse {
         var response = APIResponse(status: .noContent)
         response.headers[.requestUUID] = id
@@ -201,7 +232,9 @@ extension Route.Operation {
     }
 }
 
-/// Writes 16 random bytes as a version 4 UUID, lower-case. RFC 9562.
+/// Writes 16 random bytes as a version 4 UUID, lower-case.
+///
+/// RFC 9562.
 enum UUIDText {
     private static let digits = Array("0123456789abcdef".utf8)
 

@@ -1,7 +1,9 @@
 import HTTPTypes
 package import Records
 
-/// What a URL path means. Wire reference 1.
+/// What a URL path means.
+///
+/// Wire reference 1.
 package struct Route: Hashable, Sendable {
     package var home: ContainerEnvironment
     package var scope: DatabaseScope
@@ -33,7 +35,7 @@ package struct Route: Hashable, Sendable {
             }
         }
 
-        /// May nobody in particular call it in the public database?
+        /// Whether nobody in particular may call it in the public database.
         var allowsAnonymous: Bool { self == .recordsLookup || self == .recordsQuery }
     }
 
@@ -65,7 +67,9 @@ package struct Route: Hashable, Sendable {
         return ContainerEnvironment(container, environment)
     }
 
-    /// Splits and decodes, once. Reliability reference 4, paths.
+    /// Splits and decodes, once.
+    ///
+    /// Reliability reference 4, paths.
     private static func segments(of path: String) throws(RelayError) -> [String] {
         guard path.utf8.first == UInt8(ascii: "/") else { throw .badPath }
         var segments: [String] = []

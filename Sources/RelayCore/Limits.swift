@@ -1,4 +1,6 @@
-/// Bounds on what one request and one user may have. Reliability reference, section 3; wire reference 16.
+/// Bounds on what one request and one user may have.
+///
+/// Reliability reference, section 3; wire reference 16.
 package struct Limits: Hashable, Sendable {
     /// Operations, records, zones or subscriptions in one request, and records in one answer.
     package var itemsPerRequest = 200

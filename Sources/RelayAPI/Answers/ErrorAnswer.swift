@@ -3,7 +3,9 @@ import RelayCore
 import Wire
 
 extension JSONWriter {
-    /// The members of an error dictionary, into an object that is open. Errors reference 1.
+    /// The members of an error dictionary, into an object that is open.
+    ///
+    /// Errors reference 1.
     mutating func members(of error: RelayError) {
         member("reason", error.reason)
         member("serverErrorCode", error.code.rawValue)
@@ -25,7 +27,9 @@ extension JSONWriter {
         }
     }
 
-    /// A zone as clients get it. Wire reference 4.2.
+    /// A zone as clients get it.
+    ///
+    /// Wire reference 4.2.
     mutating func zone(_ zone: Zone, epoch: UInt64) {
         object {
             $0.key("zoneID")

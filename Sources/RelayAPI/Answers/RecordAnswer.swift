@@ -2,7 +2,9 @@ import Records
 import RelayCore
 import Wire
 
-/// Writes records of one zone as clients get them. Wire reference 4.3.
+/// Writes records of one zone as clients get them.
+///
+/// Wire reference 4.3.
 struct RecordAnswer {
     /// The zone's ID, written once for all of its records.
     private let zone: [UInt8]

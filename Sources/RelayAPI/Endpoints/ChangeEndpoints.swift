@@ -2,7 +2,9 @@ import Records
 import RelayCore
 import Wire
 
-/// `changes/zone`: one page of each zone asked for; a zone that fails is an entry of its own. Wire reference 9.2.
+/// `changes/zone`: one page of each zone asked for; a zone that fails is an entry of its own.
+///
+/// Wire reference 9.2.
 func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let items = try context.items("zones", of: context.body)
@@ -41,7 +43,9 @@ private func write(
     }
 }
 
-/// `records/changes`, the older form for one zone: what fails there fails the request. Wire reference 9.3.
+/// `records/changes`, the older form for one zone: what fails there fails the request.
+///
+/// Wire reference 9.3.
 func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let zone = try context.body["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName)
@@ -98,12 +102,16 @@ private struct ZonePageRequest {
     }
 }
 
-/// `changes/database`. Wire reference 9.1.
+/// `changes/database`.
+///
+/// Wire reference 9.1.
 func fetchDatabaseChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(context, token: context.body["syncToken"], tokenKey: "syncToken")
 }
 
-/// `zones/changes`, the older form, whose token has another name. Wire reference 9.4.
+/// `zones/changes`, the older form, whose token has another name.
+///
+/// Wire reference 9.4.
 func fetchChangedZones(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(
         context,

@@ -2,7 +2,9 @@ import Records
 import RelayCore
 import Wire
 
-/// `records/modify`. Wire reference 6.
+/// `records/modify`.
+///
+/// Wire reference 6.
 func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let operations = try context.items("operations", of: context.body).map { item in
         let word = try item.required("operationType").string()
@@ -72,7 +74,9 @@ extension RequestContext {
     }
 }
 
-/// `records/lookup`. Wire reference 8.
+/// `records/lookup`.
+///
+/// Wire reference 8.
 func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let items = try context.items("records", of: context.body)
     let names = try items.map { try $0.required("recordName").string() }
@@ -96,7 +100,9 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// `records/query`. Wire reference 7.
+/// `records/query`.
+///
+/// Wire reference 7.
 func queryRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let body = context.body
     let query = try QueryCodec.read(body.required("query"))

@@ -2,7 +2,9 @@ import Records
 import RelayCore
 import Wire
 
-/// `subscriptions/list`. Wire reference 12.
+/// `subscriptions/list`.
+///
+/// Wire reference 12.
 func listSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
     let found = try subscriptions(context)
     return EndpointAnswer { writer in
@@ -11,7 +13,9 @@ func listSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// `subscriptions/lookup`. Wire reference 12.
+/// `subscriptions/lookup`.
+///
+/// Wire reference 12.
 func lookupSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
     let ids = try context.items("subscriptions", of: context.body).map { try $0.required("subscriptionID").string() }
     let found = try subscriptions(context)
@@ -31,7 +35,9 @@ private func subscriptions(_ context: RequestContext) throws -> [Subscription] {
     }
 }
 
-/// `subscriptions/modify`. Wire reference 12.
+/// `subscriptions/modify`.
+///
+/// Wire reference 12.
 func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnswer {
     // An item that cannot be read fails alone; the others are carried out.
     let read = try context.items("operations", of: context.body).map { item in

@@ -3,6 +3,7 @@ import RelayCore
 import Wire
 
 /// `users/caller`: the caller's identity, at the top level and as the one user of a list, since clients read either.
+///
 /// Wire reference 14.
 func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
@@ -18,7 +19,9 @@ func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// `users/current`: the same person in the older form. Wire reference 14.
+/// `users/current`: the same person in the older form.
+///
+/// Wire reference 14.
 func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
     guard case .user(let user) = context.database.caller.identity else { throw RelayError.accessDenied }
     return EndpointAnswer { writer in

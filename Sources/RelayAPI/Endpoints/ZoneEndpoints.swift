@@ -2,7 +2,9 @@ import Records
 import RelayCore
 import Wire
 
-/// `zones/list`. Wire reference 11.
+/// `zones/list`.
+///
+/// Wire reference 11.
 func listZones(_ context: RequestContext) throws -> EndpointAnswer {
     let zones = try context.store.read { reader throws(RelayError) in
         guard let owner = context.database.owner else { return [Zone]() }
@@ -15,7 +17,9 @@ func listZones(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// `zones/lookup`. Wire reference 11.
+/// `zones/lookup`.
+///
+/// Wire reference 11.
 func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
     // The array holds zone IDs themselves; some clients wrap them as other calls want it.
     let ids = try context.items("zones", of: context.body).map { try ZoneIDCodec.read($0["zoneID"] ?? $0) }
@@ -44,7 +48,9 @@ func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// `zones/modify`. Wire reference 11.
+/// `zones/modify`.
+///
+/// Wire reference 11.
 func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
     let operations = try context.items("operations", of: context.body).map { item in
         let zone = try item.required("zone")

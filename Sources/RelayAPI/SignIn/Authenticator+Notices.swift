@@ -1,5 +1,6 @@
 package import Records
 import RelayCore
+import Synchronization
 
 /// Credentials for a notice socket, and what an open one asks later.
 ///
@@ -99,5 +100,18 @@ extension Authenticator {
         let grant = try verify(shown, in: home, at: time.uptime())
         if let end = grant.expires, time.now() >= end { throw .ended }
         return try authentication(Granted(grant: grant), shown, in: home)
+    }
+}
+
+extension Authenticator {
+    /// A successor for the tokens of an open socket's sign-in; `nil` when nothing is remembered of it any more.
+    ///
+    /// Looks at memory only, so that a lane may call it.
+    func renewedToken(of session: Session.ID) -> RenewedToken? {
+        guard let known = memory.withLock({ $0.sessions[session] }), !known.isOver else { return nil }
+        return RenewedToken(
+            webAuthToken: known.seal.token(issued: time.now(), nonce: random.bytes(8)),
+            life: settings.lifetime(known.kind)
+        )
     }
 }

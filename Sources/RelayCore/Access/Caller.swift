@@ -11,8 +11,10 @@ package struct Caller: Hashable, Sendable {
     }
 
     package var identity: Identity
-    /// Which device it is, so that its own changes are not noticed back to it: the request's
-    /// `X-Zonecast-Device-ID`, else one derived from the web auth token. Notices reference 2.
+    /// Which device it is, so that its own changes are not noticed back to it: the request's `X-Zonecast-Device-ID`,
+    /// else one derived from the web auth token.
+    ///
+    /// Notices reference 2.
     package var deviceID: String
 
     package init(_ identity: Identity, deviceID: String) {

@@ -1,6 +1,8 @@
 package import Records
 
-/// Which database a request speaks of, and who asks: decides what zone a zone ID of theirs means. Errors reference 4.
+/// Which database a request speaks of, and who asks: decides what zone a zone ID of theirs means.
+///
+/// Errors reference 4.
 package struct DatabaseAddress: Hashable, Sendable {
     package var scope: DatabaseScope
     package var caller: Caller

@@ -2,7 +2,9 @@ package import Records
 import Wire
 
 /// Gives a user what every user has from the first request on: a default zone and a `Users` record in the public
-/// database that only they may write. Wire reference 4.8.
+/// database that only they may write.
+///
+/// Wire reference 4.8.
 package struct WelcomeUser: Sendable {
     package var user: UserID
     package var now: Timestamp
@@ -15,7 +17,7 @@ package struct WelcomeUser: Sendable {
     private var defaultZone: ZoneID { ZoneID(ZoneID.defaultName, owner: user) }
     private static let publicZone = ZoneID(ZoneID.defaultName, owner: Zone.publicOwner)
 
-    /// Is there nothing left to do?
+    /// Whether there is nothing left to do.
     package func isDone(in reader: any StoreReader) throws(RelayError) -> Bool {
         guard try reader.zone(defaultZone) != nil, let zone = try reader.zone(Self.publicZone) else { return false }
         return try reader.records(named: [user.recordName], in: zone)[user.recordName] != nil

@@ -1,6 +1,8 @@
 package import Records
 
-/// One page of a query. Wire reference 7.
+/// One page of a query.
+///
+/// Wire reference 7.
 package struct QueryRecords: Sendable {
     package var database: DatabaseAddress
     /// `nil`: every zone of the database.

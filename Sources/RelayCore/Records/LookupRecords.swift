@@ -1,6 +1,8 @@
 package import Records
 
-/// Reads records by name. Wire reference 8.
+/// Reads records by name.
+///
+/// Wire reference 8.
 package struct LookupRecords: Sendable {
     package var database: DatabaseAddress
     package var zone: ZoneID
@@ -12,7 +14,9 @@ package struct LookupRecords: Sendable {
         self.database = database
     }
 
-    /// One for each name, in their order. A record that the caller may not read is as absent as one that is not there.
+    /// One for each name, in their order.
+    ///
+    /// A record that the caller may not read is as absent as one that is not there.
     package func read(from reader: any StoreReader) throws(RelayError) -> [Result<StoredRecord, RelayError>] {
         guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
         let found = try reader.records(named: names, in: zone)

@@ -1,7 +1,9 @@
 package import Records
 package import Wire
 
-/// One write of a client: some operations on records of one zone, together or each for itself. Wire reference 6.
+/// One write of a client: some operations on records of one zone, together or each for itself.
+///
+/// Wire reference 6.
 package struct ModifyRecords: Sendable {
     package struct Operation: Sendable {
         package var kind: OperationType
@@ -246,7 +248,9 @@ package struct ModifyRecords: Sendable {
             }
         }
 
-        /// Numbers the records and puts them. Every refusal was met before, so nothing of a refused request is written.
+        /// Numbers the records and puts them.
+        ///
+        /// Every refusal was met before, so nothing of a refused request is written.
         func write(to writer: any StoreWriter, zone: Zone) throws(RelayError) -> [Outcome] {
             guard !writes.isEmpty else { return outcomes }
             if !grown.isEmpty { try writer.define(grown) }

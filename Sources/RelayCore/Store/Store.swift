@@ -108,7 +108,9 @@ package struct Zone: Hashable, Sendable {
         self.isDeleted = isDeleted
     }
 
-    /// Owns the public database's one zone. No user can have this name.
+    /// Owns the public database's one zone.
+    ///
+    /// No user can have this name.
     package static let publicOwner = UserID("_defaultOwner")
 
     /// Does it keep a change log that clients may follow? Errors reference 4.
@@ -128,7 +130,7 @@ package struct QueryPosition: Hashable, Sendable {
 }
 
 /// A commit's effect on one zone, for whoever sends notices.
-package struct ZoneChange: Hashable, Sendable {
+package struct CommittedChange: Hashable, Sendable {
     package var zone: ZoneID
     /// The zone's token right after; `nil` for a deleted zone and where none are kept.
     package var token: ChangeToken?

@@ -54,7 +54,9 @@ package struct StoredRecord: Hashable, Sendable {
     package var changeTag: String { ChangeTag.text(of: change) }
 }
 
-/// A change number as clients see it on a record: short, opaque, lower-case base 36. Wire reference 4.3.
+/// A change number as clients see it on a record: short, opaque, lower-case base 36.
+///
+/// Wire reference 4.3.
 package enum ChangeTag {
     package static func text(of change: UInt64) -> String { String(change, radix: 36) }
 }

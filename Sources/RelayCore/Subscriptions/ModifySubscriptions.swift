@@ -1,6 +1,8 @@
 package import Records
 
-/// Makes, replaces and ends a user's subscriptions in one database. Wire reference 12.
+/// Makes, replaces and ends a user's subscriptions in one database.
+///
+/// Wire reference 12.
 package struct ModifySubscriptions: Sendable {
     package enum Operation: Hashable, Sendable {
         case save(Subscription)
@@ -24,7 +26,9 @@ package struct ModifySubscriptions: Sendable {
         self.database = database
     }
 
-    /// Attempts all, in order; each stands for itself. Saving one again and deleting one that is gone are successes.
+    /// Attempts all, in order; each stands for itself.
+    ///
+    /// Saving one again and deleting one that is gone are successes.
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         guard let user = database.caller.user else { return [] }
         var outcomes: [Outcome] = []

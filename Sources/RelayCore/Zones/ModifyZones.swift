@@ -1,6 +1,8 @@
 package import Records
 
-/// Makes and ends zones of a private database. Wire reference 11, errors reference 4.
+/// Makes and ends zones of a private database.
+///
+/// Wire reference 11, errors reference 4.
 package struct ModifyZones: Sendable {
     package enum Operation: Hashable, Sendable {
         case create(ZoneID)

@@ -1,7 +1,9 @@
 import Foundation
 import Records
 
-/// A write that waits for its commit. Touched by the commit thread alone once it is queued.
+/// A write that waits for its commit.
+///
+/// Touched by the commit thread alone once it is queued.
 protocol QueuedWrite: AnyObject, Sendable {
     /// Decides and writes, and keeps the outcome until it is durable. May be run again after a rollback.
     func run(in writer: SQLiteWriter)
@@ -24,7 +26,9 @@ final class CommitQueue: @unchecked Sendable {
     /// Writes of one commit at the most: bounds how long the first of them waits.
     private static let batchLimit = 512
 
-    /// Starts the thread. `commit` gets each batch, `idle` is called when nothing waits and says whether to be called again.
+    /// Starts the thread.
+    ///
+    /// `commit` gets each batch, `idle` is called when nothing waits and says whether to be called again.
     init(name: String, commit: @escaping @Sendable ([any QueuedWrite]) -> Void, idle: @escaping @Sendable () -> Bool) {
         let thread = Thread { [self] in
             var hasIdleWork = true

@@ -50,7 +50,9 @@ struct SQL {
 
     /// Tells SQLite to copy what it is given before the call returns.
     private static var copied: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
-    /// An address for empty values: a null pointer would bind NULL. Lives for ever, on purpose.
+    /// An address for empty values: a null pointer would bind NULL.
+    ///
+    /// Lives for ever, on purpose.
     private static var nothing: UnsafePointer<CChar> {
         UnsafeRawPointer(StaticString("").utf8Start).assumingMemoryBound(to: CChar.self)
     }

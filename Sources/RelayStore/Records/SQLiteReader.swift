@@ -140,7 +140,7 @@ class SQLiteReader: StoreReader {
     private static func feed(_ direction: String) -> String {
         """
         SELECT \(recordColumns) FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run
-        ON r.change >> 11 = z.run AND r.zone = ?1
+        ON r.run = z.run AND r.zone = ?1
         WHERE z.zone = ?1 AND z.run BETWEEN ?2 >> 11 AND ?3 >> 11 AND r.change BETWEEN ?2 AND ?3
         ORDER BY z.run \(direction), r.change \(direction) LIMIT ?4
         """

@@ -21,7 +21,7 @@ package final class SQLiteStore: Store {
 
     private let access: any DatabaseWriter
     private let committed: Mutex<Committed>
-    private let onCommit: @Sendable ([ZoneChange]) -> Void
+    private let onCommit: @Sendable ([CommittedChange]) -> Void
     private let onLostWrite: @Sendable () -> Void
     private let draw: @Sendable () -> UInt64
     /// The writer's memory between two transactions; taken out for the length of one.
@@ -41,7 +41,7 @@ package final class SQLiteStore: Store {
     package init(
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
-        onCommit: @escaping @Sendable ([ZoneChange]) -> Void = { _ in },
+        onCommit: @escaping @Sendable ([CommittedChange]) -> Void = { _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws {
         access = try Self.open(place)
@@ -130,7 +130,7 @@ package final class SQLiteStore: Store {
     }
 
     /// Runs `body` in a transaction and commits it; returns when that is on disk.
-    private func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> [ZoneChange] {
+    private func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> [CommittedChange] {
         try access.writeWithoutTransaction { database in
             try database.beginTransaction(.immediate)
             let known = committed.withLock { $0 }

@@ -2,7 +2,9 @@ import GRDB
 import Records
 import RelayCore
 
-/// The state that the next commit will make. Lives for one transaction, on the commit thread.
+/// The state that the next commit will make.
+///
+/// Lives for one transaction, on the commit thread.
 final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// What the writer knows and need not ask the file for, being the only one that writes it.
     struct Memory {
@@ -15,7 +17,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Zones whose rows have to be written before the commit: once each, however many requests touched them.
     private var stamped: Set<ZoneID> = []
     /// What listeners hear once this is committed, in the order of the zones' first changes.
-    private(set) var changes: [ZoneChange] = []
+    private(set) var changes: [CommittedChange] = []
     private var changeIndex: [ZoneID: Int] = [:]
     /// Set when SQL failed: then nothing of this transaction may be committed.
     private(set) var failure: (any Error)?
@@ -139,7 +141,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     private func note(_ zone: Zone, by device: String) {
         guard zone.tracksChanges else { return }
         let token = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
-        let change = ZoneChange(zone: zone.id, token: zone.isDeleted ? nil : token, device: device)
+        let change = CommittedChange(zone: zone.id, token: zone.isDeleted ? nil : token, device: device)
         if let index = changeIndex[zone.id] {
             changes[index].token = change.token
             if changes[index].device != device { changes[index].device = nil }

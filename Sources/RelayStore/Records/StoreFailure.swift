@@ -27,7 +27,9 @@ enum StoreFailure: Error {
     }
 
     /// Did the operating system fail to make a commit durable? Then trying again proves nothing: the kernel may have
-    /// dropped the pages it could not write. Reliability reference 5.
+    /// dropped the pages it could not write.
+    ///
+    /// Reliability reference 5.
     static func isLostWrite(_ error: any Error) -> Bool {
         guard let error = error as? DatabaseError else { return false }
         return error.resultCode == .SQLITE_IOERR && error.extendedResultCode != .SQLITE_IOERR_READ

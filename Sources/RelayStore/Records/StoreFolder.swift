@@ -5,8 +5,10 @@ import Synchronization
 
 /// A data folder's stores: `containers/<container>/<environment>.sqlite`, each opened when it is first asked for.
 package final class StoreFolder: StoreCatalog {
-    /// Hears of commits: whose they are and what they changed. On the commit thread, so it must not wait.
-    package typealias CommitListener = @Sendable (ContainerEnvironment, [ZoneChange]) -> Void
+    /// Hears of commits: whose they are and what they changed.
+    ///
+    /// On the commit thread, so it must not wait.
+    package typealias CommitListener = @Sendable (ContainerEnvironment, [CommittedChange]) -> Void
 
     private let folder: String?
     private let draw: @Sendable () -> UInt64

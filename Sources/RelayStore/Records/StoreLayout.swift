@@ -64,10 +64,11 @@ enum StoreLayout {
             modified_device INTEGER NOT NULL,
             parent TEXT,
             share TEXT,
-            fields BLOB NOT NULL
+            fields BLOB NOT NULL,
+            run INTEGER GENERATED ALWAYS AS (change >> 11) VIRTUAL
         ) STRICT;
         CREATE UNIQUE INDEX record_by_name ON record (zone, name);
-        CREATE INDEX record_by_run ON record (change >> 11, zone);
+        CREATE INDEX record_by_run ON record (run, zone);
         -- The public database is polled by time of modification; it is the first zone there is.
         CREATE INDEX public_by_modified ON record (type, modified_at, name) WHERE zone = 1 AND deleted = 0;
         CREATE TABLE zone_run (zone INTEGER NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (zone, run))

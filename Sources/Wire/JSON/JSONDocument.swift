@@ -21,7 +21,9 @@ package final class JSONDocument: Sendable {
     let bytes: [UInt8]
     let tape: [Node]
 
-    /// Checks `bytes` and makes the tape. Throws `syntax` or `limit`; costs one pass, no recursion.
+    /// Checks `bytes` and makes the tape.
+    ///
+    /// Throws `syntax` or `limit`; costs one pass, no recursion.
     package init(parsing bytes: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard bytes.count < Int(UInt32.max) else { throw JSONError(.limit("more than 4 GiB"), offset: 0) }
         var scanner = JSONScanner(limits: limits)

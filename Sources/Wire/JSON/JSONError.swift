@@ -1,4 +1,6 @@
-/// What is wrong with a JSON text, and where. Holds no values: reasons go to peers and logs.
+/// What is wrong with a JSON text, and where.
+///
+/// Holds no values: reasons go to peers and logs.
 package struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Problem: Hashable, Sendable {
         /// Not JSON; the text says what was met.
@@ -33,7 +35,9 @@ package struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// How much of each a JSON text may have. Reliability reference, section 3.
+/// How much of each a JSON text may have.
+///
+/// Reliability reference, section 3.
 package struct JSONLimits: Sendable {
     /// Objects and arrays inside each other.
     package var depth = 32

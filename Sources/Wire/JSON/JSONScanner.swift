@@ -1,4 +1,6 @@
-/// The one pass over a JSON text: checks every byte and writes the tape. RFC 8259, made stricter as `JSONDocument` says.
+/// The one pass over a JSON text: checks every byte and writes the tape.
+///
+/// RFC 8259, made stricter as `JSONDocument` says.
 struct JSONScanner {
     typealias Text = UnsafeBufferPointer<UInt8>
 

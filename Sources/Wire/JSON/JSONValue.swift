@@ -31,7 +31,7 @@ package struct JSONValue: Sendable {
         return value
     }
 
-    /// Is there a member of this name, be it null?
+    /// Whether there is a member of this name, be it null.
     package func hasMember(_ name: StaticString) -> Bool { member(name) != nil }
 
     private func member(_ name: StaticString) -> JSONValue? {

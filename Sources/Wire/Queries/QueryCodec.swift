@@ -1,8 +1,12 @@
 package import Records
 
-/// Queries from JSON, and the continuation markers of their pages. Wire reference 7.
+/// Queries from JSON, and the continuation markers of their pages.
+///
+/// Wire reference 7.
 package enum QueryCodec {
-    /// Reads the `query` object. Throws `JSONError` for a wrong shape and `RelayError` for what no index serves.
+    /// Reads the `query` object.
+    ///
+    /// Throws `JSONError` for a wrong shape and `RelayError` for what no index serves.
     package static func read(_ json: JSONValue) throws -> Query {
         var query = Query(recordType: try json.required("recordType").string())
         for filter in try json["filterBy"]?.elements() ?? [] { query.filters.append(try readFilter(filter)) }
@@ -70,7 +74,9 @@ package enum QueryCodec {
         return Base64.encode(writer.bytes)
     }
 
-    /// Reads a marker of this query back. Throws `badRequest` for one of another query or of none.
+    /// Reads a marker of this query back.
+    ///
+    /// Throws `badRequest` for one of another query or of none.
     package static func readMarker(_ text: String, query: Query) throws(RelayError) -> (
         [FieldValue], recordName: String
     ) {

@@ -1,6 +1,8 @@
 package import Records
 
-/// Field values to JSON and back, each read by the type it is meant to have. Wire reference 4.4 to 4.7.
+/// Field values to JSON and back, each read by the type it is meant to have.
+///
+/// Wire reference 4.4 to 4.7.
 package enum FieldCodec {
     // MARK: Writing
 
@@ -77,7 +79,9 @@ package enum FieldCodec {
 
     // MARK: Reading
 
-    /// Reads `json` as a value of `type`. Numbers may come as strings. Throws `FieldProblem.notA` otherwise.
+    /// Reads `json` as a value of `type`.
+    ///
+    /// Numbers may come as strings. Throws `FieldProblem.notA` otherwise.
     package static func read(_ json: JSONValue, as type: FieldType) throws(FieldProblem) -> FieldValue {
         switch type {
         case .scalar(let scalar): return try read(json, as: scalar)

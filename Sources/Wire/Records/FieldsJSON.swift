@@ -1,6 +1,8 @@
 package import Records
 
-/// A record's `fields` object as the bytes that go on the wire: what the relay stores. Design 2.
+/// A record's `fields` object as the bytes that go on the wire: what the relay stores.
+///
+/// Design 2.
 ///
 /// Reading a record back is a copy. Only a merge, `desiredKeys` and `numbersAsStrings` take the object apart.
 package enum FieldsJSON {
@@ -30,7 +32,9 @@ package enum FieldsJSON {
         return writer.bytes
     }
 
-    /// Takes a stored object apart. Throws only when the bytes are not what `encode` wrote: a damaged store.
+    /// Takes a stored object apart.
+    ///
+    /// Throws only when the bytes are not what `encode` wrote: a damaged store.
     package static func decode(_ bytes: [UInt8]) throws(JSONError) -> [Entry] {
         var entries: [Entry] = []
         for (name, json) in try JSONDocument(parsing: bytes, limits: .response).root.members() {
@@ -45,7 +49,9 @@ package enum FieldsJSON {
         return entries
     }
 
-    /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`. Entries untouched are copied.
+    /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`.
+    ///
+    /// Entries untouched are copied.
     package static func merge(
         _ changed: [Entry],
         clearing cleared: Set<String>,

@@ -1,6 +1,8 @@
 package import Records
 
-/// A record as a client sends it, before the schema has said what its fields are. Wire reference 4.3.
+/// A record as a client sends it, before the schema has said what its fields are.
+///
+/// Wire reference 4.3.
 package struct RecordInput: Sendable {
     package var recordName: String?
     package var recordType: String?

@@ -1,6 +1,8 @@
 package import Records
 
-/// Zone IDs to JSON and back. Wire reference 4.1.
+/// Zone IDs to JSON and back.
+///
+/// Wire reference 4.1.
 package enum ZoneIDCodec {
     /// Writes all three keys; the type follows from the name.
     package static func write(_ zone: ZoneID, to writer: inout JSONWriter) {

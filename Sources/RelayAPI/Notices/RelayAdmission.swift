@@ -1,0 +1,157 @@
+import HTTPTypes
+package import Records
+package import RelayCore
+import Synchronization
+package import Wire
+
+/// Lets devices listen by what the relay knows: credentials from the authenticator, subscriptions and news from the
+/// container's store.
+package final class RelayAdmission: NoticeAdmission {
+    private let relay: Relay
+    private let hub: NoticeHub
+    private let time: TimeSource
+    /// How each sign-in with an open socket came in, for the look whether it is still good.
+    private let admitted = Mutex<[Session.ID: Credential]>([:])
+    private let lastGeneration = Mutex<UInt64?>(nil)
+
+    package init(relay: Relay, hub: NoticeHub, time: TimeSource) {
+        self.relay = relay
+        self.hub = hub
+        self.time = time
+    }
+
+    package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
+        guard let home = Route.home(ofPath: request.path) else { throw .containerRefused }
+        let authentication = try authenticate(request, hello: hello, in: home)
+        if let origin = request.headers[.origin], !authentication.allowsOrigin(origin) { throw .originRefused }
+        guard case .user(let user) = authentication.caller.identity else { throw .notAuthenticated }
+        do throws(RelayError) {
+            try await relay.welcome(user, home)
+        } catch {
+            throw .tryLater
+        }
+        var session: Session.ID?
+        if case .session(let id, _) = authentication.credential {
+            session = id
+            admitted.withLock { $0[id] = authentication.credential }
+        }
+        return AdmittedDevice(
+            address: NoticeAddress(store: home, user: user),
+            deviceID: hello.deviceID,
+            session: session,
+            tokenLife: authentication.expires.map { $0 - time.now() }
+        )
+    }
+
+    private func authenticate(
+        _ request: APIRequest,
+        hello: NoticeHello,
+        in home: ContainerEnvironment
+    ) throws(NoticeClose) -> Authentication {
+        do throws(CredentialRefusal) {
+            if let known = try relay.authenticator.authenticateUpgrade(request, in: home) { return known }
+            return try relay.authenticator.authenticateHello(
+                apiToken: hello.apiToken,
+                webToken: hello.webAuthToken,
+                deviceID: hello.deviceID,
+                upgrade: request,
+                in: home
+            )
+        } catch {
+            switch error {
+            case .failed, .malformed: throw .notAuthenticated
+            case .ended: throw .tokenExpired
+            case .throttled, .unavailable: throw .tryLater
+            }
+        }
+    }
+
+    package func catchUp(
+        _ device: AdmittedDevice,
+        since: [DatabaseScope: String]
+    ) async throws(NoticeClose) -> NoticeCatchUp {
+        do throws(RelayError) {
+            let store = try relay.stores.store(of: device.address.store)
+            return try store.read { reader throws(RelayError) in
+                var news: [DatabaseScope: NoticeCatchUp.News] = [:]
+                for (scope, token) in since where scope != .public {
+                    news[scope] = try self.news(for: device, in: scope, since: token, reader, epoch: store.epoch)
+                }
+                return NoticeCatchUp(subscriptions: try reader.noticeSubscriptions(of: device.address.user), news: news)
+            }
+        } catch {
+            throw .tryLater
+        }
+    }
+
+    private func news(
+        for device: AdmittedDevice,
+        in scope: DatabaseScope,
+        since token: String,
+        _ reader: any StoreReader,
+        epoch: UInt64
+    ) throws(RelayError) -> NoticeCatchUp.News {
+        let caller = Caller(.user(device.address.user), deviceID: device.deviceID)
+        let changes = DatabaseChanges(
+            database: DatabaseAddress(scope: scope, caller: caller),
+            token: token,
+            limit: hub.limits.catchUpZones
+        )
+        do throws(RelayError) {
+            let page = try changes.read(from: reader, epoch: epoch)
+            guard !page.moreComing else { return .manyZones }
+            return .zones(
+                page.zones.map { .init($0.id, syncToken: $0.isDeleted ? nil : $0.token(epoch: epoch).encoded) }
+            )
+        } catch {
+            guard error.fineCode == .changeTokenExpired else { throw error }
+            return .manyZones
+        }
+    }
+
+    package func renewedToken(for device: AdmittedDevice) -> RenewedToken? {
+        device.session.flatMap { relay.authenticator.renewedToken(of: $0) }
+    }
+
+    /// Closes the sockets of sign-ins that were ended since the last call; costs one look at a number where none was.
+    ///
+    /// To be called about once a second. Reliability reference 2 j.
+    package func closeRevoked() {
+        guard let generation = try? relay.authenticator.generation() else { return }
+        let last = lastGeneration.withLock { last in
+            defer { last = generation }
+            return last
+        }
+        guard last != nil, last != generation else { return }
+        let live = hub.liveSessions
+        let known = admitted.withLock { admitted in
+            admitted = admitted.filter { live.contains($0.key) }
+            return admitted
+        }
+        // Where the directory cannot be read the socket stays until the next look.
+        let ended = known.filter { (try? relay.authenticator.isStillGood($0.value)) == false }
+        if !ended.isEmpty { hub.revoke(Set(ended.keys)) }
+    }
+}
+
+extension StoreReader {
+    /// The user's subscriptions in both databases that can have them, as the hub wants them.
+    func noticeSubscriptions(of user: UserID) throws(RelayError) -> NoticeSubscriptions {
+        var items: [NoticeSubscriptions.Item] = []
+        for scope in [DatabaseScope.private, .shared] {
+            items += try subscriptions(of: user, in: scope).map { .init(scope: scope, id: $0.id, kind: $0.kind) }
+        }
+        return NoticeSubscriptions(items)
+    }
+}
+
+extension NoticeHub {
+    /// Takes over what a store tells of its commits.
+    package func publish(_ changes: [CommittedChange], of home: ContainerEnvironment) {
+        publish(
+            changes.map {
+                ZoneChange(store: home, zone: $0.zone, syncToken: $0.token?.encoded, deviceID: $0.device)
+            }
+        )
+    }
+}
