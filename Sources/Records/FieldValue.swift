@@ -44,6 +44,9 @@ package enum FieldType: Hashable, Sendable {
     case scalar(Scalar)
     case list(Scalar)
 
+    /// Whether values of it are files beside the record.
+    package var isAsset: Bool { self == .scalar(.asset) || self == .list(.asset) }
+
     /// The wire's word for it: `STRING`, `STRING_LIST`, and `ASSETID` for assets.
     package var tag: String {
         switch self {

@@ -67,6 +67,9 @@ package struct FieldPreparation: Sendable {
         }
         do {
             let value = try FieldCodec.read(value, as: declared.type)
+            guard !value.type.isAsset else {
+                throw RelayError.badRequest("The asset of field '\(name)' has no upload receipt of this relay.")
+            }
             guard value.contentBytes <= rules.limits.fieldBytes else {
                 throw RelayError.badRequest("Field '\(name)' is larger than \(rules.limits.fieldBytes) bytes.")
             }

@@ -22,7 +22,9 @@ extension SQLiteReader {
                 }
             }
             var found: [StoredRecord] = []
-            while try statement.step() { found.append(try record(in: statement)) }
+            try RunTime.limited(on: database) {
+                while try statement.step() { found.append(try record(in: statement)) }
+            }
             return found
         }
     }

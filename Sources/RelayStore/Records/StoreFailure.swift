@@ -21,6 +21,8 @@ enum StoreFailure: Error {
             return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
         case .SQLITE_FULL:
             return RelayError(.tryAgainLater, "The relay's disk is full.", retryAfter: .seconds(30))
+        case .SQLITE_INTERRUPT:
+            return RelayError(.tryAgainLater, "The query took too long. Narrow it down.", retryAfter: .seconds(30))
         default:
             return RelayError(.tryAgainLater, "The store cannot be reached now.", retryAfter: .seconds(5))
         }
