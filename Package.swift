@@ -109,7 +109,7 @@ var package = Package(
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneTesting", ["ZoneKit"]),
-        .tests("zonecast"),
+        .tests("zonecast", [crypto, grdb]),
     ]
 )
 

@@ -10,8 +10,8 @@ package final class RelayAdmission: NoticeAdmission {
     private let relay: Relay
     private let hub: NoticeHub
     private let time: TimeSource
-    /// How each sign-in with an open socket came in, for the look whether it is still good.
-    private let admitted = Mutex<[Session.ID: Credential]>([:])
+    /// How each sign-in with an open socket came in, for fresh tokens and the look whether it is still good.
+    private let admitted = Mutex<[Session.ID: Authentication]>([:])
     private let lastGeneration = Mutex<UInt64?>(nil)
 
     package init(relay: Relay, hub: NoticeHub, time: TimeSource) {
@@ -33,7 +33,7 @@ package final class RelayAdmission: NoticeAdmission {
         var session: Session.ID?
         if case .session(let id, _) = authentication.credential {
             session = id
-            admitted.withLock { $0[id] = authentication.credential }
+            remember(authentication, as: id)
         }
         return AdmittedDevice(
             address: NoticeAddress(store: home, user: user),
@@ -110,7 +110,19 @@ package final class RelayAdmission: NoticeAdmission {
     }
 
     package func renewedToken(for device: AdmittedDevice) -> RenewedToken? {
-        device.session.flatMap { relay.authenticator.renewedToken(of: $0) }
+        guard let session = device.session, let known = admitted.withLock({ $0[session] }) else { return nil }
+        return try? relay.authenticator.renew(known)
+    }
+
+    /// Keeps about as many as there are sockets: those that closed go when there are twice as many.
+    private func remember(_ authentication: Authentication, as session: Session.ID) {
+        let count = admitted.withLock { admitted in
+            admitted[session] = authentication
+            return admitted.count
+        }
+        guard count > 1000 + 2 * hub.connectionCount else { return }
+        let live = hub.liveSessions.union([session])
+        admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
     }
 
     /// Closes the sockets of sign-ins that were ended since the last call; costs one look at a number where none was.
@@ -129,7 +141,7 @@ package final class RelayAdmission: NoticeAdmission {
             return admitted
         }
         // Where the directory cannot be read the socket stays until the next look.
-        let ended = known.filter { (try? relay.authenticator.isStillGood($0.value)) == false }
+        let ended = known.filter { (try? relay.authenticator.isStillGood($0.value.credential)) == false }
         if !ended.isEmpty { hub.revoke(Set(ended.keys)) }
     }
 }

@@ -76,18 +76,18 @@ extension Authenticator {
         return !found.isDisabled
     }
 
-    /// A fresh web auth token for an open socket whose last one is about to end, with its end; `nil` if nothing rotates
-    /// or the session is over.
-    package func renew(_ authentication: Authentication) throws(CredentialRefusal) -> (
-        webToken: String, expires: Timestamp
-    )? {
-        guard case .session(let id, _) = authentication.credential, try isStillGood(authentication.credential),
-            let seal = authentication.seal
-        else { return nil }
-        guard seal.session == id else { return nil }
-        let now = time.now()
-        let session = try wrapping { () throws(DirectoryError) in try directory.session(id) }
-        return (seal.token(issued: now, nonce: random.bytes(8)), now + settings.lifetime(session?.kind ?? .brief))
+    /// A successor for the tokens of an open socket's sign-in; `nil` if nothing rotates or the session is over.
+    ///
+    /// Reads the directory, a few rows.
+    package func renew(_ authentication: Authentication) throws(CredentialRefusal) -> RenewedToken? {
+        guard let seal = authentication.seal, try isStillGood(authentication.credential) else { return nil }
+        guard let session = try wrapping({ () throws(DirectoryError) in try directory.session(seal.session) }) else {
+            return nil
+        }
+        return RenewedToken(
+            webAuthToken: seal.token(issued: time.now(), nonce: random.bytes(8)),
+            life: settings.lifetime(session.kind)
+        )
     }
 
     /// Sockets stay open for long and come seldom: what they showed is not kept, and their user's rate is not charged.
@@ -100,18 +100,5 @@ extension Authenticator {
         let grant = try verify(shown, in: home, at: time.uptime())
         if let end = grant.expires, time.now() >= end { throw .ended }
         return try authentication(Granted(grant: grant), shown, in: home)
-    }
-}
-
-extension Authenticator {
-    /// A successor for the tokens of an open socket's sign-in; `nil` when nothing is remembered of it any more.
-    ///
-    /// Looks at memory only, so that a lane may call it.
-    func renewedToken(of session: Session.ID) -> RenewedToken? {
-        guard let known = memory.withLock({ $0.sessions[session] }), !known.isOver else { return nil }
-        return RenewedToken(
-            webAuthToken: known.seal.token(issued: time.now(), nonce: random.bytes(8)),
-            life: settings.lifetime(known.kind)
-        )
     }
 }

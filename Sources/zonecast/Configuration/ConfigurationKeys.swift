@@ -36,13 +36,18 @@ enum ConfigurationKeys {
         ),
         .flag("dev", \.isDev, "Take any dev- token as a user and make unknown containers. Loopback only."),
         .flag("test-door", \.server.testDoor, "Open a WebSocket echo for conformance suites. Loopback only."),
-        .text(
-            "trusted-proxies",
-            \.server.trustedProxies,
-            "a list of addresses or ranges with commas between, like 10.0.0.0/8",
-            "Proxies whose X-Forwarded-For is believed.",
-            read: { $0.map { "\($0)" }.joined(separator: ",") },
-            parse: { ranges($0) }
+        ConfigurationKey(
+            name: "trusted-proxies",
+            unit: "",
+            meaning: "Proxies whose X-Forwarded-For is believed.",
+            form: "a list of addresses or ranges with commas between, like 10.0.0.0/8",
+            read: { $0.trustedProxies },
+            write: { settings, text in
+                guard let ranges = ranges(text) else { return false }
+                settings.trustedProxies = text
+                settings.server.trustedProxies = ranges
+                return true
+            }
         ),
         .text(
             "loops",

@@ -15,6 +15,8 @@ struct ServeSettings: Sendable {
     var logLevel = Logger.Level.info
     /// One line for each request: method, path without its query, status, time.
     var logsAccess = false
+    /// `server.trustedProxies` as it was written, with commas between.
+    var trustedProxies = ""
 
     /// The defaults; `--dev` is generous, because one developer's load test comes from one address and one user.
     init(isDev: Bool = false) {

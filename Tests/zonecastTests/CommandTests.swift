@@ -1,0 +1,112 @@
+import Crypto
+import Foundation
+import Testing
+
+/// The commands as a script calls them, on a folder that no relay runs on.
+@Suite(.serialized) struct CommandTests {
+    let folder = ScratchFolder()
+
+    private func zonecast(_ arguments: String..., input: String = "") throws -> Command {
+        try Command.run(arguments + ["--data", folder.path], input: input)
+    }
+
+    private let home = ["--container", "iCloud.org.example.notes", "--environment", "development"]
+
+    @Test func containersRoundTrip() throws {
+        let missing = try zonecast("container", "list")
+        #expect(missing.status == 1)
+        #expect(missing.complaint.contains("zonecast container create"))
+        #expect(!FileManager.default.fileExists(atPath: folder.path), "a list must not make a folder")
+
+        #expect(try zonecast("container", "create", "iCloud.org.example.notes", "--json").status == 0)
+        #expect(try zonecast("container", "create", "iCloud.org.example.notes").status == 5)
+        #expect(try zonecast("container", "create", "no/name").status == 2)
+        struct List: Decodable {
+            struct Row: Decodable { var container: String }
+            var containers: [Row]
+        }
+        let list = try zonecast("container", "list", "--json").json(List.self)
+        #expect(list.containers.map(\.container) == ["iCloud.org.example.notes"])
+    }
+
+    @Test func tokensRoundTrip() throws {
+        struct Token: Decodable { var apiToken: String, id: String }
+        struct List: Decodable {
+            struct Row: Decodable { var id: String, environment: String, allowedOrigins: [String], revoked: String? }
+            var apiTokens: [Row]
+        }
+        let early = try Command.run(["token", "create", "--data", folder.path] + home)
+        #expect(early.status == 1)
+        _ = try zonecast("container", "create", "iCloud.org.example.notes")
+        let create = ["token", "create", "--json", "--allowed-origin", "https://a.example", "--data", folder.path]
+        let token = try Command.run(create + home).json(Token.self)
+        #expect(token.apiToken.count == 64)
+        #expect(token.apiToken.allSatisfy { $0.isHexDigit && !$0.isUppercase })
+        let listed = try zonecast("token", "list", "--json")
+        #expect(!listed.output.contains(token.apiToken))
+        #expect(try listed.json(List.self).apiTokens.map(\.allowedOrigins) == [["https://a.example"]])
+        #expect(try zonecast("token", "revoke", token.id, "--json").status == 0)
+        #expect(try zonecast("token", "list", "--json").json(List.self).apiTokens.allSatisfy { $0.revoked != nil })
+        #expect(try zonecast("token", "revoke", "0123456789abcdef").status == 1)
+        let pathInOrigin = ["token", "create", "--allowed-origin", "https://a.example/x", "--data", folder.path]
+        #expect(try Command.run(pathInOrigin + home).status == 2)
+        #expect(try zonecast("token", "create").status == 2)
+    }
+
+    @Test func usersRoundTrip() throws {
+        struct SignIn: Decodable { var ckWebAuthToken: String, userRecordName: String }
+        struct List: Decodable {
+            struct Row: Decodable { var email: String?, disabled: Bool }
+            var users: [Row]
+        }
+        _ = try zonecast("container", "create", "iCloud.org.example.notes")
+        let email = "alice@example.org"
+        let added = try zonecast("user", "add", email, "--password-stdin", "--json", input: "correct horse\n")
+        #expect(try added.json([String: String].self) == ["email": email])
+        #expect(try zonecast("user", "add", email, "--password-stdin", input: "another one").status == 5)
+        #expect(try zonecast("user", "add", "b@example.org", "--password-stdin", input: "short").status == 1)
+        #expect(try zonecast("user", "add", "nobody", "--password-stdin", input: "long enough").status == 1)
+        // Neither a terminal nor a pipe that was announced: it must not hang.
+        #expect(try zonecast("user", "add", "b@example.org").status == 2)
+
+        let signIn = ["user", "sign-in", email, "--json", "--data", folder.path] + home
+        let first = try Command.run(signIn).json(SignIn.self)
+        let second = try Command.run(signIn).json(SignIn.self)
+        #expect(first.userRecordName == second.userRecordName)
+        #expect(first.ckWebAuthToken != second.ckWebAuthToken)
+        #expect(first.userRecordName.hasPrefix("_") && first.userRecordName.count == 33)
+
+        #expect(try zonecast("user", "password", email, "--password-stdin", input: "battery staple").status == 0)
+        #expect(try zonecast("user", "disable", email, "--json").status == 0)
+        #expect(try zonecast("user", "list", "--json").json(List.self).users.map(\.disabled) == [true])
+        #expect(try Command.run(signIn).status == 4)
+        #expect(try zonecast("user", "disable", email, "--undo").status == 0)
+        #expect(try Command.run(signIn).status == 0)
+    }
+
+    @Test func keysRoundTrip() throws {
+        _ = try zonecast("container", "create", "iCloud.org.example.notes")
+        let file = folder.path + "/key.pem"
+        try P256.Signing.PrivateKey().publicKey.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
+        let add = ["key", "add", "--public-key", file, "--json", "--data", folder.path] + home
+        let keyID = try #require(try Command.run(add).json([String: String].self)["keyID"])
+        #expect(keyID.count == 64)
+        #expect(try zonecast("key", "list", "--json").output.contains(keyID))
+        #expect(try zonecast("key", "revoke", keyID).status == 0)
+        #expect(try zonecast("key", "revoke", "none").status == 1)
+        try "no key".write(toFile: file, atomically: true, encoding: .utf8)
+        let refused = try Command.run(add)
+        #expect(refused.status == 1)
+        #expect(refused.complaint.contains("openssl ec"))
+    }
+
+    @Test func helpAndVersionAreAnswers() throws {
+        for arguments in [["--help"], ["serve", "--help"], ["--version"]] {
+            let answer = try Command.run(arguments)
+            #expect(answer.status == 0)
+            #expect(!answer.output.isEmpty)
+            #expect(answer.complaint.isEmpty)
+        }
+        #expect(try Command.run(["no-such-command"]).status == 2)
+    }
+}

@@ -1,0 +1,125 @@
+import Foundation
+import Testing
+
+@testable import zonecast
+
+@Suite struct ConfigurationTests {
+    let folder = ScratchFolder()
+
+    private func file(_ text: String) throws -> String {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let path = folder.path + "/zonecast.yaml"
+        try text.write(toFile: path, atomically: true, encoding: .utf8)
+        return path
+    }
+
+    private func read(_ text: String, flags: [String: String] = [:], environment: [String: String] = [:]) async throws
+        -> ConfigurationReading
+    {
+        try await ConfigurationReading(flags: flags, environment: environment, file: try file(text))
+    }
+
+    @Test func flagsComeBeforeTheEnvironmentBeforeTheFile() async throws {
+        let text = """
+            # A comment, and a value with a hash in quotes.
+            listen: 127.0.0.1:1
+            data: "/tmp/a#b"   # where
+            log:
+              level: debug
+            limits:
+              connections: 5
+              head-time: 7
+            trusted-proxies:
+              - 10.0.0.0/8
+              - 127.0.0.1
+            """
+        let environment = ["ZONECAST_LIMITS_CONNECTIONS": "6", "ZONECAST_LISTEN": "127.0.0.1:2", "PATH": "/bin"]
+        let reading = try await read(text, flags: ["listen": "[::1]:3"], environment: environment)
+        let expected = [
+            "listen": "[::1]:3", "data": "/tmp/a#b", "limits.connections": "6", "limits.head-time": "7",
+            "log.level": "debug",
+            "trusted-proxies": "10.0.0.0/8,127.0.0.1",
+        ]
+        for (name, value) in expected { #expect(try written(name, reading) == value, "\(name)") }
+        #expect(reading.origins["listen"] == .flag)
+        #expect(reading.origins["limits.connections"] == .environment)
+        #expect(reading.origins["log.level"] == .file(line: 5))
+        #expect(reading.origins["tokens.grace"] == .standard)
+    }
+
+    @Test func devIsGenerousUnlessToldOtherwise() async throws {
+        func values(_ text: String) async throws -> [String] {
+            let reading = try await read(text)
+            return try ["dev", "limits.requests-per-second", "limits.request-burst"].map { try written($0, reading) }
+        }
+        #expect(try await values("dev: true\n") == ["true", "0", "0"])
+        #expect(try await values("dev: true\nlimits:\n  requests-per-second: 3\n") == ["true", "3", "15"])
+        #expect(try await values("dev: false\n") == ["false", "40", "200"])
+        #expect(try await values("limits:\n  requests-per-second: 7\n  request-burst: 9\n") == ["false", "7", "9"])
+    }
+
+    /// A key's value as `config show` writes it.
+    private func written(_ name: String, _ reading: ConfigurationReading) throws -> String {
+        try #require(ConfigurationKeys.all.first { $0.name == name }).read(reading.settings)
+    }
+
+    @Test(arguments: [
+        ("a: 1\n", "line 1: \"a\" is not a key"),
+        ("listen: x\nstorag:\n  url: y\n", "line 3: \"storag.url\" is not a key"),
+        (
+            "# x\n\nlimits:\n  conections: 1\n",
+            "line 4: \"limits.conections\" is not a key. Did you mean \"limits.connections\"?"
+        ),
+        (
+            "limits:\n  connections: many\n",
+            "line 2, limits.connections: \"many\" is not a whole number from 1 to 1000000"
+        ),
+        ("limits:\n  connections: 0\n", "line 2, limits.connections"),
+        ("data: a\ndata: b\n", "line 2: \"data\" is there twice"),
+        ("limits: {connections: 1}\n", "line 1: write one"),
+        ("just words\n", "line 1: write one"),
+        ("listen: nowhere\n", "line 1, listen: \"nowhere\" is not an address and a port"),
+        ("limits:\n", "line 1: \"limits\" is not a key"),
+    ])
+    func aMistakeIsNamedWithItsLine(text: String, complaint: String) async throws {
+        let failure = await #expect(throws: CommandFailure.self) { try await read(text) }
+        #expect(failure?.exit == .usage)
+        #expect(failure?.description.contains("zonecast.yaml " + complaint) == true, "\(failure?.description ?? "")")
+    }
+
+    @Test func aNearMissInTheEnvironmentIsNamedAndOtherProgramsVariablesAreNot() async throws {
+        let failure = await #expect(throws: CommandFailure.self) {
+            try await read("dev: true\n", environment: ["ZONECAST_LISTENN": "x"])
+        }
+        #expect(failure?.description.contains("Did you mean \"ZONECAST_LISTEN\"?") == true)
+        _ = try await read("dev: true\n", environment: ["ZONECAST_SOMETHING_ELSE_ENTIRELY": "x"])
+    }
+
+    @Test func everyKeyTakesItsOwnDefaultBackAndRefusesNonsense() {
+        let names = ConfigurationKeys.all.map(\.name)
+        #expect(Set(names).count == names.count)
+        for key in ConfigurationKeys.all {
+            var settings = ServeSettings()
+            let standard = key.read(settings)
+            if !standard.isEmpty {
+                #expect(key.write(&settings, standard), "\(key.name) does not take \(standard)")
+                #expect(key.read(settings) == standard, "\(key.name)")
+            }
+            #expect(key.meaning.hasSuffix("."), "\(key.name)")
+            if key.name != "data" { #expect(!key.write(&settings, "no such value"), "\(key.name)") }
+        }
+    }
+
+    @Test(arguments: [
+        ("127.0.0.1:8080", "127.0.0.1", 8080), ("[::1]:0", "::1", 0), ("localhost:65535", "localhost", 65_535),
+    ])
+    func addresses(text: String, host: String, port: Int) {
+        #expect(ListenAddress(text) == ListenAddress(host: host, port: port))
+        #expect(ListenAddress(text)?.description == text)
+    }
+
+    @Test(arguments: ["", ":8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:80", "host:-1"])
+    func whatIsNoAddress(text: String) {
+        #expect(ListenAddress(text) == nil)
+    }
+}

@@ -1,0 +1,156 @@
+import Crypto
+import Foundation
+import Testing
+
+/// `serve` as an operator meets it.
+@Suite(.serialized) struct ServeTests {
+    let folder = ScratchFolder()
+
+    private func zonecast(_ arguments: String..., input: String = "") throws -> Command {
+        try Command.run(arguments + ["--data", folder.path], input: input)
+    }
+
+    private let caller = "/database/1/iCloud.org.example.notes/development/public/users/caller"
+    private let home = ["--container", "iCloud.org.example.notes"]
+
+    private struct Token: Decodable { var apiToken: String, id: String }
+    private struct SignIn: Decodable { var ckWebAuthToken: String, userRecordName: String }
+    private struct Identity: Decodable { var userRecordName: String }
+
+    @Test func itSaysReadyAnswersAndStopsInTime() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        for path in ["/healthz", "/readyz"] { #expect(try connection.send("GET", path).status == 200) }
+        let answer = try connection.send("GET", caller + "?ckWebAuthToken=dev-alice")
+        #expect(answer.status == 200)
+        #expect(try answer.json(Identity.self).userRecordName.hasPrefix("_"))
+        let stopped = relay.stop()
+        #expect(stopped.status == 0)
+        #expect(stopped.took < .seconds(10))
+    }
+
+    @Test func aSecondOneOnTheFolderIsRefusedAndTheFirstGoesOn() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let second = try Command.run(["serve", "--dev", "--data", folder.path, "--listen", "127.0.0.1:0"])
+        #expect(second.status == 5)
+        #expect(second.complaint.contains("in use by another relay"))
+        #expect(second.output.isEmpty)
+        #expect(try relay.connect().send("GET", "/healthz").status == 200)
+        relay.killHard()
+        // A lock that outlived its holder would lock the operator out.
+        _ = try RelayProcess(folder: folder.path)
+    }
+
+    @Test(arguments: ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"])
+    func devAndTheTestDoorStayOnLoopback(address: String) throws {
+        for flag in ["--dev", "--test-door"] {
+            let refused = try Command.run(["serve", flag, "--listen", address, "--data", folder.path])
+            #expect(refused.status == 2)
+            #expect(refused.complaint.contains("allowed on loopback only"))
+        }
+        #expect(!FileManager.default.fileExists(atPath: folder.path))
+    }
+
+    @Test func aTakenPortIsNamedWithWhatToType() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let other = ScratchFolder()
+        let refused = try Command.run(["serve", "--listen", "127.0.0.1:\(relay.port)", "--data", other.path])
+        #expect(refused.status == 1)
+        #expect(
+            refused.complaint
+                == "zonecast: 127.0.0.1:\(relay.port) is in use by another program. "
+                + "Try: zonecast serve --listen 127.0.0.1:0 (any free port)\n"
+        )
+    }
+
+    @Test func whatIsMadeWhileItRunsCountsAtOnceAndWhatIsRevokedSoonDoesNot() throws {
+        let relay = try RelayProcess(folder: folder.path, [])
+        let connection = try relay.connect()
+        #expect(try connection.send("GET", caller + "?ckWebAuthToken=dev-alice").status == 401)
+
+        #expect(try zonecast("container", "create", "iCloud.org.example.notes").status == 0)
+        let token = try Command.run(["token", "create", "--json", "--data", folder.path] + home).json(Token.self)
+        let nobody = try connection.send("GET", caller + "?ckAPIToken=" + token.apiToken)
+        #expect(nobody.status == 421)
+        struct Required: Decodable { var serverErrorCode: String, reason: String, redirectURL: String }
+        let required = try nobody.json(Required.self)
+        #expect(required.serverErrorCode == "AUTHENTICATION_REQUIRED")
+        #expect(required.reason == "request needs authorization")
+        #expect(
+            required.redirectURL.contains("/signin?container=iCloud.org.example.notes&environment=development&token=")
+        )
+        #expect(!required.redirectURL.contains(token.apiToken))
+
+        #expect(
+            try zonecast("user", "add", "alice@example.org", "--password-stdin", input: "correct horse").status == 0
+        )
+        let signIn = try Command.run(["user", "sign-in", "alice@example.org", "--json", "--data", folder.path] + home)
+            .json(SignIn.self)
+        let target = caller + "?ckAPIToken=\(token.apiToken)&ckWebAuthToken=" + escaped(signIn.ckWebAuthToken)
+        let known = try connection.send("GET", target)
+        #expect(known.status == 200)
+        #expect(try known.json(Identity.self).userRecordName == signIn.userRecordName)
+        let fresh = try #require(known.headers["x-apple-cloudkit-web-auth-token"])
+        let next = caller + "?ckAPIToken=\(token.apiToken)&ckWebAuthToken=" + escaped(fresh)
+        #expect(try connection.send("GET", next).status == 200)
+
+        #expect(try zonecast("user", "disable", "alice@example.org").status == 0)
+        #expect(try status(of: target, on: relay, becomes: 421))
+        #expect(try zonecast("token", "revoke", token.id).status == 0)
+        #expect(try status(of: target, on: relay, becomes: 401))
+    }
+
+    @Test func aServerKeySignsItsWayIn() throws {
+        let key = P256.Signing.PrivateKey()
+        _ = try zonecast("container", "create", "iCloud.org.example.notes")
+        let file = folder.path + "/key.pem"
+        try key.publicKey.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
+        let added = try Command.run(["key", "add", "--public-key", file, "--json", "--data", folder.path] + home)
+        let keyID = try #require(try added.json([String: String].self)["keyID"])
+        let relay = try RelayProcess(folder: folder.path, [])
+        let date = Date().formatted(.iso8601)
+        let message = "\(date)::\(caller)"
+        let signature = try key.signature(for: Data(message.utf8)).derRepresentation.base64EncodedString()
+        let headers = [
+            "X-Apple-CloudKit-Request-KeyID": keyID,
+            "X-Apple-CloudKit-Request-ISO8601Date": date,
+            "X-Apple-CloudKit-Request-SignatureV1": signature,
+        ]
+        let connection = try relay.connect()
+        #expect(try connection.send("GET", caller, headers: headers).status == 200)
+        #expect(try connection.send("GET", caller + "?ckAPIToken=x", headers: headers).status == 401)
+    }
+
+    @Test func itStopsInTimeWithRequestsUnderWay() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let port = relay.port
+        let caller = caller
+        let threads = (0..<4).map { number in
+            let thread = Thread {
+                guard let connection = try? HTTPConnection(port: port) else { return }
+                let target = caller + "?ckWebAuthToken=dev-user\(number)"
+                while (try? connection.send("GET", target)) != nil {}
+            }
+            thread.start()
+            return thread
+        }
+        #expect(try relay.connect().send("GET", "/healthz").status == 200)
+        let stopped = relay.stop()
+        #expect(stopped.status == 0)
+        #expect(stopped.took < .seconds(10))
+        _ = threads
+    }
+
+    /// Asks again on fresh connections until the answer has this status, 5 s at most.
+    private func status(of target: String, on relay: RelayProcess, becomes status: Int) throws -> Bool {
+        let deadline = ContinuousClock.now + .seconds(5)
+        while ContinuousClock.now < deadline {
+            if try relay.connect().send("GET", target).status == status { return true }
+        }
+        return false
+    }
+
+    private func escaped(_ token: String) -> String {
+        token.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D")
+    }
+}

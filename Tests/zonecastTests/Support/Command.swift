@@ -1,0 +1,53 @@
+import Foundation
+import Testing
+
+/// One run of the built `zonecast`, as a script would do it.
+struct Command {
+    var status: Int32
+    var output: String
+    var complaint: String
+
+    /// The program the build put beside the test runner.
+    static let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+        .deletingLastPathComponent().appendingPathComponent("zonecast")
+
+    /// Runs it to its end, with `input` on standard input and no `ZONECAST_` variables but `environment`.
+    static func run(_ arguments: [String], input: String = "", environment: [String: String] = [:]) throws -> Command {
+        let process = Process()
+        process.executableURL = program
+        process.arguments = arguments
+        process.environment = cleanEnvironment(adding: environment)
+        let streams = (input: Pipe(), output: Pipe(), complaint: Pipe())
+        process.standardInput = streams.input
+        process.standardOutput = streams.output
+        process.standardError = streams.complaint
+        try process.run()
+        streams.input.fileHandleForWriting.write(Data(input.utf8))
+        try streams.input.fileHandleForWriting.close()
+        // What a command prints fits the pipes' buffers, so they may be read one after the other.
+        let output = streams.output.fileHandleForReading.readDataToEndOfFile()
+        let complaint = streams.complaint.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        return Command(
+            status: process.terminationStatus,
+            output: String(decoding: output, as: UTF8.self),
+            complaint: String(decoding: complaint, as: UTF8.self)
+        )
+    }
+
+    static func cleanEnvironment(adding own: [String: String] = [:]) -> [String: String] {
+        ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("ZONECAST_") }.merging(own) { $1 }
+    }
+
+    /// The answer's one line of JSON.
+    func json<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
+        try JSONDecoder().decode(type, from: Data(output.utf8))
+    }
+}
+
+/// A folder of a test's own, gone when the test is.
+final class ScratchFolder {
+    let path = NSTemporaryDirectory() + "zonecast-process-\(UUID().uuidString)"
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+}

@@ -1,0 +1,95 @@
+import Foundation
+
+/// One kept HTTP/1.1 connection that blocks, so that a test needs no more than a thread for it.
+final class HTTPConnection {
+    struct Answer {
+        var status: Int
+        /// Names in lower case.
+        var headers: [String: String]
+        var body: Data
+
+        func json<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
+            try JSONDecoder().decode(type, from: body)
+        }
+    }
+
+    /// The peer went away, or did not answer within 30 s.
+    struct Lost: Error {}
+
+    private let descriptor: Int32
+    private var pending: [UInt8] = []
+
+    init(port: Int) throws {
+        #if canImport(Glibc)
+            descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        #else
+            descriptor = socket(AF_INET, SOCK_STREAM, 0)
+        #endif
+        var limit = timeval(tv_sec: 30, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = in_port_t(UInt16(port).bigEndian)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        let outcome = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Foundation.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard outcome == 0 else {
+            close(descriptor)
+            throw Lost()
+        }
+    }
+
+    deinit { close(descriptor) }
+
+    func send(_ method: String, _ target: String, headers: [String: String] = [:], body: String = "") throws -> Answer {
+        var head = "\(method) \(target) HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        for (name, value) in headers { head += "\(name): \(value)\r\n" }
+        if method == "POST" { head += "Content-Length: \(body.utf8.count)\r\n" }
+        try write(Array((head + "\r\n" + body).utf8))
+        return try readAnswer()
+    }
+
+    private func write(_ bytes: [UInt8]) throws {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes[sent...].withUnsafeBytes {
+                Foundation.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { throw Lost() }
+            sent += count
+        }
+    }
+
+    private func readAnswer() throws -> Answer {
+        let end = Array("\r\n\r\n".utf8)
+        var head = pending.firstRange(of: end)
+        while head == nil {
+            try readMore()
+            head = pending.firstRange(of: end)
+        }
+        guard let head else { throw Lost() }
+        let lines = String(decoding: pending[..<head.lowerBound], as: UTF8.self).components(separatedBy: "\r\n")
+        var headers: [String: String] = [:]
+        for line in lines.dropFirst() {
+            let parts = line.split(separator: ":", maxSplits: 1)
+            if parts.count == 2 { headers[parts[0].lowercased()] = parts[1].trimmingCharacters(in: .whitespaces) }
+        }
+        let length = headers["content-length"].flatMap { Int($0) } ?? 0
+        while pending.count < head.upperBound + length { try readMore() }
+        let body = Data(pending[head.upperBound..<head.upperBound + length])
+        pending.removeFirst(head.upperBound + length)
+        let words = lines[0].split(separator: " ")
+        guard words.count >= 2, let status = Int(words[1]) else { throw Lost() }
+        return Answer(status: status, headers: headers, body: body)
+    }
+
+    private func readMore() throws {
+        var bytes = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(descriptor, &bytes, bytes.count, 0)
+        guard count > 0 else { throw Lost() }
+        pending.append(contentsOf: bytes[..<count])
+    }
+}

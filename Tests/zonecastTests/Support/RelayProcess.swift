@@ -1,0 +1,67 @@
+import Foundation
+import Testing
+
+/// A running `zonecast serve`, killed at the latest when the test lets go of it.
+final class RelayProcess {
+    let port: Int
+    let folder: String
+    private let process: Process
+
+    /// What went wrong while waiting.
+    struct Failure: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    /// Starts one on a port of the system's choice and waits until it says that it is ready, 30 s at most.
+    init(folder: String, _ arguments: [String] = ["--dev"], environment: [String: String] = [:]) throws {
+        self.folder = folder
+        process = Process()
+        process.executableURL = Command.program
+        process.arguments = ["serve", "--data", folder, "--listen", "127.0.0.1:0"] + arguments
+        process.environment = Command.cleanEnvironment(adding: environment)
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        let line = try Self.firstLine(of: output.fileHandleForReading.fileDescriptor, within: .seconds(30))
+        guard line.hasPrefix("ready http://127.0.0.1:"), let port = Int(line.split(separator: ":").last ?? "") else {
+            throw Failure(description: "waited for \"ready http://HOST:PORT\", got \"\(line)\"")
+        }
+        self.port = port
+    }
+
+    deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }
+
+    func connect() throws -> HTTPConnection { try HTTPConnection(port: port) }
+
+    /// `kill -9`: no goodbye, no flush.
+    func killHard() {
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+
+    /// Asks it to stop; gives its exit status and how long it took.
+    func stop() -> (status: Int32, took: Duration) {
+        let start = ContinuousClock.now
+        process.terminate()
+        process.waitUntilExit()
+        return (process.terminationStatus, ContinuousClock.now - start)
+    }
+
+    private static func firstLine(of descriptor: Int32, within limit: Duration) throws -> String {
+        let deadline = ContinuousClock.now + limit
+        var bytes: [UInt8] = []
+        while bytes.last != UInt8(ascii: "\n") {
+            let left = deadline - ContinuousClock.now
+            var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard left > .zero, poll(&waiting, 1, Int32(left / .milliseconds(1))) > 0 else {
+                throw Failure(description: "waited \(limit) for the ready line of serve")
+            }
+            var byte: UInt8 = 0
+            guard read(descriptor, &byte, 1) == 1 else { throw Failure(description: "serve ended before it was ready") }
+            bytes.append(byte)
+        }
+        return String(decoding: bytes.dropLast(), as: UTF8.self)
+    }
+}
