@@ -71,8 +71,10 @@ var package = Package(
         .ours(
             "RelayServer",
             [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", hummingbird, hummingbirdCore, nioCore, nioPosix,
-                nioHTTP1, nioWebSocket, nioHTTPTypes, nioHTTPTypesHTTP1, serviceLifecycle, unixSignals, httpTypes, logging,
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", hummingbird, hummingbirdCore, nioCore,
+                nioPosix,
+                nioHTTP1, nioWebSocket, nioHTTPTypes, nioHTTPTypesHTTP1, serviceLifecycle, unixSignals, httpTypes,
+                logging,
                 configuration, crypto,
             ]
         ),
@@ -91,11 +93,15 @@ var package = Package(
             ]
         ),
         // Both sides in one process.
-        .ours("ZoneTesting", ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "SyncCore", httpTypes]),
+        .ours(
+            "ZoneTesting",
+            ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "SyncCore", httpTypes]
+        ),
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", argumentParser, grdb,
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", argumentParser,
+                grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, httpTypes,
             ],
             swiftSettings: strict
@@ -105,7 +111,10 @@ var package = Package(
         .tests("RelayCore", ["Records", "Wire"]),
         .tests("RelayStore", ["Records", "Wire", "RelayCore", grdb]),
         .tests("RelayAPI", ["Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto]),
-        .tests("RelayServer", ["Records", "Wire", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioWebSocket, nioEmbedded, httpTypes, logging]),
+        .tests(
+            "RelayServer",
+            ["Records", "Wire", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioWebSocket, nioEmbedded, httpTypes, logging]
+        ),
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneTesting", ["ZoneKit"]),

@@ -97,7 +97,9 @@ private enum Path {
     }
 }
 
-/// What was sent and what was acknowledged, by record name. Values of one record only ever grow.
+/// What was sent and what was acknowledged, by record name.
+///
+/// Values of one record only ever grow.
 private final class Ledger: Sendable {
     struct Entry {
         var zone: String

@@ -20,12 +20,11 @@ struct ConfigurationReading {
     private let filePath: String?
     private let lines: [String: Int]
 
-    /// Throws a `CommandFailure` that names the first thing that cannot be.
-    ///
     /// - Parameters:
     ///   - flags: values given on the command line, by key.
     ///   - environment: the process's; only `ZONECAST_…` counts.
     ///   - file: the path of a YAML file.
+    /// - Throws: a `CommandFailure` that names the first thing that cannot be.
     init(flags: [String: String], environment: [String: String], file: String?) async throws {
         self.flags = flags
         self.environment = try Self.own(environment)
