@@ -12,8 +12,8 @@ public final class CKServerChangeToken: NSObject, NSSecureCoding, NSCopying, Sen
 
     /// Reads what `encode(with:)` wrote.
     public init?(coder: NSCoder) {
-        guard let text = coder.decodeObject(of: NSString.self, forKey: "Token") else { return nil }
-        encoded = text as String
+        guard let text = coder.text("Token") else { return nil }
+        encoded = text
     }
 
     /// Secure coding is supported.

@@ -41,8 +41,10 @@ public struct CKError: CustomNSError, LocalizedError, Hashable, @unchecked Senda
         }
     }
 
-    /// Makes an error of a code.
+    /// Makes an error of a code; without a description of its own it explains the code.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
+        var userInfo = userInfo
+        if userInfo[NSLocalizedDescriptionKey] == nil { userInfo[NSLocalizedDescriptionKey] = code.explanation }
         _nsError = NSError(domain: CKErrorDomain, code: code.rawValue, userInfo: userInfo)
     }
 

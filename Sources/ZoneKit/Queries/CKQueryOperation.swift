@@ -24,12 +24,12 @@ public enum CKQueryOperation {
 
         /// Reads what `encode(with:)` wrote.
         public init?(coder: NSCoder) {
-            guard let marker = coder.decodeObject(of: NSString.self, forKey: "Marker"),
-                let query = coder.decodeObject(of: NSData.self, forKey: "Query")
+            guard let marker = coder.text("Marker"),
+                let query = coder.bytes("Query")
             else { return nil }
-            self.marker = marker as String
-            self.query = [UInt8](query as Data)
-            zoneID = coder.decodeObject(of: CKRecordZone.ID.self, forKey: "ZoneID")
+            self.marker = marker
+            self.query = query
+            zoneID = coder.object(CKRecordZone.ID.self, "ZoneID")
         }
 
         /// Secure coding is supported.

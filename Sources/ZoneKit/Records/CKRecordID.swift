@@ -21,10 +21,10 @@ public final class CKRecordID: NSObject, NSSecureCoding, NSCopying, Sendable {
 
     /// Reads what `encode(with:)` wrote.
     public init?(coder: NSCoder) {
-        guard let name = coder.decodeObject(of: NSString.self, forKey: "RecordName"),
-            let zone = coder.decodeObject(of: CKRecordZone.ID.self, forKey: "ZoneID")
+        guard let name = coder.text("RecordName"),
+            let zone = coder.object(CKRecordZone.ID.self, "ZoneID")
         else { return nil }
-        recordName = name as String
+        recordName = name
         zoneID = zone
     }
 

@@ -25,8 +25,8 @@ public final class CKReference: NSObject, NSSecureCoding, NSCopying, Sendable {
 
     /// Reads what `encode(with:)` wrote.
     public init?(coder: NSCoder) {
-        guard let recordID = coder.decodeObject(of: CKRecord.ID.self, forKey: "RecordID"),
-            let action = CKRecord.ReferenceAction(rawValue: UInt(bitPattern: coder.decodeInteger(forKey: "Action")))
+        guard let recordID = coder.object(CKRecord.ID.self, "RecordID"),
+            let action = CKRecord.ReferenceAction(rawValue: UInt(bitPattern: coder.number("Action")))
         else { return nil }
         self.recordID = recordID
         self.action = action

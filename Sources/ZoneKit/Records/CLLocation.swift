@@ -103,7 +103,9 @@
 
         /// Reads what `encode(with:)` wrote.
         public convenience init?(coder: NSCoder) {
-            func number(_ key: String) -> Double { coder.decodeDouble(forKey: key) }
+            func number(_ key: String) -> Double {
+                coder.containsValue(forKey: key) ? coder.decodeDouble(forKey: key) : 0
+            }
             self.init(
                 coordinate: CLLocationCoordinate2D(latitude: number("Latitude"), longitude: number("Longitude")),
                 altitude: number("Altitude"),

@@ -11,7 +11,7 @@ extension RecordState {
         encodeSystemFields(with: coder)
         coder.encode(Self.archive(fields), forKey: "Fields")
         guard !edits.isEmpty else { return }
-        coder.encode(edits.keys.sorted().map { $0 as NSString } as NSArray, forKey: "ChangedKeys")
+        coder.encode(edits.keys.sorted().joined(separator: "\n") as NSString, forKey: "ChangedKeys")
         coder.encode(Self.archive(edits.compactMapValues(\.original)), forKey: "OriginalFields")
     }
 
@@ -22,43 +22,41 @@ extension RecordState {
 
     /// Reads the values; false when there are some and they are damaged.
     private mutating func decodeValues(from coder: NSCoder) -> Bool {
-        guard let data = coder.decodeObject(of: NSData.self, forKey: "Fields") else { return true }
+        guard let data = coder.bytes("Fields") else { return true }
         guard let values = Self.unarchive(data) else { return false }
         fields = values
-        let classes = [NSArray.self, NSString.self]
-        guard let keys = coder.decodeObject(of: classes, forKey: "ChangedKeys") as? [String] else { return true }
-        guard let data = coder.decodeObject(of: NSData.self, forKey: "OriginalFields"),
+        guard let keys = coder.text("ChangedKeys") else { return true }
+        guard let data = coder.bytes("OriginalFields"),
             let originals = Self.unarchive(data)
         else { return false }
-        restoreEdits(keys, originals: originals)
+        restoreEdits(keys.split(separator: "\n").map(String.init), originals: originals)
         return true
     }
 
-    private static func unarchive(_ data: NSData) -> [String: FieldValue]? {
-        guard let entries = try? FieldsJSON.decode([UInt8](data as Data)) else { return nil }
+    private static func unarchive(_ bytes: [UInt8]) -> [String: FieldValue]? {
+        guard let entries = try? FieldsJSON.decode(bytes) else { return nil }
         return Dictionary(entries.map { ($0.name, $0.value) }) { first, _ in first }
     }
 
     package func encodeSystemFields(with coder: NSCoder) {
         coder.encode(type as NSString, forKey: "RecordType")
         coder.encode(id, forKey: "RecordID")
-        coder.encode(changeTag as NSString?, forKey: "ETag")
-        coder.encode(parent as NSString?, forKey: "Parent")
-        coder.encode(share as NSString?, forKey: "Share")
+        if let changeTag { coder.encode(changeTag as NSString, forKey: "ETag") }
+        if let parent { coder.encode(parent as NSString, forKey: "Parent") }
+        if let share { coder.encode(share as NSString, forKey: "Share") }
         Self.encode(created, "Created", with: coder)
         Self.encode(modified, "Modified", with: coder)
     }
 
     package init?(coder: NSCoder) {
-        func text(_ key: String) -> String? { coder.decodeObject(of: NSString.self, forKey: key) as String? }
-        guard let type = text("RecordType"), let id = coder.decodeObject(of: CKRecord.ID.self, forKey: "RecordID")
+        guard let type = coder.text("RecordType"), let id = coder.object(CKRecord.ID.self, "RecordID")
         else {
             return nil
         }
         self.init(type: type, id: id)
-        changeTag = text("ETag")
-        parent = text("Parent")
-        share = text("Share")
+        changeTag = coder.text("ETag")
+        parent = coder.text("Parent")
+        share = coder.text("Share")
         created = Self.decodeStamp("Created", from: coder)
         modified = Self.decodeStamp("Modified", from: coder)
         guard decodeValues(from: coder) else { return nil }
@@ -72,14 +70,14 @@ extension RecordState {
     }
 
     private static func decodeStamp(_ prefix: String, from coder: NSCoder) -> Record.Stamp? {
-        guard let user = coder.decodeObject(of: NSString.self, forKey: prefix + "User"),
-            let device = coder.decodeObject(of: NSString.self, forKey: prefix + "Device")
+        guard let user = coder.text(prefix + "User"),
+            let device = coder.text(prefix + "Device")
         else { return nil }
         let milliseconds = coder.decodeInt64(forKey: prefix + "Time")
         return Record.Stamp(
             at: Timestamp(milliseconds: milliseconds),
-            by: UserID(user as String),
-            deviceID: device as String
+            by: UserID(user),
+            deviceID: device
         )
     }
 }

@@ -54,8 +54,8 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
 
     /// Reads what `encode(with:)` wrote.
     public convenience init?(coder: NSCoder) {
-        guard let data = coder.decodeObject(of: NSData.self, forKey: "Content") else { return nil }
-        self.init(json: [UInt8](data as Data))
+        guard let data = coder.bytes("Content") else { return nil }
+        self.init(json: data)
     }
 
     /// Reads the wire's object; `nil` if it is not one.

@@ -37,12 +37,12 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
 
     /// Reads what `encode(with:)` wrote.
     public required init?(coder: NSCoder) {
-        guard let id = coder.decodeObject(of: NSString.self, forKey: "SubscriptionID"),
-            let type = SubscriptionType(rawValue: coder.decodeInteger(forKey: "SubscriptionType"))
+        guard let id = coder.text("SubscriptionID"),
+            let type = SubscriptionType(rawValue: coder.number("SubscriptionType"))
         else { return nil }
-        subscriptionID = id as String
+        subscriptionID = id
         subscriptionType = type
-        info = Mutex(coder.decodeObject(of: CKNotificationInfo.self, forKey: "NotificationInfo"))
+        info = Mutex(coder.object(CKNotificationInfo.self, "NotificationInfo"))
     }
 
     /// How its notices are to look; needed for alerts, and for silent notices at Apple.
@@ -127,7 +127,7 @@ public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable
 
     /// Reads what `encode(with:)` wrote.
     public required init?(coder: NSCoder) {
-        guard let zoneID = coder.decodeObject(of: CKRecordZone.ID.self, forKey: "ZoneID") else { return nil }
+        guard let zoneID = coder.object(CKRecordZone.ID.self, "ZoneID") else { return nil }
         self.zoneID = zoneID
         super.init(coder: coder)
     }

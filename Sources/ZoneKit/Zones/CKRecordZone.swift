@@ -51,9 +51,9 @@ public final class CKRecordZone: NSObject, NSSecureCoding, NSCopying, Sendable {
 
     /// Reads what `encode(with:)` wrote.
     public convenience init?(coder: NSCoder) {
-        guard let zoneID = coder.decodeObject(of: CKRecordZone.ID.self, forKey: "ZoneID") else { return nil }
-        let bits = UInt(bitPattern: coder.decodeInteger(forKey: "Capabilities"))
-        let share = coder.decodeObject(of: CKRecord.Reference.self, forKey: "Share")
+        guard let zoneID = coder.object(CKRecordZone.ID.self, "ZoneID") else { return nil }
+        let bits = UInt(bitPattern: coder.number("Capabilities"))
+        let share = coder.object(CKRecord.Reference.self, "Share")
         self.init(zoneID: zoneID, capabilities: Capabilities(rawValue: bits), share: share)
     }
 

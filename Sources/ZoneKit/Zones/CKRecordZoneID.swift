@@ -22,11 +22,11 @@ public final class CKRecordZoneID: NSObject, NSSecureCoding, NSCopying, Sendable
 
     /// Reads what `encode(with:)` wrote.
     public init?(coder: NSCoder) {
-        guard let name = coder.decodeObject(of: NSString.self, forKey: "ZoneName"),
-            let owner = coder.decodeObject(of: NSString.self, forKey: "OwnerName")
+        guard let name = coder.text("ZoneName"),
+            let owner = coder.text("OwnerName")
         else { return nil }
-        zoneName = name as String
-        ownerName = owner as String
+        zoneName = name
+        ownerName = owner
     }
 
     /// The name of the zone that every private and public database has.

@@ -1,0 +1,114 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// What programs keep on disk: system fields, whole records, tokens, cursors, subscriptions.
+@Suite struct ArchiveTests {
+    let relay: TestRelay
+    let database: CKDatabase
+    let zone = CKRecordZone.ID(zoneName: "Notes")
+
+    init() async throws {
+        relay = try TestRelay()
+        database = relay.device(of: "alice").privateDatabase
+        try await database.save(CKRecordZone(zoneID: zone))
+    }
+
+    func savedNote() async throws -> CKRecord {
+        let record = CKRecord(recordType: "Note", zoneID: zone)
+        record["title"] = "Milk"
+        return try await database.save(record)
+    }
+
+    @Test func systemFieldsAreEnoughToSaveAChangeLater() async throws {
+        let record = try await savedNote()
+        let archiver = NSKeyedArchiver(requiringSecureCoding: true)
+        record.encodeSystemFields(with: archiver)
+        archiver.finishEncoding()
+
+        let unarchiver = try NSKeyedUnarchiver(forReadingFrom: archiver.encodedData)
+        unarchiver.requiresSecureCoding = true
+        let back = try #require(CKRecord(coder: unarchiver))
+        unarchiver.finishDecoding()
+        #expect(back.recordID == record.recordID)
+        #expect(back.recordType == "Note")
+        #expect(back.recordChangeTag == record.recordChangeTag)
+        #expect(back.creationDate == record.creationDate)
+        #expect(back.modificationDate == record.modificationDate)
+        #expect(back.creatorUserRecordID == record.creatorUserRecordID)
+        #expect(back.allKeys().isEmpty)
+
+        back["body"] = "2 litres"
+        try await database.save(back)
+        let stored = try await database.record(for: record.recordID)
+        #expect(stored.allKeys() == ["body", "title"])
+    }
+
+    @Test func wholeRecordsKeepValuesAndPendingChanges() async throws {
+        let record = try await savedNote()
+        record["title"] = "Bread"
+        record["date"] = Date(timeIntervalSince1970: 12.5)
+        record["link"] = CKRecord.Reference(recordID: record.recordID, action: .none)
+        record.setParent(CKRecord.ID(recordName: "folder", zoneID: zone))
+        let data = try NSKeyedArchiver.archivedData(withRootObject: record, requiringSecureCoding: true)
+        let back = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data))
+        #expect(back["title"] == "Bread")
+        #expect(back["date"] as? Date == Date(timeIntervalSince1970: 12.5))
+        #expect(back["link"] as? CKRecord.Reference == record["link"] as? CKRecord.Reference)
+        #expect(back.changedKeys() == ["date", "link", "title"])
+        #expect(back.parent == record.parent)
+
+        // Somebody else is faster: the ancestor must have survived too.
+        let other = try await relay.device(of: "alice", named: "laptop").privateDatabase.record(for: record.recordID)
+        other["title"] = "Eggs"
+        try await relay.device(of: "alice", named: "laptop").privateDatabase.save(other)
+        back.parent = nil
+        do {
+            try await database.save(back)
+            Issue.record("the save of an old version went through")
+        } catch let error as CKError {
+            #expect(error.code == .serverRecordChanged)
+            #expect(error.ancestorRecord?["title"] == "Milk")
+            #expect(error.clientRecord?["title"] == "Bread")
+            #expect(error.serverRecord?["title"] == "Eggs")
+        }
+    }
+
+    @Test func otherDataIsNoRecord() throws {
+        let archiver = NSKeyedArchiver(requiringSecureCoding: true)
+        archiver.encode("x" as NSString, forKey: "RecordType")
+        archiver.finishEncoding()
+        #expect(CKRecord(coder: try NSKeyedUnarchiver(forReadingFrom: archiver.encodedData)) == nil)
+    }
+
+    @Test func tokensSurvive() async throws {
+        _ = try await savedNote()
+        let token = try await database.recordZoneChanges(inZoneWith: zone, since: nil).changeToken
+        let data = try NSKeyedArchiver.archivedData(withRootObject: token, requiringSecureCoding: true)
+        let back = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKServerChangeToken.self, from: data))
+        #expect(back == token)
+        #expect(try await database.recordZoneChanges(inZoneWith: zone, since: back).modificationResultsByID.isEmpty)
+    }
+
+    @Test func identifiersZonesAndReferencesSurvive() throws {
+        func throughDisk<T: NSObject & NSSecureCoding>(_ object: T) throws -> T? {
+            let data = try NSKeyedArchiver.archivedData(withRootObject: object, requiringSecureCoding: true)
+            return try NSKeyedUnarchiver.unarchivedObject(ofClass: T.self, from: data)
+        }
+        let id = CKRecord.ID(recordName: "r", zoneID: CKRecordZone.ID(zoneName: "z", ownerName: "o"))
+        #expect(try throughDisk(id) == id)
+        #expect(try throughDisk(id.zoneID) == id.zoneID)
+        let reference = CKRecord.Reference(recordID: id, action: .deleteSelf)
+        #expect(try throughDisk(reference) == reference)
+        #expect(try throughDisk(CKRecordZone(zoneID: id.zoneID)) == CKRecordZone(zoneID: id.zoneID))
+        let place = CLLocation(latitude: 1.5, longitude: -2.5)
+        #expect(try throughDisk(place) == place)
+        let subscription = CKRecordZoneSubscription(zoneID: id.zoneID, subscriptionID: "s")
+        subscription.notificationInfo = CKSubscription.NotificationInfo(shouldSendContentAvailable: true)
+        let back = try #require(try throughDisk(subscription))
+        #expect(back.zoneID == id.zoneID)
+        #expect(back.subscriptionID == "s")
+        #expect(back.notificationInfo?.shouldSendContentAvailable == true)
+    }
+}

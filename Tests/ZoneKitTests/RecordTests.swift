@@ -1,0 +1,148 @@
+import Foundation
+import Testing
+import ZoneKit
+
+/// `CKRecord` as a value holder: fields, changes, copies and archives.
+@Suite struct RecordTests {
+    let zone = CKRecordZone.ID(zoneName: "Notes")
+
+    func note() -> CKRecord {
+        CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "n1", zoneID: zone))
+    }
+
+    @Test func newRecordsKnowNothingOfARelay() {
+        let record = CKRecord(recordType: "Note")
+        #expect(record.recordID.zoneID == CKRecordZone.default().zoneID)
+        #expect(UUID(uuidString: record.recordID.recordName) != nil)
+        #expect(record.recordChangeTag == nil)
+        #expect(record.creationDate == nil)
+        #expect(record.modificationDate == nil)
+        #expect(record.creatorUserRecordID == nil)
+        #expect(record.parent == nil)
+        #expect(record.share == nil)
+        #expect(record.allKeys().isEmpty)
+    }
+
+    @Test func bothSubscriptsReadAndWrite() {
+        let record = note()
+        record["title"] = "Milk"
+        record["count"] = 3
+        record["price"] = 1.25
+        record["flag"] = true
+        #expect(record["title"] as? String == "Milk")
+        let title: String? = record["title"]
+        let count: Int? = record["count"]
+        let wide: Int64? = record["count"]
+        let price: Double? = record["price"]
+        let flag: Bool? = record["flag"]
+        let wrong: Data? = record["title"]
+        #expect(title == "Milk")
+        #expect(count == 3)
+        #expect(wide == 3)
+        #expect(price == 1.25)
+        #expect(flag == true)
+        #expect(wrong == nil)
+        #expect(record["absent"] == nil)
+        record["title"] = nil as String?
+        #expect(record["title"] == nil)
+    }
+
+    @Test func foundationValuesAreTakenAndGivenBack() {
+        let record = note()
+        record["text"] = "t" as NSString
+        record["number"] = NSNumber(value: 7)
+        record["half"] = NSNumber(value: 0.5)
+        record["list"] = NSArray(array: ["a", "b"])
+        record["value"] = "v" as any CKRecordValue
+        record.setObject(5 as NSNumber, forKey: "five")
+        record.setValue(Date(timeIntervalSince1970: 1), forKey: "date")
+        #expect(record["text"] as? String == "t")
+        #expect(record["text"] as? NSString == "t")
+        #expect(record["number"] as? Int == 7)
+        #expect(record["number"] as? NSNumber == 7)
+        #expect(record["half"] as? Double == 0.5)
+        #expect(record["list"] as? [String] == ["a", "b"])
+        #expect(record["value"] as? String == "v")
+        #expect(record.object(forKey: "five") as? Int == 5)
+        #expect(record.value(forKey: "date") as? Date == Date(timeIntervalSince1970: 1))
+    }
+
+    @Test func aDateIsReadAsItWasSetThoughTheWireIsCoarser() {
+        let record = note()
+        let date = Date(timeIntervalSince1970: 1_700_000_000.123_456_789)
+        record["date"] = date
+        #expect(record["date"] as? Date == date)
+        let copy = record.copy() as? CKRecord
+        #expect(copy?["date"] as? Date == date)
+    }
+
+    @Test func changedKeysAreThoseTouched() {
+        let record = note()
+        record["b"] = 1
+        record["a"] = 2
+        record["gone"] = nil
+        #expect(record.changedKeys() == ["a", "b", "gone"])
+        #expect(record.allKeys() == ["a", "b"])
+    }
+
+    @Test func tokensAreTheWordsOfAllTexts() {
+        let record = note()
+        record["title"] = "Buy MILK, bread"
+        record["tags"] = ["Shop List"]
+        record["count"] = 5
+        #expect(record.allTokens() == ["shop", "list", "buy", "milk", "bread"])
+    }
+
+    @Test func parentsAreInTheSameZone() {
+        let record = note()
+        let folder = CKRecord(recordType: "Folder", recordID: CKRecord.ID(recordName: "f", zoneID: zone))
+        record.setParent(folder)
+        #expect(record.parent == CKRecord.Reference(recordID: folder.recordID, action: .none))
+        record.setParent(nil as CKRecord.ID?)
+        #expect(record.parent == nil)
+        record.parent = CKRecord.Reference(record: folder, action: .none)
+        #expect(record.parent?.recordID == folder.recordID)
+    }
+
+    @Test func copiesAreIndependent() throws {
+        let record = note()
+        record["title"] = "one"
+        let copy = try #require(record.copy() as? CKRecord)
+        copy["title"] = "two"
+        #expect(record["title"] == "one")
+        #expect(copy.recordID == record.recordID)
+        #expect(copy.changedKeys() == ["title"])
+    }
+
+    @Test func recordsCanBeWalkedThrough() {
+        let record = note()
+        record["a"] = 1
+        record["b"] = "x"
+        #expect(record.map(\.0) == ["a", "b"])
+    }
+
+    @Test func identifiersAreEqualByValue() {
+        #expect(note().recordID == note().recordID)
+        #expect(Set([note().recordID, note().recordID]).count == 1)
+        #expect(note().recordID != CKRecord.ID(recordName: "n1"))
+        #expect(CKRecordZone.ID(zoneName: "a", ownerName: "x") != CKRecordZone.ID(zoneName: "a", ownerName: "y"))
+        #expect(CKRecordZone.default().zoneID.zoneName == CKRecordZone.ID.defaultZoneName)
+        #expect(CKRecord.ID(zoneID: zone).recordName.count == 36)
+    }
+
+    @Test func manyThreadsMayUseOneRecord() async {
+        let record = note()
+        await withTaskGroup(of: Void.self) { group in
+            for number in 0..<8 {
+                group.addTask {
+                    for round in 0..<200 {
+                        record["f\(number)"] = round
+                        _ = record.allKeys()
+                    }
+                }
+            }
+        }
+        #expect(record.allKeys().count == 8)
+        for number in 0..<8 { #expect(record["f\(number)"] as? Int == 199) }
+    }
+}

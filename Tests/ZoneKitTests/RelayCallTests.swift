@@ -1,0 +1,153 @@
+import Foundation
+import Records
+import Synchronization
+import Testing
+import ZoneKit
+
+/// One request and its answer, seen from the wire's side.
+@Suite struct RelayCallTests {
+    let id = CKRecord.ID(recordName: "n1", zoneID: CKRecordZone.ID(zoneName: "Notes"))
+    static let found = """
+        {"records":[{"recordName":"n1","recordType":"Note","recordChangeTag":"t1","fields":{},"pluginFields":{},
+        "created":{"timestamp":1000,"userRecordName":"_alice","deviceID":"1"},
+        "modified":{"timestamp":2000,"userRecordName":"_bob","deviceID":"2"},"deleted":false,
+        "zoneID":{"zoneName":"Notes","ownerRecordName":"_alice","zoneType":"REGULAR_CUSTOM_ZONE"}}]}
+        """
+
+    @Test func requestsCarryPathTokensAndDevice() async throws {
+        let relay = ScriptedRelay(.answer(200, Self.found))
+        let record = try await relay.container(webAuthToken: "x+/=").privateCloudDatabase.record(for: id)
+        let request = try #require(relay.requests.first)
+        #expect(request.method == .post)
+        #expect(request.path == "/database/1/iCloud.test/development/private/records/lookup")
+        #expect(request.query == "ckAPIToken=a%2Bb%2Fc%3D&ckWebAuthToken=x%2B%2F%3D")
+        #expect(request.headers.contains { $0.name == "X-Zonecast-Device-ID" && $0.value == "phone" })
+        #expect(relay.bodies == [#"{"zoneID":{"zoneName":"Notes"},"records":[{"recordName":"n1"}]}"#])
+        #expect(record.recordID == id)
+        #expect(record.creationDate == Date(timeIntervalSince1970: 1))
+        #expect(record.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
+        #expect(record.lastModifiedUserRecordID?.recordName == "_bob")
+    }
+
+    @Test func aFreshTokenIsUsedFromThenOn() async throws {
+        let kept = Mutex<[String]>([])
+        let relay = ScriptedRelay(
+            .answer(200, Self.found, headers: ["x-apple-cloudkit-web-auth-token": "second"]),
+            .answer(200, Self.found, headers: ["X-Apple-CloudKit-Web-Auth-Token": "third"])
+        )
+        let database = relay.container(apiToken: nil, webAuthToken: "first") { token in
+            kept.withLock { $0.append(token) }
+        }.privateCloudDatabase
+        _ = try await database.record(for: id)
+        _ = try await database.record(for: id)
+        #expect(relay.requests.map(\.query) == ["ckWebAuthToken=first", "ckWebAuthToken=second"])
+        #expect(kept.withLock { $0 } == ["second", "third"])
+    }
+
+    static let transportErrors: [(TransportError, read: CKError.Code, write: CKError.Code)] = [
+        (.offline, .networkUnavailable, .networkUnavailable),
+        (.unreachable("x"), .networkFailure, .networkFailure),
+        (.answerLost("x"), .networkFailure, .serverResponseLost),
+        (.cancelled, .operationCancelled, .operationCancelled),
+    ]
+
+    @Test func noAnswerMeansAnotherThingForWrites() async {
+        for (error, read, write) in Self.transportErrors {
+            let relay = ScriptedRelay(.failure(error), .failure(error))
+            let database = relay.container().privateCloudDatabase
+            await expect(read) { _ = try await database.record(for: id) }
+            await expect(write) { _ = try await database.save(CKRecord(recordType: "Note", recordID: id)) }
+        }
+    }
+
+    @Test func wholeFailuresCarryWhatTheRelaySaid() async {
+        let relay = ScriptedRelay(
+            .answer(
+                429,
+                #"{"uuid":"u-1","serverErrorCode":"THROTTLED","reason":"Too many requests.","retryAfter":7.5}"#
+            ),
+            .answer(503, #"{"uuid":"u-2","serverErrorCode":"TRY_AGAIN_LATER","reason":"Restarting.","retryAfter":"2"}"#)
+        )
+        let database = relay.container().privateCloudDatabase
+        for (code, seconds, reason) in [
+            (CKError.Code.requestRateLimited, 7.5, "Too many requests."), (.serviceUnavailable, 2, "Restarting."),
+        ] {
+            do {
+                _ = try await database.record(for: id)
+                Issue.record("nothing was thrown")
+            } catch {
+                let error = error as? CKError
+                #expect(error?.code == code)
+                #expect(error?.retryAfterSeconds == seconds)
+                #expect(error?.localizedDescription == reason)
+            }
+        }
+    }
+
+    static let strangers: [(Int, String, CKError.Code)] = [
+        (502, "<html>Bad Gateway</html>", .serviceUnavailable),
+        (503, "", .serviceUnavailable),
+        (401, "no", .notAuthenticated),
+        (413, "", .limitExceeded),
+        (429, "{}", .requestRateLimited),
+        (404, "{}", .serverRejectedRequest),
+        (200, "<html>Welcome to the hotel</html>", .internalError),
+        (200, #"{"records":[{"recordName":5}]}"#, .internalError),
+        (200, #"{"records":{}}"#, .internalError),
+    ]
+
+    @Test func whatDoesNotComeFromARelayIsNoCrash() async {
+        for (status, body, code) in Self.strangers {
+            let relay = ScriptedRelay(.answer(status, body))
+            await expect(code) { _ = try await relay.container().privateCloudDatabase.record(for: id) }
+        }
+    }
+
+    @Test func cancellingTheTaskEndsTheRequest() async {
+        let relay = ScriptedRelay(.silence)
+        let database = relay.container().privateCloudDatabase
+        let task = Task { try await database.record(for: id) }
+        while relay.requests.isEmpty { await Task.yield() }
+        task.cancel()
+        await expect(.operationCancelled) { _ = try await task.value }
+    }
+
+    @Test func withoutARelayTheErrorSaysWhatToDo() async {
+        let container = CKContainer(identifier: "iCloud.nowhere.\(UUID().uuidString)")
+        do {
+            _ = try await container.privateCloudDatabase.record(for: id)
+            Issue.record("nothing was thrown")
+        } catch {
+            #expect((error as? CKError)?.code == .badContainer)
+            #expect(error.localizedDescription.contains("ZONECAST_URL"))
+        }
+    }
+
+    @Test func environmentVariablesDescribeAnEndpoint() throws {
+        let endpoint = try #require(
+            RelayEndpoint(variables: [
+                "ZONECAST_URL": "http://127.0.0.1:8080", "ZONECAST_ENVIRONMENT": "production",
+                "ZONECAST_API_TOKEN": "abc", "ZONECAST_WEB_TOKEN": "dev-alice", "ZONECAST_DEVICE_ID": "",
+            ])
+        )
+        #expect(endpoint.url.absoluteString == "http://127.0.0.1:8080")
+        #expect(endpoint.environment == .production)
+        #expect(endpoint.apiToken == "abc")
+        #expect(endpoint.webAuthToken == "dev-alice")
+        #expect(endpoint.deviceID == nil)
+        #expect(RelayEndpoint(variables: [:]) == nil)
+        #expect(RelayEndpoint(variables: ["ZONECAST_URL": "not an address"]) == nil)
+    }
+
+    @Test func anItemOfAnyCodeGetsItsOwnError() async throws {
+        for (wire, native, _) in ErrorTests.table {
+            let entry = #"{"recordName":"n1","serverErrorCode":"\#(wire.rawValue)","reason":"R.","retryAfter":3}"#
+            let relay = ScriptedRelay(.answer(200, #"{"records":[\#(entry)]}"#))
+            let record = CKRecord(recordType: "Note", recordID: id)
+            let results = try await relay.container().privateCloudDatabase.modifyRecords(saving: [record], deleting: [])
+            expect(native) { _ = try results.saveResults[id]?.get() }
+            guard case .failure(let error)? = results.saveResults[id] else { continue }
+            #expect((error as? CKError)?.retryAfterSeconds == 3)
+        }
+    }
+}

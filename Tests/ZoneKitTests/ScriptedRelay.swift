@@ -1,0 +1,63 @@
+import Foundation
+import Synchronization
+import ZoneKit
+
+/// Answers requests from a list, and remembers them: for what a real relay would not do.
+final class ScriptedRelay: RelayTransport {
+    enum Line: Sendable {
+        case answer(Int, String, headers: [String: String])
+        case failure(TransportError)
+        /// Answers only when the caller gives up.
+        case silence
+
+        static func answer(_ status: Int, _ body: String) -> Line { .answer(status, body, headers: [:]) }
+    }
+
+    private struct State {
+        var lines: [Line]
+        var requests: [RelayRequest] = []
+    }
+
+    private let state: Mutex<State>
+
+    init(_ lines: Line...) { state = Mutex(State(lines: lines)) }
+
+    var requests: [RelayRequest] { state.withLock { $0.requests } }
+    var bodies: [String] { requests.map { String(decoding: $0.body, as: UTF8.self) } }
+
+    /// A container at this relay; its user's name is known, so that no request asks for it.
+    func container(
+        apiToken: String? = "a+b/c=",
+        webAuthToken: String? = "dev-alice",
+        renewed: (@Sendable (String) -> Void)? = nil
+    ) -> CKContainer {
+        let connection = RelayConnection(
+            container: "iCloud.test",
+            url: nil,
+            credentials: RelayCredentials(apiToken: apiToken, webAuthToken: webAuthToken, renewed: renewed),
+            deviceID: "phone",
+            transport: self
+        )
+        connection.caller.recordName = "_alice"
+        return CKContainer(connection: connection)
+    }
+
+    func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
+        let line = state.withLock { state in
+            state.requests.append(request)
+            return state.lines.isEmpty ? Line.failure(.unreachable("the script has ended")) : state.lines.removeFirst()
+        }
+        switch line {
+        case .answer(let status, let body, let headers):
+            return RelayResponse(
+                status: status,
+                headers: headers.map { (name: $0.key, value: $0.value) },
+                body: Array(body.utf8)
+            )
+        case .failure(let error): throw error
+        case .silence:
+            while !Task.isCancelled { await Task.yield() }
+            throw .cancelled
+        }
+    }
+}
