@@ -23,6 +23,7 @@ package struct RelayServer: Service {
     private let respond: Responder
     private let isReady: @Sendable () -> Bool
     private let onListening: @Sendable (ListeningAddress) async -> Void
+    private let notices: NoticeService?
     private let logger: Logger
 
     /// Makes a server that listens once it runs.
@@ -30,6 +31,7 @@ package struct RelayServer: Service {
     /// - Parameters:
     ///   - configuration: Where to listen, and the limits.
     ///   - logger: For what an operator should know. Never gets query strings.
+    ///   - notices: The hub and the admission behind `/push/1/…`; without it such sockets are closed at once.
     ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
     ///   - onListening: Called once, when the port accepts connections.
     ///   - respond: Answers a request. Runs on the connection's loop: a call that blocks or computes for more than about
@@ -37,12 +39,14 @@ package struct RelayServer: Service {
     package init(
         configuration: ServerConfiguration,
         logger: Logger,
+        notices: NoticeService? = nil,
         isReady: @escaping @Sendable () -> Bool = { true },
         onListening: @escaping @Sendable (ListeningAddress) async -> Void = { _ in },
         respond: @escaping Responder
     ) {
         self.configuration = configuration
         self.logger = logger
+        self.notices = notices
         self.isReady = isReady
         self.onListening = onListening
         self.respond = respond
@@ -102,10 +106,19 @@ package struct RelayServer: Service {
             testDoor: configuration.testDoor,
             isReady: isReady,
             respond: respond,
+            notices: notices,
+            socketFrames: (notices?.hub.limits ?? NoticeLimits()).frameRate,
+            uptime: Self.uptime(),
             wallClock: { Int64(time(nil)) },
             requestID: { RequestID.random() },
             logger: logger
         )
+    }
+
+    /// Time since now, by a clock that never goes back.
+    private static func uptime() -> @Sendable () -> Duration {
+        let start = NIODeadline.now()
+        return { .nanoseconds((NIODeadline.now() - start).nanoseconds) }
     }
 
     private func makeLoops(

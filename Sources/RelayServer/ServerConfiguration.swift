@@ -94,6 +94,9 @@ package struct ServerLimits: Sendable {
     package var socketMessage = 64 * 1024
     /// The same for the echo of the test door: conformance suites send up to 16 MiB.
     package var echoMessage = 16 * 1024 * 1024
+    /// Bytes of notices that a slow reader's channel takes before they wait, and merge, in its queue.
+    package var socketBuffer = 16 * 1024
+
     /// From our close frame to the peer's.
     ///
     /// Beyond: the connection is cut.

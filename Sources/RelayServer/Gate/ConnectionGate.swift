@@ -6,6 +6,8 @@ import RelayAPI
 /// What a connection asks of the task that serves it.
 enum GateWork {
     case request(APIRequest)
+    /// A notice socket has been opened: its device is to be let in, and then the task is over.
+    case socket(NoticeConnection)
 }
 
 /// One connection's HTTP: holds requests to the limits, hands them on one at a time, writes the answers in turn.
@@ -26,10 +28,13 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         case serving
         /// The last answer has gone; what still comes is dropped until the peer closes.
         case lingering(since: NIODeadline)
+        /// A socket has the connection; the gate only passes on what it holds and goes.
+        case upgraded
     }
 
     private enum Waiting {
         case request(RequestPlan)
+        case socket(RequestPlan, SocketPurpose)
         case refusal(Refusal)
     }
 
@@ -37,6 +42,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     private let loop: LoopState
     private let peer: String
     private let decoder: RequestDecoder
+    private let decoderHandler: ByteToMessageHandler<RequestDecoder>
     private var context: ChannelHandlerContext?
     private var phase: Phase
     /// Whole requests, and at most one refusal as the last, that wait for their turn.
@@ -48,7 +54,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     private var owesContinue = false
     /// A request that its task has not taken yet.
     private var ready: GateWork?
-    private var waiter: UnsafeContinuation<GateWork?, Never>?
+    private var waiter: UnsafeContinuation<Void, Never>?
     private var served = 0
     /// No further request is taken from this connection.
     private var isClosing = false
@@ -59,10 +65,11 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     private var isUnwelcome = false
     private var unwritableSince: NIODeadline?
 
-    init(loop: LoopState, peer: String, decoder: RequestDecoder) {
+    init(loop: LoopState, peer: String, decoder: RequestDecoder, handler: ByteToMessageHandler<RequestDecoder>) {
         self.loop = loop
         self.peer = peer
         self.decoder = decoder
+        decoderHandler = handler
         phase = .idle(since: .now())
     }
 
@@ -75,17 +82,17 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     ///
     /// Runs on the loop.
     func next() async -> GateWork? {
-        if let work = ready {
-            ready = nil
-            return work
-        }
-        if isGone { return nil }
-        return await withUnsafeContinuation { waiter = $0 }
+        if ready == nil, !isGone { await withUnsafeContinuation { waiter = $0 } }
+        return ready.take()
     }
 
     /// Writes the answer to the request that `next` gave last, and goes on to the one after it.
     func answer(_ response: APIResponse) {
         guard let context, let plan = current else { return }
+        answer(response, to: plan, on: context)
+    }
+
+    private func answer(_ response: APIResponse, to plan: RequestPlan, on context: ChannelHandlerContext) {
         current = nil
         served += 1
         let isLast =
@@ -106,6 +113,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     // MARK: Requests arriving
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if case .upgraded = phase { return context.fireChannelRead(data) }
         let part = unwrapInboundIn(data)
         guard !isClosing else { return }
         switch part {
@@ -116,6 +124,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
+        if case .upgraded = phase { return context.fireChannelReadComplete() }
         guard !isClosing, current == nil, queue.isEmpty else { return }
         if arriving != nil {
             let now = NIODeadline.now()
@@ -155,7 +164,13 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         decoder.requestEnded()
         owesContinue = false
         guard let plan = arriving.take() else { return }
-        queue.append(.request(plan))
+        if let purpose = SocketPurpose.of(path: plan.request.path, testDoor: loop.door.testDoor) {
+            // What follows belongs to the socket, or to nobody.
+            isClosing = true
+            queue.append(.socket(plan, purpose))
+        } else {
+            queue.append(.request(plan))
+        }
         pump(context)
     }
 
@@ -182,7 +197,10 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         case .request(let plan):
             phase = .serving
             current = plan
+            if let response = ownAnswer(to: plan.request) { return answer(response, to: plan, on: context) }
             hand(.request(plan.request))
+        case .socket(let plan, let purpose):
+            open(purpose, for: plan, context)
         case .refusal(let refusal):
             finish(with: bytes(of: refusal, context), on: context)
         case nil:
@@ -193,13 +211,25 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    private func hand(_ work: GateWork) {
-        if let waiter {
-            self.waiter = nil
-            waiter.resume(returning: work)
-        } else {
-            ready = work
+    /// Health and readiness: up or not, and nothing more.
+    ///
+    /// Reliability reference 6, item 9.
+    private func ownAnswer(to request: APIRequest) -> APIResponse? {
+        guard request.path == "/healthz" || request.path == "/readyz" else { return nil }
+        guard request.method == .get || request.method == .head else {
+            return APIResponse(status: .methodNotAllowed, headers: [.allow: "GET, HEAD"])
         }
+        let isUp = request.path == "/healthz" || (loop.door.isReady() && !isQuiescing)
+        return APIResponse(
+            status: isUp ? .ok : .serviceUnavailable,
+            headers: [.contentType: "text/plain", .cacheControl: "no-store"],
+            body: Array((isUp ? "up\n" : "down\n").utf8)
+        )
+    }
+
+    private func hand(_ work: GateWork) {
+        ready = work
+        wakeTask()
     }
 
     private func bytes(of refusal: Refusal, _ context: ChannelHandlerContext) -> ByteBuffer {
@@ -222,6 +252,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     // MARK: Reading and writing
 
     func read(context: ChannelHandlerContext) {
+        if case .upgraded = phase { return context.read() }
         let isBusy = current != nil || !queue.isEmpty || !context.channel.isWritable
         if isBusy, !isLingering { holdsRead = true } else { context.read() }
     }
@@ -233,6 +264,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
+        if case .upgraded = phase { return context.fireChannelWritabilityChanged() }
         if context.channel.isWritable {
             unwritableSince = nil
             pump(context)
@@ -269,6 +301,79 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         context.close(promise: nil)
     }
 
+    // MARK: Sockets
+
+    private func open(_ purpose: SocketPurpose, for plan: RequestPlan, _ context: ChannelHandlerContext) {
+        switch Handshake.judge(plan, for: purpose) {
+        case .refused(let response):
+            finish(
+                with: ResponseBytes.write(
+                    response,
+                    persistence: response.status.code == 426 ? .closeUpgradeRequired : .close,
+                    date: loop.dateText,
+                    omitsBody: plan.request.method == .head,
+                    allocator: context.channel.allocator
+                ),
+                on: context
+            )
+        case .accepted(let fields):
+            phase = .upgraded
+            context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(fields)), promise: nil)
+            giveUp(to: purpose, for: plan.request, context)
+        }
+    }
+
+    /// Puts the socket behind the gate, then takes decoder and gate out; bytes that came early go on to the socket.
+    private func giveUp(to purpose: SocketPurpose, for request: APIRequest, _ context: ChannelHandlerContext) {
+        let limits = loop.door.limits
+        let socket = SocketChannel(
+            loop: loop,
+            messageLimit: purpose == .echo ? limits.echoMessage : limits.socketMessage
+        )
+        loop.remove(self)
+        let pipeline = context.pipeline.syncOperations
+        do {
+            try pipeline.addHandler(socket, position: .after(self))
+            if purpose == .notices {
+                // A slow reader's notices wait where they can still be merged, not in the channel.
+                try context.channel.syncOptions?.setOption(
+                    .writeBufferWaterMark,
+                    value: .init(low: limits.socketBuffer / 2, high: limits.socketBuffer)
+                )
+            }
+        } catch {
+            return close(context)
+        }
+        switch (purpose, loop.lane) {
+        case (.notices, let lane?):
+            hand(.socket(NoticeRole.make(for: request, on: socket, lane: lane)))
+        case (.notices, nil):
+            socket.close(code: 1013, reason: "notices are not served here")
+            endServing()
+        case (.echo, _):
+            socket.role = EchoRole(socket: socket, rate: loop.door.socketFrames, uptime: loop.door.uptime)
+            endServing()
+        }
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let boundContext = NIOLoopBound(context, eventLoop: context.eventLoop)
+        pipeline.removeHandler(decoderHandler).whenComplete { _ in
+            bound.value.holdsRead = false
+            boundContext.value.fireChannelReadComplete()
+            boundContext.value.pipeline.syncOperations.removeHandler(bound.value, promise: nil)
+            boundContext.value.channel.read()
+        }
+    }
+
+    private func wakeTask() {
+        waiter?.resume()
+        waiter = nil
+    }
+
+    private func endServing() {
+        isGone = true
+        wakeTask()
+    }
+
     // MARK: Life
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -287,16 +392,15 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        isGone = true
         isClosing = true
         loop.remove(self)
         ready = nil
-        waiter?.resume(returning: nil)
-        waiter = nil
+        endServing()
         context.fireChannelInactive()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if case .upgraded = phase { return context.fireErrorCaught(error) }
         guard !isClosing else { return }
         switch error {
         case let refusal as Refusal: refuse(refusal, context)
@@ -319,6 +423,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .upgraded = phase { return context.fireUserInboundEventTriggered(event) }
         switch event {
         case ChannelEvent.inputClosed:
             inputClosed = true
@@ -347,7 +452,7 @@ extension ConnectionGate: LoopResident {
             if now - since > limits.bodyTime || now - lastPiece > limits.bodyGap { refuse(.timeout, context) }
         case .lingering(let since):
             if now - since > limits.linger { cut() }
-        case .serving:
+        case .serving, .upgraded:
             break
         }
     }

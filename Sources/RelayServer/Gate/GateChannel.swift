@@ -2,6 +2,7 @@ import HummingbirdCore
 import Logging
 import NIOCore
 import NIOHTTP1
+import RelayAPI
 
 /// An accepted connection: its gate, and the executor of its loop.
 struct GatedConnection: ServerChildChannelValue {
@@ -27,10 +28,11 @@ struct GateChannel: ServerChildChannel {
             channel.closeFuture.whenComplete { _ in counts.left(peer) }
             if verdict == .farTooMany { throw Refusal.tooManyConnections }
             let decoder = RequestDecoder(limits: door.limits)
-            let gate = ConnectionGate(loop: loop, peer: peer, decoder: decoder)
+            let handler = ByteToMessageHandler(decoder)
+            let gate = ConnectionGate(loop: loop, peer: peer, decoder: decoder, handler: handler)
             if verdict == .tooMany { gate.turnAway() }
             let pipeline = channel.pipeline.syncOperations
-            try pipeline.addHandler(ByteToMessageHandler(decoder))
+            try pipeline.addHandler(handler)
             try pipeline.addHandler(gate)
             return GatedConnection(
                 channel: channel,
@@ -54,6 +56,7 @@ struct GateChannel: ServerChildChannel {
         while let work = await gate.next() {
             switch work {
             case .request(let request): gate.answer(await door.respond(request))
+            case .socket(let connection): return await connection.admit()
             }
         }
     }

@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import RelayAPI
+import RelayCore
 
 /// What stands behind the gate, the same for every connection of a server.
 struct GateDoor: Sendable {
@@ -10,6 +11,12 @@ struct GateDoor: Sendable {
     let testDoor: Bool
     let isReady: @Sendable () -> Bool
     let respond: @Sendable (APIRequest) async -> APIResponse
+    /// `nil` where no notices are served.
+    let notices: NoticeService?
+    /// How many control frames a socket of the test door may send.
+    let socketFrames: RateLimit
+    /// Time since some fixed moment.
+    let uptime: @Sendable () -> Duration
     /// Whole seconds since 1970-01-01 UTC; only for the `Date` field.
     let wallClock: @Sendable () -> Int64
     /// A new identifier for an answer of the gate's own.

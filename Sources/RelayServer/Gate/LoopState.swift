@@ -17,6 +17,8 @@ final class LoopState {
     let eventLoop: any EventLoop
     let executor: LoopExecutor
     let door: GateDoor
+    /// This loop as a lane of the notice hub.
+    let lane: LoopLane?
     private var residents: [any LoopResident] = []
     private var date = DateText()
     private var sweeper: RepeatedTask?
@@ -26,6 +28,7 @@ final class LoopState {
     init(_ eventLoop: any EventLoop, door: GateDoor) {
         self.eventLoop = eventLoop
         self.door = door
+        lane = door.notices.map { LoopLane(eventLoop, notices: $0, uptime: door.uptime) }
         executor = LoopExecutor(eventLoop)
         date.update(toSecond: door.wallClock())
     }

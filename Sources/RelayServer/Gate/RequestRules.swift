@@ -56,7 +56,9 @@ struct RequestRules {
                 remoteAddress: forwarded.isEmpty ? peer : client(behind: peer, forwarded: forwarded)
             ),
             bodyLength: length,
-            keepAlive: isHTTP10 ? fields.connection.contains("keep-alive") : !fields.connection.contains("close"),
+            // The parser reads nothing after a request that offers another protocol.
+            keepAlive: !fields.hasUpgrade
+                && (isHTTP10 ? fields.connection.contains("keep-alive") : !fields.connection.contains("close")),
             expectsContinue: expectsContinue,
             asksUpgrade: fields.hasUpgrade && !isHTTP10,
             isHTTP10: isHTTP10

@@ -1,5 +1,6 @@
 import HTTPTypes
 import NIOCore
+import NIOHTTP1
 import RelayAPI
 
 /// Writes an answer's bytes: head and body in one buffer, for one system call.
@@ -10,6 +11,17 @@ enum ResponseBytes {
         /// HTTP/1.0 keeps a connection only when told so.
         case keepAliveHTTP10
         case close
+        /// As `close`, and names `Upgrade`, as an answer 426 must.
+        ///
+        /// RFC 9110, 7.8.
+        case closeUpgradeRequired
+    }
+
+    /// The answer that gives the connection to another protocol.
+    static func switching(_ fields: HTTPFields) -> ByteBuffer {
+        var text = "HTTP/1.1 101 Switching Protocols\r\n"
+        for field in fields { text += "\(field.name.rawName): \(field.value)\r\n" }
+        return ByteBuffer(string: text + "\r\n")
     }
 
     /// The whole answer; `date` is the `Date` field's value.
@@ -43,6 +55,7 @@ enum ResponseBytes {
         case .keepAlive: buffer.writeStaticString("\r\n\r\n")
         case .keepAliveHTTP10: buffer.writeStaticString("\r\nConnection: keep-alive\r\n\r\n")
         case .close: buffer.writeStaticString("\r\nConnection: close\r\n\r\n")
+        case .closeUpgradeRequired: buffer.writeStaticString("\r\nConnection: Upgrade, close\r\n\r\n")
         }
         if hasBody, !omitsBody { buffer.writeBytes(response.body) }
         return buffer
@@ -53,7 +66,7 @@ enum ResponseBytes {
             buffer.writeStaticString("HTTP/1.1 200 OK\r\n")
             return
         }
-        let known = HTTPResponse.Status(code: status.code).reasonPhrase
+        let known = HTTPResponseStatus(statusCode: status.code).reasonPhrase
         let reason = status.reasonPhrase.isEmpty ? known : status.reasonPhrase
         buffer.writeString("HTTP/1.1 \(status.code) \(reason)\r\n")
     }

@@ -1,0 +1,243 @@
+import NIOCore
+
+/// Turns a client's bytes into WebSocket messages, refusing whatever RFC 6455 forbids.
+///
+/// A value with no socket.
+///
+/// Our own and not NIO's, which hides how a length was written (a longer form than needed must be refused), holds a
+/// whole frame before it gives any of it (so that bad UTF-8 shows late), and takes a pipeline handler for each socket.
+struct FrameReader {
+    enum Event: Equatable {
+        case text([UInt8])
+        case binary([UInt8])
+        case ping([UInt8])
+        case pong
+        /// `nil`: the frame gave no code.
+        case close(code: UInt16?)
+        /// The connection has to be failed with this; nothing more is read.
+        case failed(Fault)
+    }
+
+    struct Fault: Error, Equatable {
+        /// 1002, 1007 or 1009.
+        var code: UInt16
+        var reason: String
+    }
+
+    private struct Frame {
+        var opcode: UInt8
+        var isFinal: Bool
+        var remaining: Int
+        var mask: UInt32
+        /// How many payload bytes the mask has been applied to.
+        var position = 0
+    }
+
+    private static let continuation: UInt8 = 0x0
+    private static let text: UInt8 = 0x1
+    private static let binary: UInt8 = 0x2
+    private static let close: UInt8 = 0x8
+    private static let ping: UInt8 = 0x9
+    private static let pong: UInt8 = 0xA
+
+    /// Bytes of a message, and so of any frame.
+    private let limit: Int
+    private var header: [UInt8] = []
+    private var frame: Frame?
+    /// The opcode of the message under way; `nil` between messages.
+    private var messageOpcode: UInt8?
+    private var message: [UInt8] = []
+    private var utf8 = UTF8Stream()
+    private var control: [UInt8] = []
+    private var isOver = false
+
+    init(limit: Int) { self.limit = limit }
+
+    /// The next event in `bytes`, which loses what was read; `nil` when more must arrive first.
+    mutating func next(in bytes: inout ByteBuffer) -> Event? {
+        guard !isOver else {
+            bytes.moveReaderIndex(to: bytes.writerIndex)
+            return nil
+        }
+        do throws(Fault) {
+            while true {
+                if frame == nil {
+                    guard try readHeader(&bytes) else { return nil }
+                }
+                if let event = try readPayload(&bytes) { return event }
+                if frame != nil { return nil }
+            }
+        } catch {
+            isOver = true
+            message = []
+            return .failed(error)
+        }
+    }
+
+    // MARK: Header
+
+    /// `false` when the header is not complete yet.
+    ///
+    /// Each byte is judged as soon as it is there.
+    private mutating func readHeader(_ bytes: inout ByteBuffer) throws(Fault) -> Bool {
+        while let byte = bytes.readInteger(as: UInt8.self) {
+            header.append(byte)
+            switch header.count {
+            case 1: try checkFirst(byte)
+            case 2: try checkSecond(byte, first: header[0])
+            default: break
+            }
+            if header.count >= 2, header.count == Self.headerLength(header[1]) {
+                try beginFrame()
+                header.removeAll(keepingCapacity: true)
+                return true
+            }
+        }
+        return false
+    }
+
+    private func checkFirst(_ byte: UInt8) throws(Fault) {
+        guard byte & 0x70 == 0 else { throw .protocolError("reserved bits are set") }
+        switch byte & 0x0F {
+        case Self.continuation:
+            guard messageOpcode != nil else { throw .protocolError("nothing to continue") }
+        case Self.text, Self.binary:
+            guard messageOpcode == nil else { throw .protocolError("a message is under way") }
+        case Self.close, Self.ping, Self.pong:
+            guard byte & 0x80 != 0 else { throw .protocolError("a control frame is fragmented") }
+        default: throw .protocolError("reserved opcode")
+        }
+    }
+
+    private func checkSecond(_ byte: UInt8, first: UInt8) throws(Fault) {
+        guard byte & 0x80 != 0 else { throw .protocolError("a frame is not masked") }
+        let isControl = first & 0x08 != 0
+        guard !isControl || byte & 0x7F <= 125 else { throw .protocolError("a control frame is too long") }
+    }
+
+    private static func headerLength(_ second: UInt8) -> Int {
+        switch second & 0x7F {
+        case 126: 2 + 2 + 4
+        case 127: 2 + 8 + 4
+        default: 2 + 4
+        }
+    }
+
+    private mutating func beginFrame() throws(Fault) {
+        let opcode = header[0] & 0x0F
+        let short = UInt64(header[1] & 0x7F)
+        let lengthBytes = header.count - 6
+        let length = lengthBytes == 0 ? short : header[2..<2 + lengthBytes].reduce(0) { $0 << 8 | UInt64($1) }
+        guard lengthBytes == 0 || length >= (lengthBytes == 2 ? 126 : 65_536) else {
+            throw .protocolError("a length is written longer than needed")
+        }
+        guard length < 1 << 63 else { throw .protocolError("a length is out of range") }
+        let isControl = opcode & 0x08 != 0
+        guard isControl || length <= UInt64(limit - message.count) else {
+            throw Fault(code: 1009, reason: "message too big")
+        }
+        let mask = header.suffix(4).reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+        frame = Frame(opcode: opcode, isFinal: header[0] & 0x80 != 0, remaining: Int(length), mask: mask)
+        if opcode == Self.text || opcode == Self.binary {
+            messageOpcode = opcode
+            utf8 = UTF8Stream()
+        }
+    }
+
+    // MARK: Payload
+
+    private mutating func readPayload(_ bytes: inout ByteBuffer) throws(Fault) -> Event? {
+        guard var current = frame else { return nil }
+        let count = min(current.remaining, bytes.readableBytes)
+        if count > 0, let piece = bytes.readSlice(length: count) {
+            if current.opcode & 0x08 != 0 {
+                Self.append(piece, to: &control, of: current)
+            } else {
+                let start = message.count
+                Self.append(piece, to: &message, of: current)
+                try checkText(from: start)
+            }
+            current.remaining -= count
+            current.position += count
+        }
+        guard current.remaining == 0 else {
+            frame = current
+            return nil
+        }
+        frame = nil
+        return try endFrame(current)
+    }
+
+    private mutating func checkText(from start: Int) throws(Fault) {
+        guard messageOpcode == Self.text else { return }
+        let isValid = message.withUnsafeBytes { utf8.accepts(UnsafeRawBufferPointer(rebasing: $0[start...])) }
+        guard isValid else { throw .invalidText }
+    }
+
+    private mutating func endFrame(_ ended: Frame) throws(Fault) -> Event? {
+        if ended.opcode & 0x08 != 0 {
+            let payload = control
+            control = []
+            switch ended.opcode {
+            case Self.ping: return .ping(payload)
+            case Self.pong: return .pong
+            default:
+                isOver = true
+                return .close(code: try Self.closeCode(payload))
+            }
+        }
+        guard ended.isFinal else { return nil }
+        let opcode = messageOpcode
+        let payload = message
+        messageOpcode = nil
+        message = []
+        guard opcode == Self.text else { return .binary(payload) }
+        guard utf8.isComplete else { throw .invalidText }
+        return .text(payload)
+    }
+
+    /// RFC 6455 7.4: what an endpoint may send.
+    ///
+    /// 1012 to 1014 are a server's to say.
+    private static func closeCode(_ payload: [UInt8]) throws(Fault) -> UInt16? {
+        guard !payload.isEmpty else { return nil }
+        guard payload.count >= 2 else { throw .protocolError("a close frame of one byte") }
+        let code = UInt16(payload[0]) << 8 | UInt16(payload[1])
+        switch code {
+        case 1000...1003, 1007...1011, 3000...4999: break
+        default: throw .protocolError("a close code that may not be sent")
+        }
+        var text = UTF8Stream()
+        let isValid = payload.withUnsafeBytes { text.accepts(UnsafeRawBufferPointer(rebasing: $0[2...])) }
+        guard isValid, text.isComplete else { throw .invalidText }
+        return code
+    }
+
+    /// Appends a piece with its mask taken off, eight bytes at a time.
+    private static func append(_ piece: ByteBuffer, to target: inout [UInt8], of frame: Frame) {
+        let start = target.count
+        target.append(contentsOf: piece.readableBytesView)
+        // The mask as it falls on this piece's first byte, twice, in memory order.
+        let shift = UInt32(frame.position % 4) * 8
+        let mask = shift == 0 ? frame.mask : frame.mask >> shift | frame.mask << (32 - shift)
+        let wide = UInt64(mask) << 32 | UInt64(mask)
+        target.withUnsafeMutableBytes { all in
+            let bytes = UnsafeMutableRawBufferPointer(rebasing: all[start...])
+            var index = 0
+            while index + 8 <= bytes.count {
+                let word = UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: index, as: UInt64.self))
+                bytes.storeBytes(of: (word ^ wide).littleEndian, toByteOffset: index, as: UInt64.self)
+                index += 8
+            }
+            while index < bytes.count {
+                bytes[index] ^= UInt8(truncatingIfNeeded: wide >> (UInt64(index % 8) * 8))
+                index += 1
+            }
+        }
+    }
+}
+
+extension FrameReader.Fault {
+    fileprivate static func protocolError(_ reason: String) -> Self { Self(code: 1002, reason: reason) }
+    fileprivate static let invalidText = Self(code: 1007, reason: "text is not UTF-8")
+}

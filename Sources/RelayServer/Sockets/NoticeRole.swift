@@ -1,0 +1,65 @@
+import NIOCore
+package import RelayAPI
+
+/// A notice connection on a socket: frames to session events, effects to frames.
+final class NoticeRole: SocketRole, NoticeOutlet {
+    private let socket: SocketChannel
+    private let lane: LoopLane
+    /// Set once, right after both are made.
+    private var connection: NoticeConnection?
+
+    private init(socket: SocketChannel, lane: LoopLane) {
+        self.socket = socket
+        self.lane = lane
+    }
+
+    /// Makes the role of a socket and the connection that its task is to admit.
+    static func make(for request: APIRequest, on socket: SocketChannel, lane: LoopLane) -> NoticeConnection {
+        let role = NoticeRole(socket: socket, lane: lane)
+        let connection = NoticeConnection(
+            request: request,
+            hub: lane.notices.hub,
+            lane: lane.number,
+            roll: lane.roll.value,
+            admission: lane.notices.admission,
+            uptime: lane.uptime,
+            outlet: role
+        )
+        role.connection = connection
+        socket.role = role
+        return connection
+    }
+
+    // MARK: SocketRole
+
+    func received(text: [UInt8]) { connection?.handle(.received(text: text)) }
+    func received(binary: [UInt8]) { connection?.handle(.receivedBinary) }
+    func received(ping: [UInt8]) { connection?.handle(.receivedPing(payload: ping)) }
+    func receivedPong() { connection?.handle(.receivedPong) }
+    func writabilityChanged(_ isWritable: Bool) { connection?.handle(.writabilityChanged(isWritable)) }
+    func tick() { connection?.tick() }
+    func stop() { connection?.end(.stopping) }
+
+    func closed() {
+        connection?.closed()
+        connection = nil
+    }
+
+    // MARK: NoticeOutlet
+
+    func send(_ frame: NoticeFrame) { socket.write(lane.bytes(of: frame)) }
+    func sendPing() { socket.write(FrameBytes.frame(.ping, [])) }
+    func sendPong(_ payload: [UInt8]) { socket.write(FrameBytes.frame(.pong, payload)) }
+    func close(_ reason: NoticeClose) { socket.close(code: reason.code, reason: reason.reason) }
+}
+
+/// What stands behind the sockets for notices.
+package struct NoticeService: Sendable {
+    package var hub: NoticeHub
+    package var admission: any NoticeAdmission
+
+    package init(hub: NoticeHub, admission: any NoticeAdmission) {
+        self.hub = hub
+        self.admission = admission
+    }
+}
