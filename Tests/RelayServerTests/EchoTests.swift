@@ -4,7 +4,9 @@ import Testing
 
 /// RFC 6455 over real sockets, against the test door.
 @Suite struct EchoTests {
-    private func withEcho<Value: Sendable>(_ body: @escaping @Sendable (Int) async throws -> Value) async throws -> Value {
+    private func withEcho<Value: Sendable>(_ body: @escaping @Sendable (Int) async throws -> Value) async throws
+        -> Value
+    {
         try await withServer({ $0.testDoor = true }, body)
     }
 
@@ -106,9 +108,17 @@ import Testing
             Fault("continuation of nothing", SocketPeer.frame(0x80, [1]), 1002),
             Fault("open continuation of nothing", SocketPeer.frame(0x00, [1]), 1002),
             Fault("text inside a message", SocketPeer.frame(0x01, [0x61]) + SocketPeer.frame(0x81, [0x61]), 1002),
-            Fault("16-bit length of 125", SocketPeer.frame(0x82, Array(repeating: 1, count: 125), length: [126, 0, 125]), 1002),
+            Fault(
+                "16-bit length of 125",
+                SocketPeer.frame(0x82, Array(repeating: 1, count: 125), length: [126, 0, 125]),
+                1002
+            ),
             Fault("64-bit length of 1", SocketPeer.frame(0x82, [1], length: [127, 0, 0, 0, 0, 0, 0, 0, 1]), 1002),
-            Fault("64-bit length with the top bit", SocketPeer.frame(0x82, [], length: [127, 128, 0, 0, 0, 0, 0, 0, 0]), 1002),
+            Fault(
+                "64-bit length with the top bit",
+                SocketPeer.frame(0x82, [], length: [127, 128, 0, 0, 0, 0, 0, 0, 0]),
+                1002
+            ),
             Fault("declared terabyte", SocketPeer.frame(0x82, [], length: [127, 0, 0, 1, 0, 0, 0, 0, 0]), 1009),
             Fault("close of one byte", SocketPeer.frame(0x88, [3]), 1002),
             Fault("close reason not UTF-8", SocketPeer.frame(0x88, [3, 0xE8, 0xFF]), 1007),

@@ -23,7 +23,8 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
     @Test(arguments: [1, 2, 3, 7, 8, 13, 64, 100_000]) func piecesDoNotMatter(_ step: Int) {
         let long = (0..<70_000).map { UInt8(truncatingIfNeeded: $0) }
         let stream =
-            SocketPeer.text("héllo") + SocketPeer.frame(0x02, [1, 2, 3], mask: [1, 2, 3, 4]) + SocketPeer.frame(0x8A, [9])
+            SocketPeer.text("héllo") + SocketPeer.frame(0x02, [1, 2, 3], mask: [1, 2, 3, 4])
+            + SocketPeer.frame(0x8A, [9])
             + SocketPeer.frame(0x89, Array("ping".utf8)) + SocketPeer.frame(0x80, [4]) + SocketPeer.frame(0x82, long)
             + SocketPeer.frame(0x82, Array(repeating: 5, count: 126)) + SocketPeer.frame(0x88, [])
         #expect(
@@ -35,7 +36,9 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
     }
 
     @Test func aFragmentedMessageIsHeldToTheLimitAsAWhole() {
-        let stream = SocketPeer.frame(0x02, Array(repeating: 1, count: 60)) + SocketPeer.frame(0x80, Array(repeating: 1, count: 41))
+        let stream =
+            SocketPeer.frame(0x02, Array(repeating: 1, count: 60))
+            + SocketPeer.frame(0x80, Array(repeating: 1, count: 41))
         #expect(events(stream, step: 1000, limit: 101).count == 1)
         #expect(events(stream, step: 1000, limit: 100) == [.failed(.init(code: 1009, reason: "message too big"))])
     }
@@ -64,7 +67,9 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
         var generator = SplitMix(seed: 7)
         for _ in 0..<20_000 {
             let bytes = (0..<Int.random(in: 0...12, using: &generator)).map { _ -> UInt8 in
-                let interesting: [UInt8] = [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xE0, 0xED, 0xF0, 0xF4, 0xF5]
+                let interesting: [UInt8] = [
+                    0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xE0, 0xED, 0xF0, 0xF4, 0xF5,
+                ]
                 return interesting.randomElement(using: &generator) ?? 0
             }
             let split = Int.random(in: 0...bytes.count, using: &generator)

@@ -29,7 +29,10 @@ final class SocketPeer: Sendable {
 
     /// Connects and upgrades; `early` goes out in the same write as the handshake.
     static func connect(
-        port: Int, path: String = "/__echo", extra: String = "", early: [UInt8] = []
+        port: Int,
+        path: String = "/__echo",
+        extra: String = "",
+        early: [UInt8] = []
     ) async throws -> SocketPeer {
         let peer = try await RawPeer.connect(port: port)
         try await peer.send(Array(handshake(path, extra: extra).utf8) + early)
@@ -46,9 +49,14 @@ final class SocketPeer: Sendable {
         return (4...bytes.count).first { bytes[$0 - 4..<$0].elementsEqual([13, 10, 13, 10]) }
     }
 
-    /// A client's frame. `length` overrides how the length is written.
+    /// A client's frame.
+    ///
+    /// `length` overrides how the length is written.
     static func frame(
-        _ first: UInt8, _ payload: [UInt8], mask: [UInt8]? = [7, 99, 0, 255], length: [UInt8]? = nil
+        _ first: UInt8,
+        _ payload: [UInt8],
+        mask: [UInt8]? = [7, 99, 0, 255],
+        length: [UInt8]? = nil
     ) -> [UInt8] {
         var header: [UInt8]
         switch payload.count {

@@ -139,10 +139,10 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func headArrived(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
-        decoder.headEnded()
         do throws(Refusal) {
             var plan = try loop.door.rules.plan(head, peer: peer)
             if let length = plan.bodyLength, length > 0 { plan.request.body.reserveCapacity(length) }
+            decoder.headEnded(bodyLength: plan.bodyLength)
             arriving = plan
             owesContinue = plan.expectsContinue
             payContinue(context)
@@ -167,6 +167,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         if let purpose = SocketPurpose.of(path: plan.request.path, testDoor: loop.door.testDoor) {
             // What follows belongs to the socket, or to nobody.
             isClosing = true
+            decoder.stop()
             queue.append(.socket(plan, purpose))
         } else {
             queue.append(.request(plan))
@@ -185,6 +186,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         guard !isClosing else { return }
         isClosing = true
         arriving = nil
+        decoder.dropEverything()
         queue.append(.refusal(refusal))
         pump(context)
     }
@@ -280,6 +282,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     /// Writes the last bytes of this connection and closes once they and what the peer still sends are through.
     private func finish(with buffer: ByteBuffer, on context: ChannelHandlerContext) {
         isClosing = true
+        decoder.dropEverything()
         queue.removeAll()
         phase = .serving
         let written = context.eventLoop.makePromise(of: Void.self)

@@ -1,25 +1,33 @@
 import NIOCore
 import NIOHTTP1
 
-/// NIO's request parser, with what it does not tell: how long the request line is and when a request begins to arrive.
+/// NIO's request parser, fed so that it never sees past the request it is in.
 ///
-/// NIO's own limit on a field covers the target too, but ends in the same error as an overlong header, which has
-/// another answer. So the line is measured here as its bytes arrive; only the first request of a pipelined batch is
-/// known to begin at a read's first byte, and a later one's overlong line is answered as an overlong header.
+/// NIO has no say of its own about a request line: one that is too long ends in the same error as an overlong field, and
+/// methods, protocols and versions that it does not know in three more. So each line is judged here before it is fed.
+/// For that the beginning of every request must be known, also in a pipeline: a head ends at an empty line, a body at its
+/// declared length, a chunked one at the end of a line, and nothing beyond is fed before the parser has said what it saw.
 final class RequestDecoder: ByteToMessageDecoder {
     typealias InboundOut = HTTPServerRequestPart
 
+    private enum Stage {
+        case line
+        case head
+        case body(remaining: Int)
+        case chunks
+        /// What is left belongs to another protocol.
+        case stopped
+        /// What is left belongs to nobody.
+        case deaf
+    }
+
     private let parser: HTTPRequestDecoder
     private let lineLimit: Int
-    /// Bytes that an earlier call left in the buffer.
+    private var stage = Stage.line
+    /// Bytes at the buffer's start that the parser has seen and wants to see again.
     private var leftOver = 0
-    /// Bytes of the current request line so far; `nil` once its end has been seen.
-    private var lineLength: Int? = 0
-    /// Whether the line's first word can be a method; `false` where its beginning was not seen.
-    private var methodIsToken = false
-    private var methodEnded = false
-    /// A part of a request head has arrived and the rest has not.
-    private(set) var isInsideHead = false
+    /// Bytes of the unfed ones that have been searched for a line end.
+    private var searched = 0
 
     init(limits: ServerLimits) {
         var configuration = NIOHTTPDecoderLimitConfiguration()
@@ -31,54 +39,175 @@ final class RequestDecoder: ByteToMessageDecoder {
         parser = HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: configuration)
     }
 
-    /// The head of a request has been parsed.
-    func headEnded() { isInsideHead = false }
+    // MARK: What the gate tells, while it is being told
 
-    /// A request is complete: what arrives next begins another.
-    func requestEnded() {
-        lineLength = 0
-        methodIsToken = false
-        methodEnded = false
+    /// A head has been accepted; `nil`: its body is chunked.
+    func headEnded(bodyLength: Int?) {
+        stage = bodyLength.map { .body(remaining: $0) } ?? .chunks
     }
+
+    func requestEnded() {
+        stage = .line
+        searched = 0
+    }
+
+    /// The connection changes its protocol with the request that has just ended.
+    func stop() { stage = .stopped }
+
+    /// Nothing of what still comes is a request.
+    func dropEverything() { stage = .deaf }
+
+    /// A part of a request head has arrived and the rest has not.
+    var isInsideHead: Bool {
+        switch stage {
+        case .line: searched > 0
+        case .head: true
+        case .body, .chunks, .stopped, .deaf: false
+        }
+    }
+
+    // MARK: Decoding
 
     func decoderAdded(context: ChannelHandlerContext) { parser.decoderAdded(context: context) }
     func decoderRemoved(context: ChannelHandlerContext) { parser.decoderRemoved(context: context) }
 
     func decode(context: ChannelHandlerContext, buffer: inout ByteBuffer) throws -> DecodingState {
-        try measureLine(buffer)
-        do {
-            let state = try parser.decode(context: context, buffer: &buffer)
-            leftOver = buffer.readableBytes
-            return state
-        } catch HTTPParserError.invalidMethod {
-            throw methodIsToken ? Refusal.methodUnknown : Refusal.malformed("its method is not a token")
+        while buffer.readableBytes > leftOver {
+            switch stage {
+            case .line:
+                guard try judgeLine(&buffer) else { return .needMoreData }
+                stage = .head
+            case .head:
+                try feed(Self.headEnd(in: buffer.readableBytesView.dropFirst(leftOver)), context, &buffer)
+            case .body(let remaining):
+                // The parser and the rules must agree on where a body ends; if ever they do not, nobody goes on.
+                guard remaining > 0 else { throw Refusal.malformed("its length is in doubt") }
+                let count = min(remaining, buffer.readableBytes - leftOver)
+                stage = .body(remaining: remaining - count)
+                try feed(count, context, &buffer)
+            case .chunks:
+                try feed(Self.lineEnd(in: buffer.readableBytesView.dropFirst(leftOver)), context, &buffer)
+            case .stopped:
+                return .needMoreData
+            case .deaf:
+                leftOver = 0
+                buffer.moveReaderIndex(to: buffer.writerIndex)
+            }
         }
+        return .needMoreData
     }
 
     func decodeLast(context: ChannelHandlerContext, buffer: inout ByteBuffer, seenEOF: Bool) throws -> DecodingState {
-        try parser.decodeLast(context: context, buffer: &buffer, seenEOF: seenEOF)
+        if case .deaf = stage { return .needMoreData }
+        _ = try decode(context: context, buffer: &buffer)
+        if case .line = stage, seenEOF, buffer.readableBytes > 0 { throw HTTPParserError.invalidEOFState }
+        return try parser.decodeLast(context: context, buffer: &buffer, seenEOF: seenEOF)
     }
 
-    private func measureLine(_ buffer: ByteBuffer) throws(Refusal) {
-        guard var length = lineLength else { return }
-        for byte in buffer.readableBytesView.dropFirst(leftOver) {
-            if byte == UInt8(ascii: "\n") || byte == UInt8(ascii: "\r") {
-                // Empty lines before a request are allowed and count for nothing. RFC 9112, 2.2.
-                if length == 0 { continue }
-                lineLength = nil
-                return
+    private func feed(_ count: Int, _ context: ChannelHandlerContext, _ buffer: inout ByteBuffer) throws {
+        let length = leftOver + count
+        guard var slice = buffer.getSlice(at: buffer.readerIndex, length: length) else { return }
+        _ = try parser.decode(context: context, buffer: &slice)
+        leftOver = slice.readableBytes
+        buffer.moveReaderIndex(forwardBy: length - leftOver)
+    }
+
+    /// Bytes up to and with the empty line, or all if there is none.
+    private static func headEnd(in bytes: ByteBufferView) -> Int {
+        bytes.withUnsafeBytes { bytes in
+            var index = 0
+            while index < bytes.count {
+                if bytes[index] == UInt8(ascii: "\n") {
+                    if index + 1 < bytes.count, bytes[index + 1] == UInt8(ascii: "\n") { return index + 2 }
+                    if index + 2 < bytes.count, bytes[index + 1] == UInt8(ascii: "\r"),
+                        bytes[index + 2] == UInt8(ascii: "\n")
+                    {
+                        return index + 3
+                    }
+                    // The empty line itself, where its beginning has been fed already.
+                    if index <= 1 { return index + 1 }
+                }
+                index += 1
             }
-            isInsideHead = true
-            noteMethod(byte, isFirst: length == 0)
-            length += 1
-            guard length <= lineLimit else { throw .requestLineTooLong }
+            return bytes.count
         }
-        lineLength = length
     }
 
-    private func noteMethod(_ byte: UInt8, isFirst: Bool) {
-        if isFirst { methodIsToken = true }
-        if byte == UInt8(ascii: " ") { methodEnded = true }
-        if !methodEnded, !(0x21...0x7E).contains(byte) { methodIsToken = false }
+    private static func lineEnd(in bytes: ByteBufferView) -> Int {
+        bytes.firstIndex(of: UInt8(ascii: "\n")).map { $0 - bytes.startIndex + 1 } ?? bytes.count
+    }
+
+    // MARK: The request line
+
+    /// Whether a whole request line has come, which is then a good one.
+    ///
+    /// Empty lines before it are dropped: RFC 9112, 2.2.
+    private func judgeLine(_ buffer: inout ByteBuffer) throws(Refusal) -> Bool {
+        while searched == 0, let byte = buffer.getInteger(at: buffer.readerIndex, as: UInt8.self),
+            byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n")
+        {
+            buffer.moveReaderIndex(forwardBy: 1)
+        }
+        let bytes = buffer.readableBytesView
+        guard let end = bytes.dropFirst(searched).firstIndex(of: UInt8(ascii: "\n")) else {
+            searched = bytes.count
+            guard searched <= lineLimit + 1 else { throw .requestLineTooLong }
+            return false
+        }
+        guard end - bytes.startIndex <= lineLimit + 1 else { throw .requestLineTooLong }
+        try RequestLine.judge(bytes[..<end])
+        searched = 0
+        return true
+    }
+}
+
+/// The rules of a request line.
+///
+/// RFC 9112, 3.
+enum RequestLine {
+    /// `line` ends before its line feed.
+    static func judge(_ line: ByteBufferView) throws(Refusal) {
+        guard line.last == UInt8(ascii: "\r") else { throw .malformed("its request line does not end in CR LF") }
+        let text = line.dropLast()
+        let space = UInt8(ascii: " ")
+        guard let methodEnd = text.firstIndex(of: space), methodEnd > text.startIndex,
+            text[..<methodEnd].allSatisfy({ isTokenByte($0) })
+        else { throw .malformed("its method is not a token") }
+        let rest = text[(methodEnd + 1)...]
+        guard let targetEnd = rest.firstIndex(of: space), targetEnd > rest.startIndex else {
+            throw .malformed("its request line has no target or no version")
+        }
+        try judge(version: rest[(targetEnd + 1)...])
+        guard isKnown(text[..<methodEnd]) else { throw .methodUnknown }
+    }
+
+    private static func judge(version: ByteBufferView) throws(Refusal) {
+        let bytes = Array(version)
+        guard bytes.count == 8, bytes.starts(with: "HTTP/".utf8), isDigit(bytes[5]), bytes[6] == UInt8(ascii: "."),
+            isDigit(bytes[7])
+        else { throw .malformed("its version is not one of HTTP") }
+        let isServed = bytes[5] == UInt8(ascii: "1") && (bytes[7] == UInt8(ascii: "0") || bytes[7] == UInt8(ascii: "1"))
+        guard isServed else { throw .versionUnknown }
+    }
+
+    private static let methods = ["GET", "POST", "OPTIONS", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"]
+        .map { Array($0.utf8) }
+
+    private static func isKnown(_ method: ByteBufferView) -> Bool {
+        methods.contains { $0.elementsEqual(method) }
+    }
+
+    private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
+
+    /// RFC 9110, 5.6.2.
+    static func isTokenByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        case UInt8(ascii: "!"), UInt8(ascii: "#"), UInt8(ascii: "$"), UInt8(ascii: "%"), UInt8(ascii: "&"),
+            UInt8(ascii: "'"), UInt8(ascii: "*"), UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."),
+            UInt8(ascii: "^"), UInt8(ascii: "_"), UInt8(ascii: "`"), UInt8(ascii: "|"), UInt8(ascii: "~"):
+            true
+        default: false
+        }
     }
 }

@@ -56,7 +56,9 @@ enum Handshake {
             let offered = headers[values: .secWebSocketProtocol].flatMap { $0.split(separator: ",") }
                 .map { $0.trimmingBlanks() }
             if !offered.isEmpty {
-                guard offered.contains(subprotocol) else { return refuse(400, "The subprotocol here is \(subprotocol).") }
+                guard offered.contains(subprotocol) else {
+                    return refuse(400, "The subprotocol here is \(subprotocol).")
+                }
                 answer[.secWebSocketProtocol] = subprotocol
             }
         }
