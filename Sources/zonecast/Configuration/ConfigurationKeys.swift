@@ -113,6 +113,13 @@ enum ConfigurationKeys {
             "Open at once, in all."
         ),
         .whole(
+            "limits.sockets-per-user",
+            \.notices.connectionsPerUser,
+            1...1_000_000,
+            unit: "sockets",
+            "Notice sockets of one user in one container."
+        ),
+        .whole(
             "limits.connections-per-address",
             \.server.limits.connectionsPerAddress,
             1...1_000_000,

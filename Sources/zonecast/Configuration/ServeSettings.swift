@@ -12,6 +12,7 @@ struct ServeSettings: Sendable {
     var server = ServerConfiguration()
     var signIn = SignInSettings()
     var limits = Limits()
+    var notices = NoticeLimits()
     var logLevel = Logger.Level.info
     /// One line for each request: method, path without its query, status, time.
     var logsAccess = false
@@ -26,6 +27,7 @@ struct ServeSettings: Sendable {
         signIn.requestRate = nil
         server.limits.connections = 30_000
         server.limits.connectionsPerAddress = 30_000
+        notices.connectionsPerUser = 30_000
     }
 
     var address: ListenAddress {

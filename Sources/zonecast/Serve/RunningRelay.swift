@@ -25,9 +25,15 @@ struct RunningRelay {
     func run() async throws {
         Self.raiseDescriptorLimit()
         let accounts = try directory()
+        let hub = NoticeHub(
+            limits: settings.notices,
+            relayName: "zonecast \(Zonecast.version)",
+            noticeID: { UUID().uuidString.lowercased() }
+        )
         let stores = StoreFolder(
             folder: settings.data,
             draw: { UInt64.random(in: .min ... .max) },
+            onCommit: { home, changes in hub.publish(changes, of: home) },
             onLostWrite: { [logger] in Self.endAfterLostWrite(logger) }
         )
         defer { stores.close() }
@@ -39,22 +45,25 @@ struct RunningRelay {
                 random: .system
             ),
             stores: stores,
+            hub: hub,
             limits: settings.limits,
             time: .system,
             random: .system
         )
+        let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
         let server = RelayServer(
             configuration: settings.server,
             logger: logger,
+            notices: NoticeService(hub: hub, admission: admission),
             onListening: { address in Terminal.say("ready http://\(address)") },
             respond: responder(relay)
         )
-        try await serve(server)
+        try await serve([server, RevocationWatch(admission: admission)])
     }
 
-    private func serve(_ server: RelayServer) async throws {
+    private func serve(_ services: [any Service]) async throws {
         var configuration = ServiceGroupConfiguration(
-            services: [.init(service: server, successTerminationBehavior: .gracefullyShutdownGroup)],
+            services: services.map { .init(service: $0, successTerminationBehavior: .gracefullyShutdownGroup) },
             gracefulShutdownSignals: [.sigterm, .sigint],
             logger: logger
         )
@@ -102,5 +111,16 @@ struct RunningRelay {
             "The disk failed to keep a commit. Stopping, so that the next start reads what is really there."
         )
         kill(getpid(), SIGTERM)
+    }
+}
+
+/// Looks every second whether a sign-in with an open socket has ended.
+private struct RevocationWatch: Service {
+    let admission: RelayAdmission
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: .seconds(1))) != nil { admission.closeRevoked() }
+        }
     }
 }
