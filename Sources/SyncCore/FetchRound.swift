@@ -90,9 +90,18 @@ package struct FetchRound: Sendable {
         case .zonePage(let zone, let token, let moreComing):
             effects += zonePage(zone, token, moreComing, &state)
         case .zoneFailed(let zone, let trouble): effects += zoneFailed(zone, trouble, &state)
-        case .noticed(let zone): inFlight[zone]?.isStale = true
+        case .noticed(let zone):
+            // The zone's next page asks once more; what is not under way is picked up when some answer comes in.
+            inFlight[zone]?.isStale = true
+            return []
         }
         return effects + next(&state)
+    }
+
+    /// A notice about this zone needs no round of its own: this one will see to it.
+    package func covers(_ zone: ZoneID) -> Bool {
+        !isFinished && outcome.trouble == nil && outcome.zoneTroubles[zone] == nil && !held.contains(zone)
+            && scope.contains(zone)
     }
 
     // MARK: The database

@@ -12,6 +12,10 @@ package struct RelayConnection: Sendable {
     package var transport: any RelayTransport
     /// What is known of the user; shared by copies of this value.
     package let caller = CallerMemory()
+    /// The notice connection of all engines that use this one; shared by copies of this value.
+    package let notices = NoticeStation()
+    /// Makes the notice connection's socket.
+    package var sockets: any SocketConnector = SystemSockets.connector
 
     package init(
         container: String,

@@ -1,0 +1,143 @@
+import Foundation
+package import Records
+package import SyncCore
+import Synchronization
+import Wire
+
+/// One notice connection for all engines that share a way to a relay, kept while at least one listens.
+///
+/// The relay leaves out the device that made a change, so what one engine sends is told here to the others.
+package actor NoticeStation {
+    package enum Event: Sendable {
+        /// Notices come from now on; what happened before is to be fetched.
+        case opened
+        case lost
+        /// Something has changed; `nil` for the zone: somewhere in the database.
+        case changed(ZoneID?, SyncToken?)
+    }
+
+    private struct Listener {
+        var scope: DatabaseScope
+        var databaseToken: @Sendable () -> SyncToken?
+        var deliver: @Sendable (Event) async -> Void
+    }
+
+    private var listeners: [UUID: Listener] = [:]
+    private var client: NoticeClient?
+    private var running: Task<Void, Never>?
+    private var isLive = false
+    /// The account that the line was last told of.
+    private var generation = 0
+
+    package init() {}
+
+    /// Begins to listen.
+    ///
+    /// Returns a number to stop by. `databaseToken` is asked at each connection.
+    package func listen(
+        to scope: DatabaseScope,
+        over connection: RelayConnection,
+        time: Timekeeper,
+        chance: Chance,
+        databaseToken: @escaping @Sendable () -> SyncToken?,
+        deliver: @escaping @Sendable (Event) async -> Void
+    ) async -> UUID {
+        let id = UUID()
+        listeners[id] = Listener(scope: scope, databaseToken: databaseToken, deliver: deliver)
+        if isLive { await deliver(.opened) }
+        if running == nil { begin(connection, time, chance) }
+        return id
+    }
+
+    package func stopListening(_ id: UUID) {
+        listeners[id] = nil
+        guard listeners.isEmpty else { return }
+        running?.cancel()
+        running = nil
+        client = nil
+        isLive = false
+    }
+
+    /// A request has just been answered as this account: a line that was turned away may try again.
+    package func accountIsUsable(generation: Int) {
+        guard generation != self.generation else { return }
+        self.generation = generation
+        client?.credentialsChanged()
+    }
+
+    /// An engine has sent changes; the relay will not tell the others on this line.
+    package func changed(_ zones: Set<ZoneID>, in scope: DatabaseScope, by writer: UUID?) async {
+        for (id, listener) in listeners where id != writer && listener.scope == scope {
+            for zone in zones { await listener.deliver(.changed(zone, nil)) }
+        }
+    }
+
+    private func begin(_ connection: RelayConnection, _ time: Timekeeper, _ chance: Chance) {
+        guard let address = connection.noticeAddress else { return }
+        let client = NoticeClient(
+            address: address,
+            connector: connection.sockets,
+            time: time,
+            random: chance,
+            hello: { [weak self] in await self?.hello(connection) ?? NoticeHello(deviceID: connection.deviceID) },
+            deliver: { [weak self] in await self?.take($0, connection) }
+        )
+        self.client = client
+        running = Task { await client.run() }
+    }
+
+    private func hello(_ connection: RelayConnection) -> NoticeHello {
+        var since: [DatabaseScope: String] = [:]
+        for scope in [DatabaseScope.private, .shared] {
+            // Engines that have come to different places: with no token the relay names every zone, which suits all.
+            let tokens = Set(listeners.values.filter { $0.scope == scope }.map { $0.databaseToken() })
+            if tokens.count == 1, let token = tokens.first { since[scope] = token?.text }
+        }
+        return NoticeHello(
+            deviceID: connection.deviceID,
+            apiToken: connection.credentials.apiToken,
+            webAuthToken: connection.credentials.webAuthToken,
+            since: since
+        )
+    }
+
+    private func take(_ event: NoticeClient.Event, _ connection: RelayConnection) async {
+        switch event {
+        case .live(let ready):
+            isLive = true
+            connection.caller.recordName = ready.userRecordName
+            await tellAll(.opened)
+        case .lost:
+            isLive = false
+            await tellAll(.lost)
+        case .notice(let notice): await take(notice, connection)
+        case .renewed(let token):
+            connection.credentials.renew(token, generation: connection.credentials.current.generation)
+        case .goodbye, .needsCredentials: break
+        }
+    }
+
+    private func take(_ notice: Notice, _ connection: RelayConnection) async {
+        var zone = notice.zone
+        // Programs know their own zones by the default owner, whatever the user's record name is.
+        if notice.scope == .private || zone?.owner == notice.user { zone?.owner = .caller }
+        for listener in listeners.values where listener.scope == notice.scope {
+            await listener.deliver(.changed(zone, notice.syncToken.map { SyncToken($0) }))
+        }
+    }
+
+    private func tellAll(_ event: Event) async {
+        for listener in listeners.values { await listener.deliver(event) }
+    }
+}
+
+extension RelayConnection {
+    /// Where the relay's notices are; for a relay in this process a name that only its own connector reads.
+    package var noticeAddress: SocketAddress? {
+        let allowed = CharacterSet.alphanumerics.union(CharacterSet(charactersIn: "-._~"))
+        let name = container.addingPercentEncoding(withAllowedCharacters: allowed) ?? container
+        let path = "/push/1/\(name)/\(environment.rawValue)"
+        guard let url else { return SocketAddress(host: "in-process", port: 0, path: path, isSecure: false) }
+        return SocketAddress(below: url, path: path)
+    }
+}

@@ -1,0 +1,204 @@
+import Foundation
+import Records
+import SyncCore
+import Synchronization
+
+extension CKSyncEngine {
+    /// A record's change that the relay has not confirmed.
+    public enum PendingRecordZoneChange: Sendable, Hashable {
+        /// The record is to be saved.
+        case saveRecord(CKRecord.ID)
+        /// The record is to be deleted.
+        case deleteRecord(CKRecord.ID)
+
+        /// The record.
+        public var recordID: CKRecord.ID {
+            switch self {
+            case .saveRecord(let id), .deleteRecord(let id): id
+            }
+        }
+
+        var operation: Outbox.Operation {
+            switch self {
+            case .saveRecord: .save
+            case .deleteRecord: .delete
+            }
+        }
+    }
+
+    /// A zone's change that the relay has not confirmed.
+    public enum PendingDatabaseChange: Sendable, Hashable {
+        /// The zone is to be created.
+        case saveZone(CKRecordZone)
+        /// The zone is to be deleted.
+        case deleteZone(CKRecordZone.ID)
+
+        /// The zone.
+        public var zoneID: CKRecordZone.ID {
+            switch self {
+            case .saveZone(let zone): zone.zoneID
+            case .deleteZone(let id): id
+            }
+        }
+    }
+
+    /// What is pending.
+    ///
+    /// Adding a change says that it is to be sent; with an engine that works by itself, that is at once.
+    ///
+    /// Per record and per zone the last change counts. May be used from any thread, and from inside the delegate.
+    public final class State: Sendable {
+        struct Contents: Sendable {
+            var outbox = Outbox()
+            var zones = PendingZones()
+            var isUntracked = false
+            var feed = FeedState()
+            /// Until when the relay asked to wait, by the wall clock.
+            var heldUntil: Date?
+            /// Whose data these are.
+            var user: String?
+            /// Grows with every change of what is pending.
+            var revision: UInt64 = 0
+            /// Grows with every change of anything that is to be kept.
+            var stamp: UInt64 = 0
+            /// The address objects that the program knows, so that it gets its own back.
+            var recordIDs: [RecordID: CKRecord.ID] = [:]
+        }
+
+        private let contents: Mutex<Contents>
+        private let listener = Mutex<(@Sendable () -> Void)?>(nil)
+
+        init(_ serialization: Serialization?) { contents = Mutex(serialization?.contents ?? Contents()) }
+
+        /// The records to be sent, in the order in which they will be.
+        public var pendingRecordZoneChanges: [PendingRecordZoneChange] {
+            read { contents in
+                contents.outbox.pending.map { entry in
+                    let id = contents.recordIDs[entry.id] ?? CKRecord.ID(entry.id)
+                    return entry.operation == .save ? .saveRecord(id) : .deleteRecord(id)
+                }
+            }
+        }
+
+        /// The zones to be sent; they go before all records.
+        public var pendingDatabaseChanges: [PendingDatabaseChange] { read { $0.zones.pending } }
+
+        /// The application has changes that it does not list here: ask it for a batch.
+        public var hasPendingUntrackedChanges: Bool {
+            get { read { $0.isUntracked } }
+            set {
+                change { contents in
+                    contents.isUntracked = newValue
+                    contents.revision += 1
+                }
+            }
+        }
+
+        /// Zones known to have changed on the relay, and not yet fetched to the end.
+        public var zoneIDsWithUnfetchedServerChanges: [CKRecordZone.ID] {
+            read { $0.feed.unfetched.map { CKRecordZone.ID($0) } }
+        }
+
+        /// Says that records are to be sent.
+        public func add(pendingRecordZoneChanges: [PendingRecordZoneChange]) {
+            change { contents in
+                for pending in pendingRecordZoneChanges {
+                    contents.outbox.add(pending.operation, pending.recordID.record)
+                    contents.recordIDs[pending.recordID.record] = pending.recordID
+                }
+                contents.revision += 1
+            }
+        }
+
+        /// Says that records need not be sent after all.
+        public func remove(pendingRecordZoneChanges: [PendingRecordZoneChange]) {
+            change { contents in
+                for pending in pendingRecordZoneChanges {
+                    contents.outbox.remove(pending.operation, pending.recordID.record)
+                    contents.forgetSettled(pending.recordID.record)
+                }
+                contents.revision += 1
+            }
+        }
+
+        /// Says that zones are to be sent.
+        public func add(pendingDatabaseChanges: [PendingDatabaseChange]) {
+            change { contents in
+                pendingDatabaseChanges.forEach { contents.zones.add($0) }
+                contents.revision += 1
+            }
+        }
+
+        /// Says that zones need not be sent after all.
+        public func remove(pendingDatabaseChanges: [PendingDatabaseChange]) {
+            change { contents in
+                pendingDatabaseChanges.forEach { contents.zones.remove($0) }
+                contents.revision += 1
+            }
+        }
+
+        // MARK: For the engine
+
+        func onChange(_ listener: @escaping @Sendable () -> Void) { self.listener.withLock { $0 = listener } }
+
+        func read<Result>(_ body: (Contents) -> Result) -> Result { contents.withLock { body($0) } }
+
+        /// Changes the contents without calling the listener.
+        func update<Result>(_ body: (inout Contents) -> Result) -> Result {
+            contents.withLock { contents in
+                contents.stamp += 1
+                return body(&contents)
+            }
+        }
+
+        private func change(_ body: (inout Contents) -> Void) {
+            update(body)
+            listener.withLock { $0 }?()
+        }
+    }
+}
+
+extension CKSyncEngine.State.Contents {
+    var hasPending: Bool { !outbox.isEmpty || !zones.isEmpty || isUntracked }
+
+    /// The relay has answered for good what was sent as `version`.
+    mutating func settled(_ id: RecordID, version: UInt64) {
+        outbox.settled(id, version: version)
+        forgetSettled(id)
+    }
+
+    fileprivate mutating func forgetSettled(_ id: RecordID) {
+        if outbox[id] == nil { recordIDs[id] = nil }
+    }
+}
+
+/// The zones to be sent: one entry per zone, the last change wins, as with records.
+struct PendingZones: Sendable {
+    private var entries: [(change: CKSyncEngine.PendingDatabaseChange, version: UInt64)] = []
+    private var clock: UInt64 = 0
+
+    var isEmpty: Bool { entries.isEmpty }
+    var pending: [CKSyncEngine.PendingDatabaseChange] { entries.map(\.change) }
+    /// With the versions to settle them by.
+    var versioned: [(change: CKSyncEngine.PendingDatabaseChange, version: UInt64)] { entries }
+
+    mutating func add(_ change: CKSyncEngine.PendingDatabaseChange) {
+        clock += 1
+        entries.removeAll { $0.change.zoneID == change.zoneID }
+        entries.append((change, clock))
+    }
+
+    mutating func remove(_ change: CKSyncEngine.PendingDatabaseChange) {
+        entries.removeAll { entry in
+            switch (entry.change, change) {
+            case (.saveZone(let a), .saveZone(let b)): a.zoneID == b.zoneID
+            case (.deleteZone(let a), .deleteZone(let b)): a == b
+            default: false
+            }
+        }
+    }
+
+    mutating func settled(_ zoneID: CKRecordZone.ID, version: UInt64) {
+        entries.removeAll { $0.change.zoneID == zoneID && $0.version <= version }
+    }
+}

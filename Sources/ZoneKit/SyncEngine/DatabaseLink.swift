@@ -1,0 +1,115 @@
+import Foundation
+import Records
+import SyncCore
+
+/// The way to a relay's database by its own calls.
+struct DatabaseLink: Link {
+    let database: CKDatabase
+
+    func databaseChanges(since token: SyncToken?) async throws -> DatabasePage {
+        let page = try await database.databaseChanges(since: token.map { CKServerChangeToken(encoded: $0.text) })
+        return DatabasePage(
+            changed: page.modifications.map(\.zoneID.zone),
+            deleted: page.deletions.map { ($0.zoneID.zone, DatabasePage.Loss($0.reason)) },
+            token: SyncToken(page.changeToken.encoded),
+            moreComing: page.moreComing
+        )
+    }
+
+    func zoneChanges(in zone: ZoneID, since token: SyncToken?) async throws -> ZonePage<CKRecord> {
+        let page = try await database.zoneChangesPage(
+            in: CKRecordZone.ID(zone),
+            since: token.map { CKServerChangeToken(encoded: $0.text) }
+        )
+        return ZonePage(
+            changed: page.records,
+            deleted: page.deletions.map { ($0.recordID.record, $0.recordType) },
+            token: SyncToken(page.changeToken.encoded),
+            moreComing: page.moreComing
+        )
+    }
+
+    func modifyZones(saving: [CKRecordZone], deleting: [ZoneID]) async throws -> ZonesAnswer<CKRecordZone> {
+        let results = try await database.modifyRecordZones(
+            saving: saving,
+            deleting: deleting.map { CKRecordZone.ID($0) }
+        )
+        return ZonesAnswer(saved: results.saveResults.byZone, deleted: results.deleteResults.byZone)
+    }
+
+    func modifyRecords(
+        saving: [CKRecord],
+        deleting: [RecordID],
+        atomically: Bool
+    ) async throws -> RecordsAnswer<CKRecord> {
+        let results = try await database.modifyRecords(
+            saving: saving,
+            deleting: deleting.map { CKRecord.ID($0) },
+            savePolicy: .ifServerRecordUnchanged,
+            atomically: atomically
+        )
+        return RecordsAnswer(saved: results.saveResults.byRecord, deleted: results.deleteResults.byRecord)
+    }
+}
+
+extension Dictionary where Key == CKRecordZone.ID {
+    fileprivate var byZone: [ZoneID: Value] { Dictionary<ZoneID, Value>(map { ($0.key.zone, $0.value) }) { $1 } }
+}
+
+extension Dictionary where Key == CKRecord.ID {
+    fileprivate var byRecord: [RecordID: Value] {
+        Dictionary<RecordID, Value>(map { ($0.key.record, $0.value) }) { $1 }
+    }
+}
+
+extension DatabasePage.Loss {
+    init(_ reason: CKDatabase.DatabaseChange.Deletion.Reason) {
+        self =
+            switch reason {
+            case .deleted: .deleted
+            case .purged: .purged
+            case .encryptedDataReset: .encryptedDataReset
+            }
+    }
+}
+
+extension CKDatabase.DatabaseChange.Deletion.Reason {
+    init(_ loss: DatabasePage.Loss) {
+        self =
+            switch loss {
+            case .deleted: .deleted
+            case .purged: .purged
+            case .encryptedDataReset: .encryptedDataReset
+            }
+    }
+}
+
+extension CKError {
+    /// Any error as one of ours.
+    init(from error: any Error) {
+        if let error = error as? CKError {
+            self = error
+        } else if error is CancellationError {
+            self.init(.operationCancelled)
+        } else {
+            self.init(_nsError: error as NSError)
+        }
+    }
+
+    /// What follows from this error for the next step.
+    var trouble: Trouble {
+        let kind: Trouble.Kind =
+            switch code {
+            // The outcome of a lost answer is unknown; change tags make it safe to send again.
+            case .networkFailure, .networkUnavailable, .serverResponseLost, .operationCancelled: .network
+            case .requestRateLimited, .serviceUnavailable: .busy
+            case .zoneBusy: .zoneBusy
+            case .notAuthenticated, .accountTemporarilyUnavailable: .account
+            case .changeTokenExpired: .tokenExpired
+            case .zoneNotFound, .userDeletedZone: .zoneGone
+            case .limitExceeded: .limitExceeded
+            default: .refused
+            }
+        return Trouble(kind, retryAfter: retryAfterSeconds.map { .seconds($0) })
+    }
+}

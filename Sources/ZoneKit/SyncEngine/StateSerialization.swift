@@ -1,0 +1,82 @@
+import Foundation
+import Records
+import SyncCore
+
+extension CKSyncEngine.State {
+    /// All that an engine must remember, for the application to keep with its data.
+    ///
+    /// Opaque, and readable by later versions of this library.
+    public struct Serialization: Codable, Sendable {
+        struct Zone: Codable, Sendable, Hashable {
+            var name: String
+            var owner: String
+            var token: SyncToken?
+
+            init(_ zone: ZoneID, token: SyncToken? = nil) {
+                name = zone.zoneName
+                owner = zone.owner.recordName
+                self.token = token
+            }
+
+            var zone: ZoneID { ZoneID(name, owner: UserID(owner)) }
+        }
+
+        struct Change: Codable, Sendable {
+            var operation: Outbox.Operation
+            /// `nil`: the zone itself.
+            var record: String?
+            var zone: Zone
+        }
+
+        var version = 1
+        var databaseToken: SyncToken?
+        var zones: [Zone] = []
+        var unfetched: [Zone] = []
+        var changes: [Change] = []
+        var isUntracked = false
+        var heldUntil: Date?
+        var user: String?
+    }
+}
+
+extension CKSyncEngine.State.Serialization {
+    init(_ contents: CKSyncEngine.State.Contents) {
+        databaseToken = contents.feed.databaseToken
+        zones = contents.feed.zoneTokens.map { Zone($0.key, token: $0.value) }
+        unfetched = contents.feed.unfetched.map { Zone($0) }
+        let zoneChanges = contents.zones.pending.map { pending in
+            switch pending {
+            case .saveZone(let zone): Change(operation: .save, zone: Zone(zone.zoneID.zone))
+            case .deleteZone(let id): Change(operation: .delete, zone: Zone(id.zone))
+            }
+        }
+        let recordChanges = contents.outbox.pending.map { entry in
+            Change(operation: entry.operation, record: entry.id.recordName, zone: Zone(entry.id.zone))
+        }
+        changes = zoneChanges + recordChanges
+        isUntracked = contents.isUntracked
+        heldUntil = contents.heldUntil
+        user = contents.user
+    }
+
+    var contents: CKSyncEngine.State.Contents {
+        var contents = CKSyncEngine.State.Contents()
+        let tokens = zones.compactMap { zone in zone.token.map { (zone.zone, $0) } }
+        contents.feed = FeedState(
+            databaseToken: databaseToken,
+            zoneTokens: Dictionary(tokens, uniquingKeysWith: { $1 }),
+            unfetched: unfetched.map(\.zone)
+        )
+        for change in changes {
+            switch (change.record, change.operation) {
+            case (let record?, let operation): contents.outbox.add(operation, RecordID(record, in: change.zone.zone))
+            case (nil, .save): contents.zones.add(.saveZone(CKRecordZone(zoneID: CKRecordZone.ID(change.zone.zone))))
+            case (nil, .delete): contents.zones.add(.deleteZone(CKRecordZone.ID(change.zone.zone)))
+            }
+        }
+        contents.isUntracked = isUntracked
+        contents.heldUntil = heldUntil
+        contents.user = user
+        return contents
+    }
+}

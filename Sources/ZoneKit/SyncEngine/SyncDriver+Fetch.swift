@@ -1,0 +1,180 @@
+import Records
+import SyncCore
+
+extension SyncDriver {
+    private enum Arrival: Sendable {
+        case database(Result<DatabasePage, CKError>)
+        case zone(ZoneID, Result<ZonePage<CKRecord>, CKError>)
+    }
+
+    func fetchOnSchedule(asksDatabase: Bool, held: Set<ZoneID>) async {
+        do {
+            try await checkAccount()
+        } catch {
+            var outcome = FetchRound.Outcome()
+            outcome.trouble = CKError(from: error).trouble
+            return tell(.fetchFinished(outcome))
+        }
+        let context = CKSyncEngine.FetchChangesContext(reason: .scheduled, options: .init())
+        _ = try? await fetch(context, asksDatabase: asksDatabase, held: held)
+    }
+
+    func fetchNow(_ options: CKSyncEngine.FetchChangesOptions, for engine: CKSyncEngine) async throws {
+        adopt(engine)
+        try await checkAccount()
+        let context = CKSyncEngine.FetchChangesContext(reason: .manual, options: options)
+        try await fetch(context, asksDatabase: true, held: [])
+    }
+
+    /// One round, with its events.
+    ///
+    /// Throws what stopped it, or what stopped single zones.
+    private func fetch(
+        _ context: CKSyncEngine.FetchChangesContext,
+        asksDatabase: Bool,
+        held: Set<ZoneID>
+    ) async throws {
+        try await withFetchLane {
+            tell(.fetchBegan)
+            await deliver(.willFetchChanges(.init(context: context)))
+            let options = await ask { await $0.nextFetchChangesOptions(context, syncEngine: $1) } ?? context.options
+            let round = FetchRound(
+                asksDatabase: asksDatabase,
+                scope: options.scope.zones,
+                prioritized: options.prioritizedZoneIDs.map(\.zone),
+                held: held
+            )
+            let (outcome, errors) = await walk(round)
+            await saveState()
+            await deliver(.didFetchChanges(.init(context: context)))
+            tell(.fetchFinished(outcome))
+            try Self.throwFailure(outcome, errors)
+        }
+    }
+
+    /// What went wrong, by zone; `nil` for the database.
+    private typealias Errors = [ZoneID?: CKError]
+
+    private func walk(_ round: FetchRound) async -> (FetchRound.Outcome, Errors) {
+        var errors: Errors = [:]
+        var outcome = FetchRound.Outcome()
+        await withTaskGroup(of: Arrival.self) { group in
+            var effects = begin(round)
+            while true {
+                if let end = await perform(effects, in: &group, errors) { outcome = end }
+                guard let arrival = await group.next() else { break }
+                effects = await take(arrival, &errors)
+                await saveState()
+            }
+        }
+        endRound()
+        return (outcome, errors)
+    }
+
+    /// Does what the round wants.
+    ///
+    /// Returns the outcome once it has ended.
+    private func perform(
+        _ effects: [FetchRound.Effect],
+        in group: inout TaskGroup<Arrival>,
+        _ errors: Errors
+    ) async -> FetchRound.Outcome? {
+        var outcome: FetchRound.Outcome?
+        for effect in effects {
+            switch effect {
+            case .askDatabase(let token): group.addTask { .database(await self.askDatabase(token)) }
+            case .zoneBegins(let zone):
+                await deliver(.willFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone))))
+            case .askZone(let zone, let token): group.addTask { .zone(zone, await self.askZone(zone, token)) }
+            case .zoneEnded(let zone, let trouble):
+                let error = trouble.map { errors[zone] ?? CKError($0) }
+                await deliver(.didFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone), error: error)))
+            case .finished(let end): outcome = end
+            }
+        }
+        return outcome
+    }
+
+    private func askDatabase(_ token: SyncToken?) async -> Result<DatabasePage, CKError> {
+        let link = link
+        do {
+            return .success(try await cancellable { try await link.databaseChanges(since: token) })
+        } catch {
+            return .failure(CKError(from: error))
+        }
+    }
+
+    private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<ZonePage<CKRecord>, CKError> {
+        let link = link
+        do {
+            return .success(try await cancellable { try await link.zoneChanges(in: zone, since: token) })
+        } catch {
+            return .failure(CKError(from: error))
+        }
+    }
+
+    /// Tells the application what has come, and only then notes how far that is.
+    private func take(_ arrival: Arrival, _ errors: inout Errors) async -> [FetchRound.Effect] {
+        switch arrival {
+        case .database(.success(let page)):
+            if !page.changed.isEmpty || !page.deleted.isEmpty { await deliver(.fetchedDatabaseChanges(.init(page))) }
+            return advance(
+                .databasePage(
+                    changed: page.changed,
+                    deleted: page.deleted.map(\.zone),
+                    token: page.token,
+                    moreComing: page.moreComing
+                )
+            )
+        case .database(.failure(let error)):
+            errors[nil] = error
+            return advance(.databaseFailed(error.trouble))
+        case .zone(let zone, .success(let page)):
+            if !page.changed.isEmpty || !page.deleted.isEmpty { await deliver(.fetchedRecordZoneChanges(.init(page))) }
+            return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))
+        case .zone(let zone, .failure(let error)):
+            errors[zone] = error
+            return advance(.zoneFailed(zone, error.trouble))
+        }
+    }
+
+    private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: Errors) throws {
+        // A zone that is gone is no failure: the database's feed has told of it.
+        let failed = outcome.zoneTroubles.filter { $0.value.kind != .zoneGone }
+        if let trouble = outcome.trouble {
+            throw errors[nil] ?? failed.keys.compactMap { errors[$0] }.first ?? CKError(trouble)
+        }
+        guard !failed.isEmpty else { return }
+        var items: [AnyHashable: any Error] = [:]
+        for (zone, trouble) in failed { items[CKRecordZone.ID(zone)] = errors[zone] ?? CKError(trouble) }
+        throw CKError.partialFailure(items)
+    }
+}
+
+extension CKError {
+    /// For what only the engine itself has noticed.
+    init(_ trouble: Trouble) {
+        switch trouble.kind {
+        case .tokenExpired: self.init(.changeTokenExpired)
+        default: self.init(.internalError, "The relay's feed does not move on. Try again later; its log says more.")
+        }
+    }
+}
+
+extension CKSyncEngine.Event.FetchedDatabaseChanges {
+    init(_ page: DatabasePage) {
+        modifications = page.changed.map { CKDatabase.DatabaseChange.Modification(zoneID: CKRecordZone.ID($0)) }
+        deletions = page.deleted.map {
+            CKDatabase.DatabaseChange.Deletion(zoneID: CKRecordZone.ID($0.zone), reason: .init($0.loss))
+        }
+    }
+}
+
+extension CKSyncEngine.Event.FetchedRecordZoneChanges {
+    init(_ page: ZonePage<CKRecord>) {
+        modifications = page.changed.map { CKDatabase.RecordZoneChange.Modification(record: $0) }
+        deletions = page.deleted.map {
+            CKDatabase.RecordZoneChange.Deletion(recordID: CKRecord.ID($0.id), recordType: $0.type)
+        }
+    }
+}

@@ -1,0 +1,295 @@
+import Records
+import SyncCore
+
+extension SyncDriver {
+    /// What one round of sending has come to.
+    private struct Tally {
+        var outcome = SyncSchedule.SendOutcome()
+        var error: CKError?
+        var failures: [AnyHashable: any Error] = [:]
+        /// Not sent twice in one round: the application may put back at once what has just failed.
+        var failedRecords: Set<RecordID> = []
+        var changedZones: Set<ZoneID> = []
+
+        /// Notes what is tried again later: a busy zone holds no other, everything else ends the round.
+        mutating func retryLater(_ error: CKError) {
+            if error.trouble.kind != .zoneBusy { self.error = self.error ?? error }
+            outcome.trouble = self.error?.trouble ?? error.trouble
+        }
+    }
+
+    func sendOnSchedule() async {
+        do {
+            try await checkAccount()
+        } catch {
+            return tell(.sendFinished(.init(trouble: CKError(from: error).trouble)))
+        }
+        _ = try? await send(CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init()))
+    }
+
+    func sendNow(_ options: CKSyncEngine.SendChangesOptions, for engine: CKSyncEngine) async throws {
+        adopt(engine)
+        try await checkAccount()
+        try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options))
+    }
+
+    private func send(_ context: CKSyncEngine.SendChangesContext) async throws {
+        await sendLane.enter()
+        defer { sendLane.leave() }
+        tell(.sendBegan)
+        await deliver(.willSendChanges(.init(context: context)))
+        var tally = Tally()
+        await sendZones(context, &tally)
+        var seen = state.read(\.revision)
+        while tally.error == nil, !Task.isCancelled {
+            seen = state.read(\.revision)
+            guard try await sendBatch(context, &tally) else { break }
+            await saveState()
+        }
+        await saveState()
+        await deliver(.didSendChanges(.init(context: context)))
+        finish(tally, askedAt: seen)
+        await tellOthers(tally.changedZones)
+        if let error = tally.error { throw error }
+        if !tally.failures.isEmpty { throw CKError.partialFailure(tally.failures) }
+    }
+
+    private func finish(_ tally: Tally, askedAt revision: UInt64) {
+        // An application that has no batch for what is pending is asked again when something changes, not in a loop.
+        let (hasPending, isUnchanged) = state.read { ($0.hasPending, $0.revision == revision) }
+        let isFruitless = tally.outcome.trouble == nil && isUnchanged && !tally.outcome.hadRefusals
+        tell(.outboxChanged(isEmpty: !hasPending || isFruitless))
+        tell(.sendFinished(tally.outcome))
+    }
+
+    // MARK: Zones
+
+    private func sendZones(_ context: CKSyncEngine.SendChangesContext, _ tally: inout Tally) async {
+        let entries = state.read(\.zones.versioned).filter { context.options.scope.contains($0.change.zoneID) }
+        guard !entries.isEmpty else { return }
+        var saves: [CKRecordZone] = []
+        var deletes: [CKRecordZone.ID] = []
+        for entry in entries {
+            switch entry.change {
+            case .saveZone(let zone): saves.append(zone)
+            case .deleteZone(let id): deletes.append(id)
+            }
+        }
+        let answer = await modifyZones(saves, deletes)
+        var saved: [CKRecordZone] = []
+        var failedSaves: [CKSyncEngine.Event.SentDatabaseChanges.FailedZoneSave] = []
+        var deleted: [CKRecordZone.ID] = []
+        var failedDeletes: [CKRecordZone.ID: CKError] = [:]
+        for entry in entries {
+            let id = entry.change.zoneID
+            var error: CKError?
+            switch entry.change {
+            case .saveZone(let zone):
+                switch answer.saved[id.zone] ?? .failure(CKError(.internalError)) {
+                case .success(let zone): saved.append(zone)
+                case .failure(let failure):
+                    error = CKError(from: failure)
+                    failedSaves.append(.init(zone: zone, error: CKError(from: failure)))
+                }
+            case .deleteZone:
+                do {
+                    try answer.deleted[id.zone]?.get()
+                    deleted.append(id)
+                } catch let failure {
+                    error = CKError(from: failure)
+                    failedDeletes[id] = error
+                }
+            }
+            settle(id, version: entry.version, error, &tally)
+        }
+        await saveState()
+        await deliver(
+            .sentDatabaseChanges(
+                .init(
+                    savedZones: saved,
+                    failedZoneSaves: failedSaves,
+                    deletedZoneIDs: deleted,
+                    failedZoneDeletes: failedDeletes
+                )
+            )
+        )
+    }
+
+    private func modifyZones(
+        _ saves: [CKRecordZone],
+        _ deletes: [CKRecordZone.ID]
+    ) async -> ZonesAnswer<CKRecordZone> {
+        let link = link
+        do {
+            return try await cancellable { try await link.modifyZones(saving: saves, deleting: deletes.map(\.zone)) }
+        } catch {
+            let saved = saves.map { ($0.zoneID.zone, Result<CKRecordZone, any Error>.failure(error)) }
+            let deleted = deletes.map { ($0.zone, Result<Void, any Error>.failure(error)) }
+            return ZonesAnswer(
+                saved: Dictionary(saved, uniquingKeysWith: { $1 }),
+                deleted: Dictionary(deleted, uniquingKeysWith: { $1 })
+            )
+        }
+    }
+
+    private func settle(_ id: CKRecordZone.ID, version: UInt64, _ error: CKError?, _ tally: inout Tally) {
+        if let error {
+            tally.failures[id] = error
+            guard !error.trouble.isRetriedAutomatically else { return tally.retryLater(error) }
+            tally.outcome.hadRefusals = true
+        } else {
+            tally.outcome.madeProgress = true
+            tally.changedZones.insert(id.zone)
+        }
+        state.update { $0.zones.settled(id, version: version) }
+    }
+
+    // MARK: Records
+
+    /// Sends the application's next batch.
+    ///
+    /// Returns false when there is none.
+    private func sendBatch(_ context: CKSyncEngine.SendChangesContext, _ tally: inout Tally) async throws -> Bool {
+        // Noted before the application reads its data: an edit made after that has a newer version, and stays.
+        let versions = state.read(\.outbox.versions)
+        guard let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) else {
+            return false
+        }
+        let skipped = tally.failedRecords
+        let items = BatchItem.items(of: batch).filter { !skipped.contains($0.id) }
+        guard !items.isEmpty else { return false }
+        var answer = SentBatch()
+        for zone in items.uniqueZones where tally.error == nil {
+            await send(items.filter { $0.id.zone == zone }, atomically: batch.atomicByZone, into: &answer, &tally)
+        }
+        settle(answer, versions, &tally)
+        await deliver(.sentRecordZoneChanges(answer.event))
+        return true
+    }
+
+    /// Sends one zone's part, in as many requests as the limits want.
+    private func send(
+        _ items: [BatchItem],
+        atomically: Bool,
+        into answer: inout SentBatch,
+        _ tally: inout Tally
+    ) async {
+        var waiting = limits.cut(items, size: \.size)[...]
+        while let request = waiting.popFirst() {
+            do {
+                answer.take(request, try await modify(request, atomically: atomically))
+                limits.accepted()
+            } catch {
+                let error = CKError(from: error)
+                if error.code == .limitExceeded, request.count > 1 {
+                    limits.exceeded(by: request.count)
+                    waiting = limits.cut(request + waiting.joined(), size: \.size)[...]
+                    continue
+                }
+                answer.fail(request, error)
+                guard error.trouble.isRetriedAutomatically else { continue }
+                tally.retryLater(error)
+                return
+            }
+        }
+    }
+
+    private func modify(_ request: [BatchItem], atomically: Bool) async throws -> RecordsAnswer<CKRecord> {
+        let link = link
+        let saves = request.compactMap(\.record)
+        let deletes = request.filter { $0.record == nil }.map(\.id)
+        return try await cancellable {
+            try await link.modifyRecords(saving: saves, deleting: deletes, atomically: atomically)
+        }
+    }
+
+    private func settle(_ answer: SentBatch, _ versions: [RecordID: UInt64], _ tally: inout Tally) {
+        for (id, error) in answer.results {
+            if let error {
+                tally.failedRecords.insert(id)
+                tally.failures[CKRecord.ID(id)] = error
+                if error.trouble.isRetriedAutomatically {
+                    tally.retryLater(error)
+                    continue
+                }
+                tally.outcome.hadRefusals = true
+            } else {
+                tally.outcome.madeProgress = true
+                tally.changedZones.insert(id.zone)
+            }
+            if let version = versions[id] { state.update { $0.settled(id, version: version) } }
+        }
+    }
+}
+
+/// One change of a batch.
+private struct BatchItem: Sendable {
+    var id: RecordID
+    /// `nil`: a deletion.
+    var record: CKRecord?
+    var size: Int
+
+    static func items(of batch: CKSyncEngine.RecordZoneChangeBatch) -> [BatchItem] {
+        batch.recordsToSave.map { BatchItem(id: $0.recordID.record, record: $0, size: $0.sizeToSend) }
+            + batch.recordIDsToDelete.map { BatchItem(id: $0.record, record: nil, size: $0.recordName.utf8.count + 60) }
+    }
+}
+
+extension [BatchItem] {
+    /// The zones in the order in which they come first.
+    fileprivate var uniqueZones: [ZoneID] {
+        var seen: Set<ZoneID> = []
+        return map(\.id.zone).filter { seen.insert($0).inserted }
+    }
+}
+
+/// What became of a batch, put together from its requests.
+private struct SentBatch {
+    private(set) var results: [(id: RecordID, error: CKError?)] = []
+    private var saved: [CKRecord] = []
+    private var failedSaves: [CKSyncEngine.Event.SentRecordZoneChanges.FailedRecordSave] = []
+    private var deleted: [CKRecord.ID] = []
+    private var failedDeletes: [CKRecord.ID: CKError] = [:]
+
+    var event: CKSyncEngine.Event.SentRecordZoneChanges {
+        .init(
+            savedRecords: saved,
+            failedRecordSaves: failedSaves,
+            deletedRecordIDs: deleted,
+            failedRecordDeletes: failedDeletes
+        )
+    }
+
+    mutating func take(_ request: [BatchItem], _ answer: RecordsAnswer<CKRecord>) {
+        for item in request {
+            if let record = item.record {
+                switch answer.saved[item.id] ?? .failure(CKError(.internalError)) {
+                case .success(let record):
+                    saved.append(record)
+                    results.append((item.id, nil))
+                case .failure(let error): fail(item, record, CKError(from: error))
+                }
+            } else {
+                switch answer.deleted[item.id] ?? .success(()) {
+                case .success:
+                    deleted.append(CKRecord.ID(item.id))
+                    results.append((item.id, nil))
+                case .failure(let error): fail(item, nil, CKError(from: error))
+                }
+            }
+        }
+    }
+
+    mutating func fail(_ request: [BatchItem], _ error: CKError) {
+        for item in request { fail(item, item.record, error) }
+    }
+
+    private mutating func fail(_ item: BatchItem, _ record: CKRecord?, _ error: CKError) {
+        results.append((item.id, error))
+        if let record {
+            failedSaves.append(.init(record: record, error: error))
+        } else {
+            failedDeletes[CKRecord.ID(item.id)] = error
+        }
+    }
+}

@@ -1,0 +1,310 @@
+import Foundation
+import Records
+import SyncCore
+import Wire
+
+/// The engine's shell: performs what `SyncCore` decides, and tells the delegate, one event at a time.
+///
+/// Fetching and sending go on side by side, each one round at a time. Everything a round has learned is in the state
+/// before the next event, and the event with the data always comes before the state that covers them.
+actor SyncDriver {
+    let link: any Link<CKRecord, CKRecordZone>
+    let state: CKSyncEngine.State
+    let database: CKDatabase
+    let conditions: SyncConditions
+    let subscriptionID: String
+    private let isAutomatic: Bool
+
+    private weak var delegate: (any CKSyncEngineDelegate)?
+    private weak var engine: CKSyncEngine?
+    private let delivery = Turnstile()
+    private let fetchLane = Turnstile()
+    let sendLane = Turnstile()
+    private let accountCheck = Turnstile()
+
+    var chance: Chance
+    var limits = BatchLimits()
+    private var schedule: SyncSchedule
+    private var round: FetchRound?
+    /// The generation of the credentials that were found to belong to the state's user.
+    private var checkedAccount: Int?
+    private var alarm = 0
+    private var sleeper: Task<Void, Never>?
+    private var background: [UUID: Task<Void, Never>] = [:]
+    private var requests: [UUID: @Sendable () -> Void] = [:]
+    private var listening: UUID?
+    private var isStopped = false
+    private var savedStamp: UInt64 = 0
+
+    init(
+        _ configuration: CKSyncEngine.Configuration,
+        link: any Link<CKRecord, CKRecordZone>,
+        state: CKSyncEngine.State,
+        conditions: SyncConditions
+    ) {
+        self.link = link
+        self.state = state
+        self.conditions = conditions
+        database = configuration.database
+        delegate = configuration.delegate
+        isAutomatic = configuration.automaticallySync
+        subscriptionID = configuration.subscriptionID ?? "\(configuration.database.scope.pathName)-changes"
+        chance = conditions.chance
+        var settings = conditions.schedule
+        settings.isAutomatic = configuration.automaticallySync
+        let wait = state.read(\.heldUntil)?.timeIntervalSince(conditions.wallClock()) ?? 0
+        schedule = SyncSchedule(
+            settings: settings,
+            heldUntil: wait > 0 ? conditions.time.now() + .seconds(wait) : nil
+        )
+    }
+
+    // MARK: Life
+
+    func start(for engine: CKSyncEngine) async {
+        self.engine = engine
+        guard isAutomatic, !isStopped else { return }
+        tell(.outboxChanged(isEmpty: !state.read(\.hasPending)))
+        tell(.started)
+        inBackground { await $0.listenForNotices() }
+    }
+
+    /// A call by hand may come before `start` has.
+    func adopt(_ engine: CKSyncEngine) { self.engine = engine }
+
+    func stop() async {
+        isStopped = true
+        alarm += 1
+        sleeper?.cancel()
+        background.values.forEach { $0.cancel() }
+        if let listening, let station = try? database.session.connection().notices {
+            await station.stopListening(listening)
+        }
+    }
+
+    /// The application has changed what is pending.
+    func stateChanged() async {
+        tell(.outboxChanged(isEmpty: !state.read(\.hasPending)))
+        inBackground { await $0.saveState() }
+    }
+
+    func inBackground(_ work: @escaping @Sendable (SyncDriver) async -> Void) {
+        guard !isStopped else { return }
+        let id = UUID()
+        background[id] = Task { [weak self] in
+            guard let self else { return }
+            await work(self)
+            await self.forget(id)
+        }
+    }
+
+    private func forget(_ id: UUID) { background[id] = nil }
+
+    // MARK: Telling the delegate
+
+    func deliver(_ event: CKSyncEngine.Event) async {
+        await delivery.enter()
+        defer { delivery.leave() }
+        guard !isStopped, let engine, let delegate else { return }
+        await delegate.handleEvent(event, syncEngine: engine)
+    }
+
+    /// Tells the state, if it differs from what was told last.
+    func saveState() async {
+        await delivery.enter()
+        defer { delivery.leave() }
+        guard !isStopped, state.read(\.stamp) != savedStamp, let engine, let delegate else { return }
+        let (serialization, stamp) = state.read { (CKSyncEngine.State.Serialization($0), $0.stamp) }
+        savedStamp = stamp
+        await delegate.handleEvent(.stateUpdate(.init(stateSerialization: serialization)), syncEngine: engine)
+    }
+
+    func ask<Answer>(
+        _ question: (any CKSyncEngineDelegate, CKSyncEngine) async -> Answer?
+    ) async -> Answer? {
+        guard !isStopped, let engine, let delegate else { return nil }
+        return await question(delegate, engine)
+    }
+
+    // MARK: Schedule
+
+    func tell(_ event: SyncSchedule.Event) {
+        guard !isStopped else { return }
+        for effect in schedule.handle(event, at: conditions.time.now(), using: &chance) {
+            switch effect {
+            case .fetch(let asksDatabase, let held):
+                inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, held: held) }
+            case .send: inBackground { await $0.sendOnSchedule() }
+            case .wake(let moment): wake(at: moment)
+            }
+        }
+        noteHold()
+    }
+
+    /// Keeps a wait that the relay asked for where it survives a restart.
+    private func noteHold() {
+        let until = schedule.heldUntil.map { moment in
+            conditions.wallClock().addingTimeInterval((moment - conditions.time.now()).inSeconds)
+        }
+        // The two clocks never agree to the last bit; only a real difference is worth keeping.
+        let known = state.read(\.heldUntil)
+        let drift = until.flatMap { until in known.map { abs(until.timeIntervalSince($0)) } }
+        if (drift ?? 0) > 1 || (until == nil) != (known == nil) { state.update { $0.heldUntil = until } }
+    }
+
+    private func wake(at moment: Moment?) {
+        alarm += 1
+        sleeper?.cancel()
+        sleeper = nil
+        guard let moment else { return }
+        let (alarm, time) = (alarm, conditions.time)
+        sleeper = Task { [weak self] in
+            guard (try? await time.sleep(moment)) != nil else { return }
+            await self?.alarmRang(alarm)
+        }
+    }
+
+    private func alarmRang(_ alarm: Int) {
+        if alarm == self.alarm { tell(.timerFired) }
+    }
+
+    // MARK: Notices
+
+    private func listenForNotices() async {
+        guard let connection = try? database.session.connection() else { return }
+        await subscribe()
+        guard !isStopped, !Task.isCancelled else { return }
+        let state = state
+        listening = await connection.notices.listen(
+            to: database.scope,
+            over: connection,
+            time: conditions.time,
+            chance: conditions.chance,
+            databaseToken: { state.read(\.feed.databaseToken) },
+            deliver: { [weak self] in await self?.take($0) }
+        )
+        if isStopped, let listening { await connection.notices.stopListening(listening) }
+    }
+
+    /// Makes the subscription that the notices follow; tried until the relay has an opinion.
+    private func subscribe() async {
+        var backoff = Backoff.requests
+        let subscription = Subscription(id: subscriptionID, kind: .database)
+        let body = ClientRequest.modify(creating: [subscription], deleting: [])
+        while !Task.isCancelled, !isStopped {
+            do {
+                _ = try await database.call("subscriptions/modify", body, isWrite: true)
+                return
+            } catch {
+                let trouble = error.trouble
+                guard trouble.isRetriedAutomatically else { return }
+                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
+                guard (try? await conditions.time.sleep(conditions.time.now() + wait)) != nil else { return }
+            }
+        }
+    }
+
+    private func take(_ event: NoticeStation.Event) {
+        switch event {
+        case .opened: tell(.channelOpened)
+        case .lost: tell(.channelLost)
+        case .changed(nil, _): tell(.noticed(nil))
+        case .changed(let zone?, let token):
+            let (isNews, isKnown) = state.update { contents in
+                (contents.feed.noticed(zone, token: token), contents.feed.zoneTokens[zone] != nil)
+            }
+            guard isNews else { return }
+            if isKnown, let round, round.covers(zone) {
+                _ = state.update { self.round?.handle(.noticed(zone), state: &$0.feed) }
+            } else {
+                // An unknown zone is first met in the database's feed, which names it to the application.
+                tell(.noticed(isKnown ? zone : nil))
+            }
+        }
+    }
+
+    /// Tells the other engines on this line what the relay will not.
+    func tellOthers(_ zones: Set<ZoneID>) async {
+        guard !zones.isEmpty, let station = try? database.session.connection().notices else { return }
+        await station.changed(zones, in: database.scope, by: listening)
+    }
+
+    // MARK: Account
+
+    /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
+    func checkAccount() async throws {
+        await accountCheck.enter()
+        defer { accountCheck.leave() }
+        let connection = try database.session.connection()
+        let generation = connection.credentials.current.generation
+        guard checkedAccount != generation else { return }
+        let previous = state.read(\.user)
+        do {
+            let name = try await connection.fetchCallerName()
+            checkedAccount = generation
+            await connection.notices.accountIsUsable(generation: generation)
+            if name != previous { await accountChanged(from: previous, to: name) }
+        } catch {
+            if error.code == .notAuthenticated, previous != nil { await accountChanged(from: previous, to: nil) }
+            throw error
+        }
+    }
+
+    private func accountChanged(from previous: String?, to current: String?) async {
+        state.update { contents in
+            // What is pending under nobody yet belongs to whoever signs in first; any other account starts anew.
+            if previous != nil { contents = CKSyncEngine.State.Contents(stamp: contents.stamp) }
+            contents.user = current
+        }
+        let before = previous.map { CKRecord.ID(recordName: $0) }
+        let now = current.map { CKRecord.ID(recordName: $0) }
+        switch (before, now) {
+        case (nil, let now?): await deliver(.accountChange(.init(changeType: .signIn(currentUser: now))))
+        case (let before?, nil): await deliver(.accountChange(.init(changeType: .signOut(previousUser: before))))
+        case (let before?, let now?):
+            await deliver(.accountChange(.init(changeType: .switchAccounts(previousUser: before, currentUser: now))))
+        case (nil, nil): break
+        }
+        await saveState()
+    }
+
+    // MARK: Rounds
+
+    /// Runs a round in a task of its own, so that `cancelOperations` can end it.
+    func cancellable<Result: Sendable>(
+        _ work: @escaping @Sendable () async throws -> Result
+    ) async throws -> Result {
+        let id = UUID()
+        let task = Task { try await work() }
+        requests[id] = { task.cancel() }
+        defer { requests[id] = nil }
+        return try await withTaskCancellationHandler {
+            try await task.value
+        } onCancel: {
+            task.cancel()
+        }
+    }
+
+    func cancelOperations() {
+        requests.values.forEach { $0() }
+    }
+
+    func withFetchLane<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
+        await fetchLane.enter()
+        defer { fetchLane.leave() }
+        return try await work()
+    }
+
+    func begin(_ round: FetchRound) -> [FetchRound.Effect] {
+        self.round = round
+        return advance(.began)
+    }
+
+    func advance(_ event: FetchRound.Event) -> [FetchRound.Effect] {
+        guard var round else { return [] }
+        defer { self.round = round }
+        return state.update { round.handle(event, state: &$0.feed) }
+    }
+
+    func endRound() { round = nil }
+}
