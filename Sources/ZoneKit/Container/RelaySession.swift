@@ -14,8 +14,8 @@ package struct RelayConnection: Sendable {
     package let caller = CallerMemory()
     /// The notice connection of all engines that use this one; shared by copies of this value.
     package let notices = NoticeStation()
-    /// Makes the notice connection's socket.
-    package var sockets: any SocketConnector = SystemSockets.connector
+    /// Makes the notice connection's socket; `nil`: the system's sockets, or none for a relay in this process.
+    package var sockets: (any SocketConnector)?
 
     package init(
         container: String,

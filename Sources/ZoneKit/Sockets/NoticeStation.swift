@@ -73,10 +73,12 @@ package actor NoticeStation {
     }
 
     private func begin(_ connection: RelayConnection, _ time: Timekeeper, _ chance: Chance) {
-        guard let address = connection.noticeAddress else { return }
+        guard let address = connection.noticeAddress,
+            let connector = connection.sockets ?? (connection.url == nil ? nil : SystemSockets.connector)
+        else { return }
         let client = NoticeClient(
             address: address,
-            connector: connection.sockets,
+            connector: connector,
             time: time,
             random: chance,
             hello: { [weak self] in await self?.hello(connection) ?? NoticeHello(deviceID: connection.deviceID) },

@@ -24,7 +24,12 @@ public final class CKSyncEngine: Sendable {
     ///
     /// - Parameter configuration: The database, the state of the last run, and who is told of everything.
     public convenience init(_ configuration: Configuration) {
-        self.init(configuration, link: DatabaseLink(database: configuration.database), conditions: SyncConditions())
+        self.init(configuration, conditions: SyncConditions())
+    }
+
+    /// An engine with its time and chance from outside.
+    package convenience init(_ configuration: Configuration, conditions: SyncConditions) {
+        self.init(configuration, link: DatabaseLink(database: configuration.database), conditions: conditions)
     }
 
     /// An engine over any link, with its time and chance from outside.

@@ -1,0 +1,219 @@
+import Foundation
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// The engine by hand, against a whole relay in process.
+@Suite(.timeLimit(.minutes(1))) struct CKSyncEngineTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func notes(_ device: String = "phone", restoresZones: Bool = false) -> SyncedNotes {
+        SyncedNotes(relay.device(of: "alice", named: device), restoresZones: restoresZones)
+    }
+
+    @Test func oneDeviceSendsTheOtherFetches() async throws {
+        let phone = notes()
+        let laptop = notes("laptop")
+        phone.addZone()
+        phone.write("milk", "Buy milk")
+        try await phone.engine.sendChanges()
+        #expect(phone.engine.state.pendingRecordZoneChanges.isEmpty)
+        #expect(phone.engine.state.pendingDatabaseChanges.isEmpty)
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["milk": "Buy milk"])
+        phone.delete("milk")
+        try await phone.engine.sendChanges()
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts.isEmpty)
+    }
+
+    @Test func eventsComeInApplesOrder() async throws {
+        let phone = notes()
+        phone.addZone()
+        phone.write("milk", "Buy milk")
+        try await phone.engine.sendChanges()
+        #expect(phone.log.first?.hasPrefix("accountChange(signIn") == true)
+        #expect(
+            phone.log.dropFirst() == [
+                "willSendChanges", "sentDatabaseChanges(1 saved, 0 failed, 0 deleted, 0 failed)",
+                "sentRecordZoneChanges(1 saved, 0 failed, 0 deleted, 0 failed)", "didSendChanges",
+            ]
+        )
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges()
+        #expect(
+            laptop.log.dropFirst() == [
+                "willFetchChanges", "fetchedDatabaseChanges(1 changed, 0 deleted)", "willFetchRecordZoneChanges(Notes)",
+                "fetchedRecordZoneChanges(1 changed, 0 deleted)", "didFetchRecordZoneChanges(Notes)", "didFetchChanges",
+            ]
+        )
+        #expect(laptop.contents.withLock { $0.overlaps } == 0)
+        #expect(laptop.contents.withLock { $0.asked.map(\.reason) } == [.manual])
+    }
+
+    @Test func fourHundredAndFortyFourRecordsInOneSend() async throws {
+        let phone = notes()
+        let laptop = notes("laptop")
+        phone.addZone()
+        for number in 0..<444 { phone.write("n\(number)", "text \(number)") }
+        try await phone.engine.sendChanges()
+        #expect(phone.engine.state.pendingRecordZoneChanges.isEmpty)
+        #expect(phone.device.network.operations.filter { $0.hasSuffix("records/modify") }.count == 3)
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == phone.texts)
+        #expect(laptop.texts.count == 444)
+    }
+
+    @Test func aSecondEditDuringTheSendStaysPending() async throws {
+        let phone = notes()
+        phone.addZone()
+        phone.write("milk", "one")
+        phone.contents.withLock { $0.beforeNextRecord = { $0.write("milk", "two") } }
+        let sent = phone.engine
+        try await sent.sendChanges()
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["milk": "two"], "the second version went out in the same call, with its own batch")
+        #expect(phone.engine.state.pendingRecordZoneChanges.isEmpty)
+    }
+
+    @Test func aZoneDeletedElsewhereFailsOnceThenSucceeds() async throws {
+        let phone = notes(restoresZones: true)
+        phone.addZone()
+        phone.write("milk", "one")
+        try await phone.engine.sendChanges()
+        let laptop = notes("laptop")
+        laptop.engine.state.add(pendingDatabaseChanges: [.deleteZone(laptop.zone)])
+        try await laptop.engine.sendChanges()
+        phone.write("bread", "two")
+        await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        try await phone.engine.sendChanges()
+        #expect(phone.engine.state.pendingRecordZoneChanges.isEmpty)
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["bread": "two"])
+    }
+
+    @Test func aConflictCarriesTheServersRecordAndCanBeMerged() async throws {
+        let phone = notes()
+        let laptop = notes("laptop")
+        phone.addZone()
+        phone.write("milk", "base")
+        try await phone.engine.sendChanges()
+        try await laptop.engine.fetchChanges()
+        phone.write("milk", "from the phone")
+        try await phone.engine.sendChanges()
+        laptop.write("milk", "from the laptop")
+        let error = await #expect(throws: CKError.self) { try await laptop.engine.sendChanges() }
+        #expect(error?.code == .partialFailure)
+        let inner = error?.partialErrorsByItemID?[laptop.id("milk")] as? CKError
+        #expect(inner?.code == .serverRecordChanged)
+        #expect(inner?.serverRecord?["text"] == "from the phone")
+        try await laptop.engine.sendChanges()
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts == ["milk": "from the laptop"])
+    }
+
+    @Test func aLostNetworkKeepsTheChangeAndALostAnswerDoublesNothing() async throws {
+        let phone = notes()
+        phone.addZone()
+        try await phone.engine.sendChanges()
+        phone.write("milk", "one")
+        phone.device.network.fail(.unreachable)
+        let error = await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        #expect(error?.code == .networkFailure)
+        #expect(phone.engine.state.pendingRecordZoneChanges == [.saveRecord(phone.id("milk"))])
+        phone.device.network.fail(.losesAnswer)
+        await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        // The relay has it: sending again meets our own record, and the merge settles it.
+        await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        try await phone.engine.sendChanges()
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["milk": "one"])
+    }
+
+    @Test func theStateSurvivesARestartWithWhatIsPending() async throws {
+        let phone = notes()
+        phone.addZone()
+        phone.write("milk", "one")
+        try await phone.engine.sendChanges()
+        phone.device.network.cut()
+        phone.write("bread", "two")
+        await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        let kept = try JSONEncoder().encode(try #require(phone.saved))
+        let state = try JSONDecoder().decode(CKSyncEngine.State.Serialization.self, from: kept)
+        phone.device.network.heal()
+        let texts = phone.contents.withLock { $0.texts }
+        let reborn = SyncedNotes(phone.device, from: state, texts: texts)
+        #expect(reborn.engine.state.pendingRecordZoneChanges == [.saveRecord(reborn.id("bread"))])
+        try await reborn.engine.sendChanges()
+        #expect(!reborn.log.contains { $0.hasPrefix("accountChange") }, "the same user as before")
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["milk": "one", "bread": "two"])
+    }
+
+    @Test func anotherUserStartsWithNothingPending() async throws {
+        let phone = notes()
+        phone.addZone()
+        phone.write("milk", "alice's")
+        try await phone.engine.fetchChanges()
+        let state = try #require(phone.saved)
+        let bob = SyncedNotes(relay.device(of: "bob"), from: state, texts: phone.contents.withLock { $0.texts })
+        try await bob.engine.sendChanges()
+        #expect(bob.log.first?.hasPrefix("accountChange(switchAccounts") == true)
+        #expect(bob.engine.state.pendingRecordZoneChanges.isEmpty)
+        #expect(!bob.device.network.operations.contains { $0.hasSuffix("records/modify") })
+    }
+
+    @Test func scopesLimitWhatIsSentAndFetched() async throws {
+        let phone = notes()
+        let other = CKRecordZone.ID(zoneName: "Work")
+        phone.addZone()
+        phone.engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: other))])
+        phone.write("milk", "one")
+        try await phone.engine.sendChanges(.init(scope: .zoneIDs([other])))
+        #expect(phone.engine.state.pendingRecordZoneChanges.count == 1)
+        #expect(phone.engine.state.pendingDatabaseChanges.map(\.zoneID) == [phone.zone])
+        try await phone.engine.sendChanges()
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges(.init(scope: .allExcluding([laptop.zone])))
+        #expect(laptop.texts.isEmpty)
+        #expect(laptop.engine.state.zoneIDsWithUnfetchedServerChanges == [laptop.zone])
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["milk": "one"])
+        #expect(laptop.engine.state.zoneIDsWithUnfetchedServerChanges.isEmpty)
+    }
+
+    @Test func deleteThenRecreateBeforeTheSendIsASave() async throws {
+        let phone = notes()
+        phone.addZone()
+        phone.write("milk", "one")
+        try await phone.engine.sendChanges()
+        phone.delete("milk")
+        phone.write("milk", "again")
+        #expect(phone.engine.state.pendingRecordZoneChanges == [.saveRecord(phone.id("milk"))])
+        try await phone.engine.sendChanges()
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["milk": "again"])
+    }
+
+    @Test func twoEnginesOfOneAccountInOneProcessConverge() async throws {
+        let device = relay.device(of: "alice", named: "mac")
+        let first = SyncedNotes(device)
+        let second = SyncedNotes(device)
+        first.addZone()
+        first.write("a", "1")
+        try await first.engine.sendChanges()
+        second.write("b", "2")
+        try await second.engine.sendChanges()
+        try await first.engine.fetchChanges()
+        try await second.engine.fetchChanges()
+        #expect(first.texts == ["a": "1", "b": "2"])
+        #expect(second.texts == first.texts)
+    }
+}

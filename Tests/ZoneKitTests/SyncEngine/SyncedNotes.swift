@@ -1,0 +1,175 @@
+import Foundation
+import Synchronization
+import ZoneKit
+import ZoneTesting
+
+/// An application's storage as small as can be, with a sync engine that keeps it in step.
+final class SyncedNotes: CKSyncEngineDelegate {
+    struct Contents: Sendable {
+        var texts: [CKRecord.ID: String] = [:]
+        /// The last record the relay had, for its change tag.
+        var known: [CKRecord.ID: CKRecord] = [:]
+        var saved: CKSyncEngine.State.Serialization?
+        var events: [CKSyncEngine.Event] = []
+        /// Done once, when the engine next asks for a record, and before it gets it.
+        var beforeNextRecord: (@Sendable (SyncedNotes) -> Void)?
+        var asked: [CKSyncEngine.FetchChangesContext] = []
+        var engine: CKSyncEngine?
+        var isHandling = false
+        var overlaps = 0
+    }
+
+    let contents = Mutex(Contents())
+    let device: TestDevice
+    let zone: CKRecordZone.ID
+    /// Puts zone and record back when the zone is gone, as CloudKit's own sample does.
+    let restoresZones: Bool
+
+    init(
+        _ device: TestDevice,
+        zone: String = "Notes",
+        isAutomatic: Bool = false,
+        restoresZones: Bool = false,
+        from state: CKSyncEngine.State.Serialization? = nil,
+        texts: [CKRecord.ID: String] = [:],
+        relay: TestRelay? = nil
+    ) {
+        self.device = device
+        self.zone = CKRecordZone.ID(zoneName: zone)
+        self.restoresZones = restoresZones
+        var configuration = CKSyncEngine.Configuration(
+            database: device.privateDatabase,
+            stateSerialization: state,
+            delegate: self
+        )
+        configuration.automaticallySync = isAutomatic
+        var conditions = SyncConditions()
+        if let relay {
+            conditions.time = Timekeeper(relay.clock)
+            conditions.wallClock = { relay.clock.date }
+        }
+        let engine = CKSyncEngine(configuration, conditions: conditions)
+        contents.withLock {
+            $0.engine = engine
+            $0.texts = texts
+            $0.saved = state
+        }
+    }
+
+    var engine: CKSyncEngine {
+        guard let engine = contents.withLock({ $0.engine }) else { preconditionFailure("made in init") }
+        return engine
+    }
+
+    var texts: [String: String] {
+        contents.withLock { Dictionary(uniqueKeysWithValues: $0.texts.map { ($0.key.recordName, $0.value) }) }
+    }
+
+    var saved: CKSyncEngine.State.Serialization? { contents.withLock { $0.saved } }
+
+    /// The kinds of events so far, without those about the state.
+    var log: [String] { contents.withLock { $0.events.map(\.description) }.filter { $0 != "stateUpdate" } }
+
+    func id(_ name: String) -> CKRecord.ID { CKRecord.ID(recordName: name, zoneID: zone) }
+
+    func addZone() { engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: zone))]) }
+
+    func write(_ name: String, _ text: String) {
+        contents.withLock { $0.texts[id(name)] = text }
+        engine.state.add(pendingRecordZoneChanges: [.saveRecord(id(name))])
+    }
+
+    func delete(_ name: String) {
+        contents.withLock { $0.texts[id(name)] = nil }
+        engine.state.add(pendingRecordZoneChanges: [.deleteRecord(id(name))])
+    }
+
+    // MARK: CKSyncEngineDelegate
+
+    func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
+        contents.withLock { contents in
+            contents.overlaps += contents.isHandling ? 1 : 0
+            contents.isHandling = true
+            contents.events.append(event)
+        }
+        await Task.yield()
+        switch event {
+        case .stateUpdate(let update): contents.withLock { $0.saved = update.stateSerialization }
+        case .fetchedRecordZoneChanges(let changes): apply(changes, syncEngine)
+        case .fetchedDatabaseChanges(let changes): forget(changes.deletions.map(\.zoneID))
+        case .sentRecordZoneChanges(let sent): settle(sent, syncEngine)
+        default: break
+        }
+        contents.withLock { $0.isHandling = false }
+    }
+
+    func nextRecordZoneChangeBatch(
+        _ context: CKSyncEngine.SendChangesContext,
+        syncEngine: CKSyncEngine
+    ) async -> CKSyncEngine.RecordZoneChangeBatch? {
+        let pending = syncEngine.state.pendingRecordZoneChanges.filter { context.options.scope.contains($0) }
+        return await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: pending) { id in
+            let text = self.contents.withLock { $0.texts[id] }
+            let record =
+                self.contents.withLock { $0.known[id]?.copy() as? CKRecord }
+                ?? CKRecord(recordType: "Note", recordID: id)
+            record["text"] = text
+            let hook = self.contents.withLock { contents in
+                defer { contents.beforeNextRecord = nil }
+                return contents.beforeNextRecord
+            }
+            hook?(self)
+            return text == nil ? nil : record
+        }
+    }
+
+    func nextFetchChangesOptions(
+        _ context: CKSyncEngine.FetchChangesContext,
+        syncEngine: CKSyncEngine
+    ) async -> CKSyncEngine.FetchChangesOptions {
+        contents.withLock { $0.asked.append(context) }
+        return context.options
+    }
+
+    private func apply(_ changes: CKSyncEngine.Event.FetchedRecordZoneChanges, _ engine: CKSyncEngine) {
+        let pending = Set(engine.state.pendingRecordZoneChanges.map(\.recordID))
+        contents.withLock { contents in
+            for change in changes.modifications {
+                contents.known[change.record.recordID] = change.record
+                if !pending.contains(change.record.recordID) {
+                    contents.texts[change.record.recordID] = change.record["text"]
+                }
+            }
+            for deletion in changes.deletions {
+                contents.known[deletion.recordID] = nil
+                if !pending.contains(deletion.recordID) { contents.texts[deletion.recordID] = nil }
+            }
+        }
+    }
+
+    private func forget(_ zones: [CKRecordZone.ID]) {
+        contents.withLock { contents in
+            contents.texts = contents.texts.filter { !zones.contains($0.key.zoneID) }
+            contents.known = contents.known.filter { !zones.contains($0.key.zoneID) }
+        }
+    }
+
+    private func settle(_ sent: CKSyncEngine.Event.SentRecordZoneChanges, _ engine: CKSyncEngine) {
+        for record in sent.savedRecords { contents.withLock { $0.known[record.recordID] = record } }
+        for id in sent.deletedRecordIDs { contents.withLock { $0.known[id] = nil } }
+        for failure in sent.failedRecordSaves {
+            let id = failure.record.recordID
+            switch failure.error.code {
+            case .serverRecordChanged:
+                // Ours wins, on top of what the relay has now.
+                contents.withLock { $0.known[id] = failure.error.serverRecord }
+                engine.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
+            case .zoneNotFound where restoresZones:
+                contents.withLock { $0.known[id] = nil }
+                engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: id.zoneID))])
+                engine.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
+            default: break
+            }
+        }
+    }
+}
