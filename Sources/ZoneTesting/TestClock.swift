@@ -38,6 +38,7 @@ public final class TestClock: Clock, Sendable {
         /// Sleeps that were cancelled before they began to wait.
         var cancelled: Set<UInt64> = []
         var lastNumber: UInt64 = 0
+        var listeners: [@Sendable () -> Void] = []
     }
 
     /// The date at which the clock began.
@@ -99,7 +100,11 @@ public final class TestClock: Clock, Sendable {
             return due.sorted { ($0.deadline, $0.number) < ($1.deadline, $1.number) }
         }
         due.forEach { $0.wake.resume() }
+        state.withLock { $0.listeners }.forEach { $0() }
     }
+
+    /// Calls `body` after each move.
+    func whenMoved(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.listeners.append(body) } }
 
     /// The clock as the relay reads it.
     package var timeSource: TimeSource {

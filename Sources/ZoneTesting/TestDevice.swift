@@ -30,6 +30,9 @@ public final class TestDevice: Sendable {
         self.container = CKContainer(connection: connection)
     }
 
+    /// Makes this device's notice sockets.
+    package var sockets: any SocketConnector { TestSockets(network: network) }
+
     /// The user's own data.
     public var privateDatabase: CKDatabase { container.privateCloudDatabase }
     /// Everybody's data.

@@ -23,16 +23,25 @@ public final class TestNetwork: Sendable {
         var isCut = false
         var faults: [Fault] = []
         var operations: [String] = []
-        var bytesReceived = 0
+        var notices: [String] = []
+        /// The notice sockets that are open.
+        var sockets: [TestSocketEnd] = []
     }
 
-    private let relay: TestRelay
+    let relay: TestRelay
     private let state = Mutex(State())
 
     init(relay: TestRelay) { self.relay = relay }
 
-    /// Takes the device off the network: every request fails with `networkUnavailable`.
-    public func cut() { state.withLock { $0.isCut = true } }
+    /// Takes the device off the network: every request fails with `networkUnavailable`, and notice sockets are gone.
+    public func cut() {
+        let sockets = state.withLock { state in
+            state.isCut = true
+            defer { state.sockets = [] }
+            return state.sockets
+        }
+        sockets.forEach { $0.cut() }
+    }
 
     /// Brings the device back.
     public func heal() { state.withLock { $0.isCut = false } }
@@ -45,6 +54,21 @@ public final class TestNetwork: Sendable {
 
     /// The requests so far, such as `private/records/modify`, those that never arrived included.
     public var operations: [String] { state.withLock { $0.operations } }
+
+    /// What the relay has said over the device's notice sockets, frame by frame, as JSON.
+    public var frames: [String] { state.withLock { $0.notices } }
+
+    func noticed(_ frame: [UInt8]) { state.withLock { $0.notices.append(String(decoding: frame, as: UTF8.self)) } }
+
+    /// Takes in a new notice socket; false while the device is off the network.
+    func adopt(_ socket: TestSocketEnd) -> Bool {
+        state.withLock { state in
+            if !state.isCut { state.sockets.append(socket) }
+            return !state.isCut
+        }
+    }
+
+    func abandon(_ socket: TestSocketEnd) { state.withLock { $0.sockets.removeAll { $0 === socket } } }
 
     /// Forgets the requests so far.
     public func forgetOperations() { state.withLock { $0.operations = [] } }

@@ -103,6 +103,12 @@ public final class TestRelay: Sendable {
     }
 
     package var relay: Relay { running.withLock { $0.relay } }
+
+    /// Where this life's notice connections are.
+    var lane: TestLane { running.withLock { $0.lane } }
+
+    /// Returns when the notices of all commits so far have reached the devices that listen.
+    package func deliverNotices() async { await lane.settle() }
 }
 
 extension TestRelay.Storage {
@@ -121,6 +127,7 @@ extension TestRelay.Storage {
 /// One life of a relay, from start to stop.
 private struct RunningRelay: Sendable {
     let relay: Relay
+    let lane: TestLane
     private let stores: StoreFolder
 
     init(_ options: TestRelay.Options, folder: URL?, clock: TestClock, random: SeededRandom) throws {
@@ -135,16 +142,28 @@ private struct RunningRelay: Sendable {
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         if options.isUnhurried { settings.requestRate = nil }
-        stores = StoreFolder(folder: folder?.path, draw: { random.number() })
+        let hub = NoticeHub(relayName: "test", noticeID: { source.hex(byteCount: 16) })
+        stores = StoreFolder(
+            folder: folder?.path,
+            draw: { random.number() },
+            onCommit: { home, changes in hub.publish(changes, of: home) }
+        )
         relay = Relay(
             authenticator: try Authenticator(directory: directory, settings: settings, time: time, random: source),
             stores: stores,
+            hub: hub,
             time: time,
             random: source
         )
+        let admission = RelayAdmission(relay: relay, hub: hub, time: time)
+        lane = TestLane(hub: hub, admission: admission, uptime: time.uptime)
+        clock.whenMoved { [weak lane] in lane?.tick() }
     }
 
-    func stop() { stores.close() }
+    func stop() {
+        lane.stop()
+        stores.close()
+    }
 }
 
 extension ScryptCost {

@@ -16,11 +16,15 @@ final class ScriptedRelay: RelayTransport {
     private struct State {
         var lines: [Line]
         var requests: [RelayRequest] = []
+        var beforeAnswer: (@Sendable () -> Void)?
     }
 
     private let state: Mutex<State>
 
     init(_ lines: Line...) { state = Mutex(State(lines: lines)) }
+
+    /// Calls `body` once, between the next request and its answer.
+    func beforeAnswer(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.beforeAnswer = body } }
 
     var requests: [RelayRequest] { state.withLock { $0.requests } }
     var bodies: [String] { requests.map { String(decoding: $0.body, as: UTF8.self) } }
@@ -47,6 +51,11 @@ final class ScriptedRelay: RelayTransport {
             state.requests.append(request)
             return state.lines.isEmpty ? Line.failure(.unreachable("the script has ended")) : state.lines.removeFirst()
         }
+        let interlude = state.withLock { state in
+            defer { state.beforeAnswer = nil }
+            return state.beforeAnswer
+        }
+        interlude?()
         switch line {
         case .answer(let status, let body, let headers):
             return RelayResponse(

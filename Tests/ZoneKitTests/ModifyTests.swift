@@ -1,0 +1,218 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Batches, policies, conflicts and lost answers, against a real relay in this process.
+@Suite struct ModifyTests {
+    let relay: TestRelay
+    let alice: TestDevice
+    let database: CKDatabase
+    let zone = CKRecordZone.ID(zoneName: "Notes")
+
+    init() async throws {
+        relay = try TestRelay()
+        alice = relay.device(of: "alice")
+        database = alice.privateDatabase
+        try await database.save(CKRecordZone(zoneID: zone))
+    }
+
+    func note(_ name: String, _ title: String = "t") -> CKRecord {
+        let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: name, zoneID: zone))
+        record["title"] = title
+        return record
+    }
+
+    /// The same record as another device has it after changing it.
+    func changedElsewhere(_ record: CKRecord, _ field: String, _ value: String) async throws {
+        let laptop = relay.device(of: "alice", named: "laptop").privateDatabase
+        let theirs = try await laptop.record(for: record.recordID)
+        theirs[field] = value
+        try await laptop.save(theirs)
+    }
+
+    @Test func aConflictCarriesAllThreeVersions() async throws {
+        let record = try await database.save(note("n", "base"))
+        try await changedElsewhere(record, "title", "theirs")
+        record["title"] = "mine"
+        do {
+            try await database.save(record)
+            Issue.record("an old version was saved")
+        } catch let error as CKError {
+            #expect(error.code == .serverRecordChanged)
+            #expect(error.clientRecord === record)
+            #expect(error.ancestorRecord?["title"] == "base")
+            #expect(error.ancestorRecord?.recordChangeTag == record.recordChangeTag)
+            let server = try #require(error.serverRecord)
+            #expect(server["title"] == "theirs")
+            #expect(server.recordID == record.recordID)
+            #expect(server.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
+            // As every CloudKit program does it: put one's own change on the server's record.
+            server["title"] = "merged"
+            try await database.save(server)
+        }
+        #expect(try await database.record(for: record.recordID)["title"] == "merged")
+    }
+
+    @Test func creatingWhatExistsIsAConflictWithoutAncestor() async throws {
+        try await database.save(note("n", "first"))
+        do {
+            try await database.save(note("n", "second"))
+            Issue.record("a record was made twice")
+        } catch let error as CKError {
+            #expect(error.code == .serverRecordChanged)
+            #expect(error.serverRecord?["title"] == "first")
+            #expect(error.clientRecord?["title"] == "second")
+            #expect(error.ancestorRecord == nil)
+        }
+    }
+
+    @Test func policiesDecideWhatIsWrittenOver() async throws {
+        let record = note("n", "base")
+        record["body"] = "base"
+        try await database.save(record)
+        try await changedElsewhere(record, "extra", "theirs")
+        record["title"] = "mine"
+
+        let careful = try await database.modifyRecords(saving: [record], deleting: [])
+        expect(.serverRecordChanged) { _ = try careful.saveResults[record.recordID]?.get() }
+        #expect(record.changedKeys() == ["title"])
+
+        let changed = try await database.modifyRecords(saving: [record], deleting: [], savePolicy: .changedKeys)
+        _ = try changed.saveResults[record.recordID]?.get()
+        #expect(try await database.record(for: record.recordID).allKeys() == ["body", "extra", "title"])
+
+        let plain = note("n", "whole")
+        let all = try await database.modifyRecords(saving: [plain], deleting: [], savePolicy: .allKeys)
+        _ = try all.saveResults[record.recordID]?.get()
+        let stored = try await database.record(for: record.recordID)
+        #expect(stored.allKeys() == ["title"])
+        #expect(stored["title"] == "whole")
+    }
+
+    @Test func anAtomicBatchFailsAsAWholeAndNamesTheGuilty() async throws {
+        let guilty = try await database.save(note("guilty"))
+        let doomed = try await database.save(note("doomed"))
+        try await changedElsewhere(guilty, "title", "theirs")
+        guilty["title"] = "mine"
+        let innocent = note("innocent")
+        let results = try await database.modifyRecords(saving: [innocent, guilty], deleting: [doomed.recordID])
+        expect(.batchRequestFailed) { _ = try results.saveResults[innocent.recordID]?.get() }
+        expect(.serverRecordChanged) { _ = try results.saveResults[guilty.recordID]?.get() }
+        expect(.batchRequestFailed) { _ = try results.deleteResults[doomed.recordID]?.get() }
+        guard case .failure(let error)? = results.saveResults[guilty.recordID] else { return }
+        #expect((error as? CKError)?.serverRecord?["title"] == "theirs")
+        await expect(.unknownItem) { _ = try await database.record(for: innocent.recordID) }
+        #expect(try await database.record(for: doomed.recordID)["title"] == "t")
+        // What failed is still to be sent.
+        #expect(innocent.changedKeys() == ["title"])
+    }
+
+    @Test func aBatchThatNeedNotGoTogetherKeepsTheGood() async throws {
+        let guilty = try await database.save(note("guilty"))
+        try await changedElsewhere(guilty, "title", "theirs")
+        guilty["title"] = "mine"
+        let innocent = note("innocent")
+        let results = try await database.modifyRecords(saving: [guilty, innocent], deleting: [], atomically: false)
+        expect(.serverRecordChanged) { _ = try results.saveResults[guilty.recordID]?.get() }
+        #expect(try results.saveResults[innocent.recordID]?.get() === innocent)
+        #expect(try await database.record(for: innocent.recordID).recordChangeTag == innocent.recordChangeTag)
+    }
+
+    @Test func zonesAreSavedApartAndFailApart() async throws {
+        let other = CKRecordZone.ID(zoneName: "Missing")
+        let here = note("here")
+        let there = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "there", zoneID: other))
+        let results = try await database.modifyRecords(saving: [there, here], deleting: [])
+        expect(.zoneNotFound) { _ = try results.saveResults[there.recordID]?.get() }
+        #expect(try results.saveResults[here.recordID]?.get() === here)
+        await expect(.zoneNotFound) { try await database.save(there) }
+    }
+
+    @Test func whatNoFieldCanHoldIsSaidBeforeAnythingIsSent() async throws {
+        let record = note("n")
+        record.setValue(URL(fileURLWithPath: "/"), forKey: "place")
+        let innocent = note("innocent")
+        alice.network.forgetOperations()
+        let results = try await database.modifyRecords(saving: [record, innocent], deleting: [])
+        #expect(alice.network.operations.isEmpty)
+        expect(.batchRequestFailed) { _ = try results.saveResults[innocent.recordID]?.get() }
+        do {
+            try await database.save(record)
+            Issue.record("a URL was saved")
+        } catch let error as CKError {
+            #expect(error.code == .invalidArguments)
+            #expect(error.localizedDescription.contains("'place' holds a URL"))
+        }
+        record["place"] = "text"
+        try await database.save(record)
+    }
+
+    @Test func aLostAnswerLeavesTheOutcomeOpen() async throws {
+        let record = note("n")
+        alice.network.fail(.losesAnswer)
+        await expect(.serverResponseLost) { try await database.save(record) }
+        // It was carried out, so sending it again is a conflict with oneself, which the change shows.
+        do {
+            try await database.save(record)
+            Issue.record("the record was made twice")
+        } catch let error as CKError {
+            #expect(error.serverRecord?["title"] == "t")
+        }
+        alice.network.fail(.unreachable)
+        await expect(.networkFailure) { try await database.save(record) }
+        alice.network.cut()
+        await expect(.networkUnavailable) { try await database.save(record) }
+        alice.network.heal()
+        await expect(.serverRecordChanged) { try await database.save(record) }
+    }
+
+    @Test func editsMadeWhileASaveIsUnderWayAreKept() async throws {
+        let record = note("n", "sent")
+        record["other"] = "sent"
+        var write: Task<Void, any Error>?
+        write = Task { try await database.save(record) }
+        try await write?.value
+        #expect(record.changedKeys().isEmpty)
+
+        // The same, with the edit put between request and answer.
+        let scripted = ScriptedRelay(
+            .answer(
+                200,
+                """
+                {"records":[{"recordName":"n","recordType":"Note","recordChangeTag":"t2","fields":
+                {"title":{"value":"sent","type":"STRING"}},"pluginFields":{},"deleted":false,
+                "created":{"timestamp":1,"userRecordName":"_alice","deviceID":"1"},
+                "modified":{"timestamp":1,"userRecordName":"_alice","deviceID":"1"},
+                "zoneID":{"zoneName":"Notes","ownerRecordName":"_alice","zoneType":"REGULAR_CUSTOM_ZONE"}}]}
+                """
+            )
+        )
+        let slow = note("n", "sent")
+        scripted.beforeAnswer { slow["title"] = "typed meanwhile" }
+        try await scripted.container().privateCloudDatabase.save(slow)
+        #expect(slow["title"] == "typed meanwhile")
+        #expect(slow.changedKeys() == ["title"])
+        #expect(slow.recordChangeTag == "t2")
+    }
+
+    @Test func recordsOfOthersCannotBeChangedInPublic() async throws {
+        let mine = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "p"))
+        mine["text"] = "hello"
+        try await alice.publicDatabase.save(mine)
+        #expect(mine.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
+
+        let bob = relay.device(of: "bob")
+        let seen = try await bob.publicDatabase.record(for: mine.recordID)
+        #expect(seen["text"] == "hello")
+        #expect(seen.creatorUserRecordID?.recordName.hasPrefix("_") == true)
+        #expect(seen.creatorUserRecordID?.recordName != CKCurrentUserDefaultName)
+        seen["text"] = "spoilt"
+        await expect(.permissionFailure) { try await bob.publicDatabase.save(seen) }
+
+        let visitor = relay.visitor()
+        #expect(try await visitor.publicDatabase.record(for: mine.recordID)["text"] == "hello")
+        await expect(.notAuthenticated) { try await visitor.publicDatabase.save(CKRecord(recordType: "Post")) }
+        await expect(.notAuthenticated) { _ = try await visitor.privateDatabase.allRecordZones() }
+    }
+}

@@ -1,0 +1,141 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Zones, subscriptions and the account.
+@Suite struct ZoneAndSubscriptionTests {
+    let relay: TestRelay
+    let alice: TestDevice
+    let database: CKDatabase
+
+    init() throws {
+        relay = try TestRelay()
+        alice = relay.device(of: "alice")
+        database = alice.privateDatabase
+    }
+
+    @Test func zonesSayWhatTheyCan() async throws {
+        let zone = CKRecordZone(zoneName: "Notes")
+        #expect(zone.capabilities.isEmpty)
+        let saved = try await database.save(zone)
+        #expect(saved.zoneID == zone.zoneID)
+        #expect(saved.capabilities.isSuperset(of: [.fetchChanges, .atomic]))
+        #expect(try await database.recordZone(for: zone.zoneID) == saved)
+        let again = try await database.save(zone)
+        #expect(again == saved)
+        let all = try await database.allRecordZones()
+        #expect(all.first?.zoneID == .default)
+        #expect(all.first?.capabilities.contains(.fetchChanges) == false)
+        #expect(all.map(\.zoneID).contains(zone.zoneID))
+    }
+
+    @Test func severalZonesEachHaveTheirOutcome() async throws {
+        try await database.save(CKRecordZone(zoneName: "Old"))
+        let results = try await database.modifyRecordZones(
+            saving: [CKRecordZone(zoneName: "New"), CKRecordZone(zoneName: "_bad")],
+            deleting: [CKRecordZone.ID(zoneName: "Old"), .default]
+        )
+        _ = try results.saveResults[CKRecordZone.ID(zoneName: "New")]?.get()
+        expect(.invalidArguments) { _ = try results.saveResults[CKRecordZone.ID(zoneName: "_bad")]?.get() }
+        _ = try results.deleteResults[CKRecordZone.ID(zoneName: "Old")]?.get()
+        expect(.invalidArguments) { _ = try results.deleteResults[.default]?.get() }
+        let found = try await database.recordZones(for: [
+            CKRecordZone.ID(zoneName: "New"), CKRecordZone.ID(zoneName: "Old"),
+        ])
+        _ = try found[CKRecordZone.ID(zoneName: "New")]?.get()
+        expect(.zoneNotFound) { _ = try found[CKRecordZone.ID(zoneName: "Old")]?.get() }
+        await expect(.zoneNotFound) { _ = try await database.recordZone(for: CKRecordZone.ID(zoneName: "Old")) }
+        await expect(.invalidArguments) { try await alice.publicDatabase.save(CKRecordZone(zoneName: "New")) }
+    }
+
+    @Test func subscriptionsAreKept() async throws {
+        let zone = try await database.save(CKRecordZone(zoneName: "Notes")).zoneID
+        let whole = CKDatabaseSubscription(subscriptionID: "all")
+        whole.notificationInfo = CKSubscription.NotificationInfo(shouldSendContentAvailable: true)
+        let one = CKRecordZoneSubscription(zoneID: zone, subscriptionID: "notes")
+        let results = try await database.modifySubscriptions(saving: [whole, one], deleting: [])
+        #expect(results.saveResults.count == 2)
+        for result in results.saveResults.values { _ = try result.get() }
+
+        let all = try await database.allSubscriptions()
+        #expect(Set(all.map(\.subscriptionID)) == ["all", "notes"])
+        #expect(all.first { $0.subscriptionID == "all" }?.subscriptionType == .database)
+        #expect(all.first { $0.subscriptionID == "all" }?.notificationInfo?.shouldSendContentAvailable == true)
+        let found = try await database.subscription(for: "notes") as? CKRecordZoneSubscription
+        #expect(found?.zoneID == zone)
+        try await database.deleteSubscription(withID: "notes")
+        await expect(.unknownItem) { _ = try await database.subscription(for: "notes") }
+        await expect(.invalidArguments) { try await alice.publicDatabase.save(whole) }
+    }
+
+    @Test func theAccountIsKnown() async throws {
+        #expect(try await alice.container.accountStatus() == .available)
+        let id = try await alice.container.userRecordID()
+        #expect(id.recordName.hasPrefix("_"))
+        #expect(id.recordName.count == 33)
+        #expect(try await relay.device(of: "alice", named: "laptop").container.userRecordID() == id)
+        #expect(try await relay.device(of: "bob").container.userRecordID() != id)
+        #expect(try await relay.visitor().container.accountStatus() == .noAccount)
+        alice.network.cut()
+        #expect(try await alice.container.accountStatus() == .temporarilyUnavailable)
+        let stranger = relay.device(of: "eve")
+        stranger.network.cut()
+        #expect(try await stranger.container.accountStatus() == .couldNotDetermine)
+    }
+
+    @Test func containersOfOneNameShareTheirDatabases() {
+        let container = CKContainer(identifier: "iCloud.same")
+        #expect(container.containerIdentifier == "iCloud.same")
+        #expect(container.database(with: .public) === container.publicCloudDatabase)
+        #expect(container.database(with: .private) === container.privateCloudDatabase)
+        #expect(container.database(with: .shared) === container.sharedCloudDatabase)
+        #expect(container.sharedCloudDatabase.databaseScope == .shared)
+    }
+}
+
+/// Pushes as dictionaries, read as CloudKit's notifications.
+@Suite struct NotificationTests {
+    func payload(_ kind: String, _ detail: [AnyHashable: Any]) -> [AnyHashable: Any] {
+        [
+            "aps": ["content-available": 1] as [AnyHashable: Any],
+            "ck": ["ce": 2, "cid": "iCloud.test", "nid": "n-1", "ckuserid": "_alice", kind: detail]
+                as [AnyHashable: Any],
+        ]
+    }
+
+    @Test func eachKindHasItsClass() throws {
+        let database = try #require(
+            CKNotification.notification(fromRemoteNotificationDictionary: payload("met", ["dbs": 2, "sid": "all"]))
+                as? CKDatabaseNotification
+        )
+        #expect(database.databaseScope == .private)
+        #expect(database.subscriptionID == "all")
+        #expect(database.containerIdentifier == "iCloud.test")
+        #expect(database.notificationType == .database)
+
+        let zone = try #require(
+            CKRecordZoneNotification(
+                fromRemoteNotificationDictionary: payload("fet", ["dbs": 2, "zid": "Notes", "zoid": "_alice"])
+            )
+        )
+        #expect(zone.recordZoneID == CKRecordZone.ID(zoneName: "Notes"))
+        let shared = CKRecordZoneNotification(
+            fromRemoteNotificationDictionary: payload("fet", ["dbs": 3, "zid": "Notes", "zoid": "_bob"])
+        )
+        #expect(shared?.recordZoneID == CKRecordZone.ID(zoneName: "Notes", ownerName: "_bob"))
+
+        let query = CKQueryNotification(
+            fromRemoteNotificationDictionary: payload("qry", ["dbs": 1, "sid": "q", "rid": "r", "fo": 3])
+        )
+        #expect(query?.recordID == CKRecord.ID(recordName: "r"))
+        #expect(query?.queryNotificationReason == .recordDeleted)
+        #expect(CKNotification(fromRemoteNotificationDictionary: payload("met", [:]))?.notificationID == "n-1")
+    }
+
+    @Test func otherPushesAreNone() {
+        #expect(CKNotification(fromRemoteNotificationDictionary: [:]) == nil)
+        #expect(CKNotification(fromRemoteNotificationDictionary: ["aps": ["alert": "hi"]]) == nil)
+        #expect(CKDatabaseNotification(fromRemoteNotificationDictionary: payload("fet", [:])) == nil)
+    }
+}
