@@ -20,18 +20,17 @@ public final class TestDevice: Sendable {
         self.user = user
         self.name = name
         network = TestNetwork(relay: relay)
-        connection = RelayConnection(
+        var connection = RelayConnection(
             container: container,
             url: nil,
             credentials: RelayCredentials(apiToken: nil, webAuthToken: user.map { "dev-\($0)" }),
             deviceID: "\(user ?? "nobody")-\(name)",
             transport: network
         )
+        connection.sockets = TestSockets(network: network)
+        self.connection = connection
         self.container = CKContainer(connection: connection)
     }
-
-    /// Makes this device's notice sockets.
-    package var sockets: any SocketConnector { TestSockets(network: network) }
 
     /// The user's own data.
     public var privateDatabase: CKDatabase { container.privateCloudDatabase }
