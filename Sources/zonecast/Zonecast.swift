@@ -15,6 +15,7 @@ struct Zonecast: AsyncParsableCommand {
             """,
         version: Self.version,
         subcommands: [
+            DemoCommand.self,
             Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, KeyCommand.self, ConfigCommand.self,
         ]
     )
