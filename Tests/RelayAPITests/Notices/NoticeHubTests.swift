@@ -1,0 +1,211 @@
+import Records
+import RelayAPI
+import RelayCore
+import Testing
+import Wire
+
+@Suite struct NoticeHubTests {
+    @Test func allDevicesOfTheUserButTheMakerAreTold() async {
+        let world = NoticeWorld()
+        let (phone, laptop, stranger) = (TestDevice(), TestDevice(), TestDevice())
+        await phone.connect("_a", "phone", to: world)
+        await laptop.connect("_a", "laptop", to: world, lane: 1)
+        await stranger.connect("_b", "phone", to: world)
+        world.publish(world.change("Notes", of: "_a", by: "phone", token: "7"))
+        #expect(phone.zones.isEmpty)
+        #expect(stranger.zones.isEmpty)
+        #expect(laptop.notices.map(\.syncToken) == ["7"])
+        #expect(laptop.notices.first?.zone == ZoneID("Notes", owner: UserID("_a")))
+        #expect(laptop.notices.first?.kind == .database)
+    }
+
+    @Test func onlyLanesWithAReceiverAreWoken() async {
+        let world = NoticeWorld(lanes: 3)
+        let (one, other) = (TestDevice(), TestDevice())
+        await one.connect("_a", "one", to: world, lane: 0)
+        await other.connect("_b", "one", to: world, lane: 2)
+        world.hub.publish([world.change("Notes", of: "_b")])
+        #expect(world.lanes.map(\.orderCount) == [0, 0, 1])
+        other.disconnect()
+        _ = world.lanes[2].take()
+        world.hub.publish([world.change("Notes", of: "_b")])
+        #expect(world.lanes.map(\.orderCount) == [0, 0, 0])
+    }
+
+    @Test func aNoticeIsEncodedOnceForAllReceivers() async {
+        let world = NoticeWorld()
+        let devices = (0..<10).map { _ in TestDevice() }
+        for (index, device) in devices.enumerated() {
+            await device.connect("_a", "d\(index)", to: world, lane: index % 2)
+        }
+        devices.forEach { $0.forget() }
+        world.publish(world.change("Notes", of: "_a"))
+        let frames = devices.compactMap(\.sent.first)
+        #expect(frames.count == 10)
+        #expect(frames.allSatisfy { $0 === frames[0] })
+    }
+
+    @Test func oneCommitIsOneNoticeForEachZone() async {
+        let world = NoticeWorld()
+        let (phone, laptop) = (TestDevice(), TestDevice())
+        await phone.connect("_a", "phone", to: world)
+        await laptop.connect("_a", "laptop", to: world)
+        world.publish(
+            world.change("A", of: "_a", by: "phone", token: "1"),
+            world.change("B", of: "_a", by: "phone", token: "2"),
+            world.change("A", of: "_a", by: "phone", token: "3")
+        )
+        #expect(laptop.notices.map(\.syncToken) == ["3", "2"])
+        #expect(phone.notices.isEmpty)
+    }
+
+    @Test func twoMakersInOneCommitHearOfEachOther() async {
+        let world = NoticeWorld()
+        let (phone, laptop) = (TestDevice(), TestDevice())
+        await phone.connect("_a", "phone", to: world)
+        await laptop.connect("_a", "laptop", to: world)
+        world.publish(world.change("A", of: "_a", by: "phone"), world.change("A", of: "_a", by: "laptop"))
+        #expect(phone.zones == ["A"])
+        #expect(laptop.zones == ["A"])
+    }
+
+    @Test func theSameDeviceReplacesItself() async {
+        let world = NoticeWorld()
+        let (old, new) = (TestDevice(), TestDevice())
+        await old.connect("_a", "phone", to: world)
+        await new.connect("_a", "phone", to: world, lane: 1)
+        world.carryOut()
+        #expect(old.closed?.code == 4409)
+        #expect(world.hub.connectionCount == 1)
+        world.publish(world.change("A", of: "_a"))
+        #expect(new.zones == ["A"])
+        #expect(old.zones.isEmpty)
+    }
+
+    @Test func aUserHasOnlySoManyConnections() async {
+        var limits = NoticeLimits()
+        limits.connectionsPerUser = 2
+        let world = NoticeWorld(limits: limits)
+        let devices = (0..<3).map { _ in TestDevice() }
+        for (index, device) in devices.enumerated() { await device.connect("_a", "d\(index)", to: world) }
+        #expect(devices.map { $0.closed?.code } == [nil, nil, 4451])
+        devices[0].disconnect()
+        let again = TestDevice()
+        await again.connect("_a", "d2", to: world)
+        #expect(again.closed == nil)
+    }
+
+    static let zoneOnly = NoticeSubscriptions.Item(
+        scope: .private,
+        id: "zone",
+        kind: .zone(ZoneID("Notes", owner: .caller))
+    )
+    static let anyZone = NoticeSubscriptions.Item(scope: .private, id: "any", kind: .zone(nil))
+    static let database = NoticeSubscriptions.Item(scope: .private, id: "database", kind: .database)
+    static let shared = NoticeSubscriptions.Item(scope: .shared, id: "shared", kind: .database)
+
+    static let coverage: [(items: [NoticeSubscriptions.Item], zone: String, id: String?)] = [
+        ([], "Notes", nil), ([zoneOnly], "Notes", "zone"), ([zoneOnly], "Other", nil), ([anyZone], "Other", "any"),
+        ([zoneOnly, database], "Notes", "database"), ([shared], "Notes", nil), ([shared, zoneOnly], "Notes", "zone"),
+    ]
+
+    @Test func theWidestSubscriptionThatCoversIsTold() async {
+        for (items, zone, id) in Self.coverage {
+            let world = NoticeWorld()
+            let device = TestDevice()
+            await device.connect("_a", "d", to: world, admission: FakeAdmission(subscriptions: NoticeSubscriptions(items)))
+            world.publish(world.change(zone, of: "_a"))
+            #expect(device.notices.map(\.subscriptionID) == [id].compactMap { $0 }, "\(items) \(zone)")
+            #expect(device.notices.allSatisfy { ($0.kind == .database) == (id == "database") })
+        }
+    }
+
+    @Test func changedSubscriptionsActAtOnce() async {
+        let world = NoticeWorld()
+        let device = TestDevice()
+        await device.connect("_a", "d", to: world, admission: FakeAdmission(subscriptions: NoticeSubscriptions()))
+        world.publish(world.change("Notes", of: "_a"))
+        #expect(device.zones.isEmpty)
+        let address = NoticeAddress(store: store, user: UserID("_a"))
+        world.hub.subscriptionsChanged(NoticeSubscriptions([Self.database]), of: address)
+        world.publish(world.change("Notes", of: "_a"))
+        #expect(device.zones == ["Notes"])
+        world.hub.subscriptionsChanged(NoticeSubscriptions(), of: address)
+        world.publish(world.change("Notes", of: "_a"))
+        #expect(device.zones == ["Notes"])
+    }
+
+    @Test func aSubscriptionMadeWhileADeviceComesUpIsNotLost() async {
+        let world = NoticeWorld()
+        let device = TestDevice()
+        var admission = FakeAdmission(subscriptions: NoticeSubscriptions())
+        admission.meanwhile = { [hub = world.hub] in
+            hub.subscriptionsChanged(
+                NoticeSubscriptions([Self.database]),
+                of: NoticeAddress(store: store, user: UserID("_a"))
+            )
+        }
+        await device.connect("_a", "d", to: world, admission: admission)
+        world.publish(world.change("Notes", of: "_a"))
+        #expect(device.zones == ["Notes"])
+    }
+
+    @Test func aChangeMadeWhileADeviceComesUpIsTold() async {
+        let world = NoticeWorld()
+        let device = TestDevice()
+        var admission = FakeAdmission()
+        let change = world.change("Notes", of: "_a", token: "9")
+        admission.meanwhile = { [hub = world.hub] in hub.publish([change]) }
+        await device.connect("_a", "d", to: world, admission: admission)
+        world.carryOut()
+        #expect(device.notices.map(\.syncToken) == ["9"])
+        guard case .ready? = device.frames.first else {
+            Issue.record("ready comes first: \(device.frames)")
+            return
+        }
+    }
+
+    @Test func whatWasMissedIsToldAfterReady() async {
+        let world = NoticeWorld()
+        let few = TestDevice()
+        let zones = (0..<20).map { NoticeCatchUp.Zone(ZoneID("Z\($0)", owner: UserID("_a")), syncToken: "t\($0)") }
+        await few.connect("_a", "few", to: world, admission: FakeAdmission(news: [.private: .zones(zones)]))
+        #expect(few.zones == (0..<20).map { "Z\($0)" })
+        let many = TestDevice()
+        let more = zones + [NoticeCatchUp.Zone(ZoneID("Y", owner: UserID("_a")), syncToken: "t")]
+        await many.connect("_a", "many", to: world, admission: FakeAdmission(news: [.private: .zones(more)]))
+        #expect(many.zones == ["*"])
+        let expired = TestDevice()
+        await expired.connect("_a", "old", to: world, admission: FakeAdmission(news: [.private: .manyZones]))
+        #expect(expired.zones == ["*"])
+        let current = TestDevice()
+        await current.connect("_a", "new", to: world, admission: FakeAdmission(news: [.private: .zones([])]))
+        #expect(current.zones.isEmpty)
+    }
+
+    @Test func aRevokedSignInIsClosed() async {
+        let world = NoticeWorld()
+        let (bad, good) = (TestDevice(), TestDevice())
+        await bad.connect("_a", "bad", to: world, admission: FakeAdmission(session: Session.ID(1)))
+        await good.connect("_a", "good", to: world, lane: 1, admission: FakeAdmission(session: Session.ID(2)))
+        #expect(world.hub.liveSessions == [Session.ID(1), Session.ID(2)])
+        world.hub.revoke([Session.ID(1)])
+        world.carryOut()
+        #expect(bad.closed?.code == 4401)
+        #expect(good.closed == nil)
+        world.hub.revokeAll(of: NoticeAddress(store: store, user: UserID("_a")))
+        world.carryOut()
+        #expect(good.closed?.code == 4401)
+        #expect(world.hub.connectionCount == 0)
+    }
+
+    @Test func aSlowReadersNoticesMerge() async {
+        let world = NoticeWorld()
+        let device = TestDevice()
+        await device.connect("_a", "d", to: world)
+        for token in 0..<3 { world.hub.publish([world.change("A", of: "_a", token: "\(token)")]) }
+        // Orders wait on the lane, each its own: merging is the connection's, once its peer is slow.
+        world.carryOut()
+        #expect(device.notices.map(\.syncToken) == ["0", "1", "2"])
+    }
+}

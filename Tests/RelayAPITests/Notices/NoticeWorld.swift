@@ -1,0 +1,153 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import Synchronization
+import Wire
+
+let store: ContainerEnvironment = {
+    guard let container = ContainerID("iCloud.test") else { preconditionFailure("a good name") }
+    return ContainerEnvironment(container, .development)
+}()
+
+/// A notice of a database subscription, as the hub makes them.
+func notice(_ zone: String, _ token: String, scope: DatabaseScope = .private) -> OutgoingNotice {
+    OutgoingNotice(
+        Notice(
+            kind: .database,
+            container: "iCloud.test",
+            environment: .development,
+            noticeID: "n",
+            user: UserID("_u"),
+            scope: scope,
+            subscriptionID: "s",
+            zone: ZoneID(zone, owner: UserID("_u")),
+            syncToken: token
+        )
+    )
+}
+
+/// A lane that keeps its orders until told to carry them out.
+final class HeldLane: NoticeLane {
+    private let held = Mutex<[NoticeOrder]>([])
+
+    func post(_ order: NoticeOrder) { held.withLock { $0.append(order) } }
+
+    var orderCount: Int { held.withLock { $0.count } }
+
+    func take() -> [NoticeOrder] {
+        held.withLock { held in
+            defer { held = [] }
+            return held
+        }
+    }
+}
+
+/// Lets in who says so: the web auth token is the user's name.
+struct FakeAdmission: NoticeAdmission {
+    var subscriptions = NoticeSubscriptions([.init(scope: .private, id: "all", kind: .database)])
+    var news: [DatabaseScope: NoticeCatchUp.News] = [:]
+    var session: Session.ID?
+    /// Runs where the store would be read: between joining and knowing.
+    var meanwhile: @Sendable () -> Void = {}
+
+    func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
+        guard let token = hello.webAuthToken else { throw .notAuthenticated }
+        return AdmittedDevice(
+            address: NoticeAddress(store: store, user: UserID(token)),
+            deviceID: hello.deviceID,
+            session: session
+        )
+    }
+
+    func catchUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) async throws(NoticeClose) -> NoticeCatchUp {
+        meanwhile()
+        return NoticeCatchUp(subscriptions: subscriptions, news: news)
+    }
+
+    func renewedToken(for device: AdmittedDevice) -> RenewedToken? { nil }
+}
+
+/// One device on a lane of the test's own; keeps what it was sent.
+final class TestDevice: NoticeOutlet {
+    private(set) var frames: [ServerFrame] = []
+    private(set) var sent: [NoticeFrame] = []
+    private(set) var closed: NoticeClose?
+    private var connection: NoticeConnection?
+
+    func send(_ frame: NoticeFrame) {
+        sent.append(frame)
+        if let read = try? ServerFrame(decoding: frame.text) { frames.append(read) }
+    }
+
+    func sendPing() {}
+    func sendPong(_ payload: [UInt8]) {}
+
+    func close(_ reason: NoticeClose) {
+        closed = reason
+        connection?.closed()
+    }
+
+    var notices: [Notice] {
+        frames.compactMap { if case .notice(let notice) = $0 { notice } else { nil } }
+    }
+
+    var zones: [String] { notices.map { $0.zone?.zoneName ?? "*" } }
+
+    func forget() {
+        frames = []
+        sent = []
+    }
+
+    func disconnect() { connection?.closed() }
+
+    func connect(
+        _ user: String, _ device: String, to world: NoticeWorld, lane: Int = 0, admission: FakeAdmission = FakeAdmission()
+    ) async {
+        let connection = NoticeConnection(
+            request: APIRequest(method: .get, path: "/push/1/iCloud.test/development"),
+            hub: world.hub,
+            lane: world.numbers[lane],
+            roll: world.rolls[lane],
+            admission: admission,
+            uptime: { .zero },
+            outlet: self
+        )
+        self.connection = connection
+        let hello = ClientFrame.hello(NoticeHello(deviceID: device, webAuthToken: user))
+        connection.handle(.received(text: hello.encoded))
+        await connection.admit()
+    }
+}
+
+/// A hub with lanes whose orders the test carries out.
+final class NoticeWorld {
+    let hub: NoticeHub
+    let lanes: [HeldLane]
+    let rolls: [NoticeLaneRoll]
+    let numbers: [Int]
+
+    init(lanes count: Int = 2, limits: NoticeLimits = NoticeLimits()) {
+        let hub = NoticeHub(limits: limits, relayName: "test", noticeID: { "n" })
+        let lanes = (0..<count).map { _ in HeldLane() }
+        self.hub = hub
+        self.lanes = lanes
+        rolls = lanes.map { _ in NoticeLaneRoll() }
+        numbers = lanes.map { hub.add($0) }
+    }
+
+    func carryOut() {
+        for (lane, roll) in zip(lanes, rolls) {
+            for order in lane.take() { roll.perform(order) }
+        }
+    }
+
+    func change(_ zone: String, of user: String, by device: String? = nil, token: String = "t") -> ZoneChange {
+        ZoneChange(store: store, zone: ZoneID(zone, owner: UserID(user)), syncToken: token, deviceID: device)
+    }
+
+    func publish(_ changes: ZoneChange...) {
+        hub.publish(changes)
+        carryOut()
+    }
+}
