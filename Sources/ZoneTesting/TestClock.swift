@@ -60,6 +60,9 @@ public final class TestClock: Clock, Sendable {
     /// When the first sleeper wants to be woken; `nil` when nobody sleeps.
     public var nextDeadline: Instant? { state.withLock { $0.sleepers.map(\.deadline).min() } }
 
+    /// How many wait for the clock to move.
+    public var sleeperCount: Int { state.withLock { $0.sleepers.count } }
+
     /// Waits until the clock has been moved that far.
     public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
         let number = state.withLock { state in

@@ -1,0 +1,55 @@
+import Foundation
+import Testing
+import ZoneTesting
+
+/// The clock that stands still.
+@Suite(.timeLimit(.minutes(1))) struct TestClockTests {
+    @Test func sleepersWakeInOrderWhenTheirTimeComes() async throws {
+        let clock = TestClock()
+        let (woken, wake) = AsyncStream<Int>.makeStream()
+        let sleepers = [3, 1, 2].map { seconds in
+            Task {
+                try await clock.sleep(for: .seconds(seconds))
+                wake.yield(seconds)
+            }
+        }
+        var heard = woken.makeAsyncIterator()
+        for seconds in 1...3 {
+            while clock.nextDeadline?.offset != .seconds(seconds) { await Task.yield() }
+            // The earliest may have come to sleep before the others.
+            while clock.sleeperCount < 4 - seconds { await Task.yield() }
+            clock.advance(by: .seconds(1))
+            #expect(await heard.next() == seconds)
+        }
+        for sleeper in sleepers { try await sleeper.value }
+        #expect(clock.nextDeadline == nil)
+        #expect(clock.date == clock.start.addingTimeInterval(3))
+    }
+
+    @Test func whatIsDueDoesNotSleep() async throws {
+        let clock = TestClock()
+        clock.advance(by: .seconds(5))
+        try await clock.sleep(until: TestClock.Instant(offset: .seconds(5)), tolerance: nil)
+    }
+
+    @Test func aCancelledSleepEnds() async throws {
+        let clock = TestClock()
+        let sleeper = Task { try await clock.sleep(for: .seconds(1)) }
+        while clock.nextDeadline == nil { await Task.yield() }
+        sleeper.cancel()
+        await #expect(throws: CancellationError.self) { try await sleeper.value }
+        #expect(clock.nextDeadline == nil)
+
+        let early = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await clock.sleep(for: .seconds(1))
+        }
+        await #expect(throws: CancellationError.self) { try await early.value }
+    }
+
+    @Test func itNeverGoesBack() {
+        let clock = TestClock()
+        clock.advance(by: .seconds(-1))
+        #expect(clock.now.offset == .zero)
+    }
+}
