@@ -117,7 +117,7 @@ var package = Package(
         ),
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
-        .tests("ZoneTesting", ["Records", "Wire", "ZoneKit"]),
+        .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
         .tests("zonecast", [crypto, grdb]),
     ]
 )

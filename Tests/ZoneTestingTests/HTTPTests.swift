@@ -1,0 +1,125 @@
+import Foundation
+import HTTPTypes
+import Logging
+import RelayAPI
+import RelayServer
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// CloudKit's calls over real HTTP on loopback: URLSession on one side, the relay's server on the other.
+@Suite(.timeLimit(.minutes(1))) struct HTTPTests {
+    /// Runs a server before `respond` for as long as `body` takes; hands it an endpoint for alice.
+    private func served(
+        _ respond: @escaping RelayServer.Responder,
+        _ body: @escaping @Sendable (RelayEndpoint) async throws -> Void
+    ) async throws {
+        var configuration = ServerConfiguration()
+        configuration.port = 0
+        configuration.loops = 1
+        let (ports, port) = AsyncStream.makeStream(of: Int.self)
+        let server = RelayServer(
+            configuration: configuration,
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            onListening: { port.yield($0.port) },
+            respond: respond
+        )
+        try await withThrowingTaskGroup(of: Bool.self) { group in
+            group.addTask {
+                defer { port.finish() }
+                try await server.run()
+                return false
+            }
+            group.addTask {
+                var iterator = ports.makeAsyncIterator()
+                guard let port = await iterator.next(), let url = URL(string: "http://127.0.0.1:\(port)/") else {
+                    return false
+                }
+                try await body(.dev(url, user: "alice", deviceID: "phone"))
+                return true
+            }
+            while let isDone = try await group.next() {
+                if isDone { group.cancelAll() }
+            }
+        }
+    }
+
+    @Test func callsGoThroughASocketAsTheyDoInProcess() async throws {
+        let relay = try TestRelay()
+        try await served({ await relay.respond(to: $0) }) { endpoint in
+            let container = CKContainer(identifier: TestRelay.containerIdentifier, endpoint: endpoint)
+            #expect(try await container.accountStatus() == .available)
+            let database = container.privateCloudDatabase
+            let zone = try await database.save(CKRecordZone(zoneName: "Notes")).zoneID
+            let records = (0..<200).map { number in
+                let record = CKRecord(recordType: "Note", recordID: .init(recordName: "r\(number)", zoneID: zone))
+                record["text"] = "Größe \(number)"
+                return record
+            }
+            let results = try await database.modifyRecords(saving: records, deleting: [])
+            for result in results.saveResults.values { _ = try result.get() }
+            let page = try await database.recordZoneChanges(inZoneWith: zone, since: nil)
+            #expect(page.modificationResultsByID.count == 200)
+            #expect(try page.modificationResultsByID[records[7].recordID]?.get().record["text"] == "Größe 7")
+            await #expect(
+                performing: { try await database.record(for: .init(recordName: "none", zoneID: zone)) },
+                throws: { $0.is(.unknownItem) }
+            )
+            // The same user on the device in process sees the same.
+            let laptop = relay.device(of: "alice", named: "laptop").privateDatabase
+            #expect(try await laptop.record(for: records[0].recordID)["text"] == "Größe 0")
+        }
+    }
+
+    @Test func manyCallsAtOnceAllComeBack() async throws {
+        let relay = try TestRelay()
+        try await served({ await relay.respond(to: $0) }) { endpoint in
+            let database = CKContainer(identifier: "iCloud.test", endpoint: endpoint).privateCloudDatabase
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<50 {
+                    group.addTask {
+                        let record = CKRecord(recordType: "Note", recordID: .init(recordName: "r\(number)"))
+                        try await database.save(record)
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let found = try await database.records(for: (0..<50).map { .init(recordName: "r\($0)") })
+            for result in found.values { _ = try result.get() }
+        }
+    }
+
+    @Test func cancellingEndsARequestThatNobodyAnswers() async throws {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        try await served({ _ in
+            arrival.yield()
+            try? await Task.sleep(for: .seconds(30))
+            return APIResponse(status: .ok)
+        }) { endpoint in
+            let database = CKContainer(identifier: "iCloud.test", endpoint: endpoint).privateCloudDatabase
+            let call = Task { try await database.allRecordZones() }
+            for await _ in arrivals { break }
+            let start = ContinuousClock.now
+            call.cancel()
+            await #expect(performing: { try await call.value }, throws: { $0.is(.operationCancelled) })
+            #expect(ContinuousClock.now - start < .seconds(10))
+        }
+    }
+
+    @Test func whereNobodyListensNothingWasCarriedOut() async throws {
+        // A port that was the system's choice a moment ago, and is nobody's now.
+        let gone = PortBox()
+        try await served({ _ in APIResponse(status: .ok) }) { endpoint in await gone.set(endpoint) }
+        let endpoint = try #require(await gone.endpoint)
+        let database = CKContainer(identifier: "iCloud.test", endpoint: endpoint).privateCloudDatabase
+        await #expect(
+            performing: { try await database.save(CKRecord(recordType: "Note")) },
+            throws: { $0.is(.networkFailure) }
+        )
+    }
+
+    private actor PortBox {
+        private(set) var endpoint: RelayEndpoint?
+        func set(_ endpoint: RelayEndpoint) { self.endpoint = endpoint }
+    }
+}
