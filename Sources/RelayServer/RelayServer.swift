@@ -86,16 +86,19 @@ package struct RelayServer: Service {
             eventLoopGroup: group,
             logger: logger
         )
+        var failure: (any Error)?
         do {
             try await withThrowingDiscardingTaskGroup { tasks in
                 tasks.addTask { try await cutWhenLate(Array(loops.values)) }
                 try await server.run()
                 tasks.cancelAll()
             }
-        } catch let error as IOError {
-            throw ListenError(error, configuration: configuration)
+        } catch {
+            failure = (error as? IOError).map { ListenError($0, configuration: configuration) } ?? error
         }
+        // However it ended: the loops' own timers must be gone before the loops are.
         for loop in loops.values { try? await loop.eventLoop.submit { loop.value.end() }.get() }
+        if let failure { throw failure }
     }
 
     private func makeDoor() -> GateDoor {

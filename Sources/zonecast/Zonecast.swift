@@ -15,7 +15,7 @@ struct Zonecast: AsyncParsableCommand {
             """,
         version: Self.version,
         subcommands: [
-            DemoCommand.self,
+            DemoCommand.self, Watch.self,
             Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, KeyCommand.self, ConfigCommand.self,
         ]
     )
