@@ -1,0 +1,78 @@
+import Floors
+import Foundation
+import Sockets
+
+/// What a row works with: a folder of its own, the servers it starts there, and the report.
+struct Bench {
+    let options: Options
+    var report: Report
+    private let folder: URL
+
+    init(_ options: Options) throws {
+        self.options = options
+        report = Report(asJSON: options.isJSON)
+        folder = URL(fileURLWithPath: options.folder).appendingPathComponent("zonecast-bench-\(getpid())")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    }
+
+    func removeFolder() { try? FileManager.default.removeItem(at: folder) }
+
+    /// How much of something to do in an ordinary run, and in a quick one.
+    func scale<Value>(_ full: Value, quick: Value) -> Value { options.isQuick ? quick : full }
+
+    /// A file of the row.
+    func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
+
+    func startRelay() throws -> Relay {
+        try Relay(program: options.relay, folder: folder)
+    }
+
+    /// `nil`, and said so, where PostgreSQL is not installed.
+    mutating func startPostgres(for row: String) throws -> Postgres? {
+        let postgres = try Postgres(folder: folder.appendingPathComponent("postgres-\(row)"))
+        if postgres == nil { report.skip(row, because: Postgres.installation) }
+        return postgres
+    }
+
+    /// This same program again, as a server that does nothing but what no server can leave out.
+    func startBareServer(feed: String? = nil) throws -> BareProcess {
+        try BareProcess(log: path("bare-\(UUID().uuidString).log"), feed: feed, errors: folder)
+    }
+}
+
+/// The bare server in a process of its own.
+final class BareProcess {
+    let requests: Endpoint
+    let listeners: Endpoint
+    let meter: ProcessMeter
+    private let process: ServerProcess
+
+    init(log: String, feed: String?, errors: URL) throws {
+        process = try ServerProcess(
+            "/proc/self/exe",
+            ["bare-server", "4", log] + (feed.map { [$0] } ?? []),
+            errors: errors.appendingPathComponent("bare.log")
+        )
+        let ports = process.readyLine.split(separator: " ").compactMap { UInt16($0) }
+        guard ports.count == 2 else { throw LoadError.missing("The bare server named no ports.") }
+        requests = Endpoint(port: ports[0])
+        listeners = Endpoint(port: ports[1])
+        meter = ProcessMeter(process.identifier)
+    }
+
+    deinit { process.stop() }
+
+    static func serve(_ arguments: ArraySlice<String>) throws {
+        let arguments = Array(arguments)
+        guard arguments.count >= 2, let threads = Int(arguments[0]) else {
+            throw LoadError.missing("bare-server THREADS LOG [FEED]")
+        }
+        try BareServer.serve(
+            BareServer.Settings(
+                noticeThreads: threads,
+                logPath: arguments[1],
+                feedPath: arguments.count > 2 ? arguments[2] : nil
+            )
+        )
+    }
+}

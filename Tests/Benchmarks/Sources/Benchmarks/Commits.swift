@@ -1,0 +1,105 @@
+import Sockets
+
+/// Commits one after the other, each heard before the next.
+struct SequentialCommits {
+    /// In milliseconds; a notice may overtake the answer, which then counts as no delay.
+    struct Delay {
+        var sinceRequest: Double
+        var sinceAnswer: Double
+    }
+
+    private let writer: HTTPConnection
+    private let count: Int
+    private let pause: UInt32
+    private let request: NumberedRequest
+
+    /// Rests for `pause` microseconds before each commit.
+    init(_ side: NoticeSide, zone: Int = 0, count: Int, pause: UInt32) throws {
+        writer = try HTTPConnection(to: side.requests)
+        self.count = count
+        self.pause = pause
+        request = side.commit(zone)
+    }
+
+    /// One notice is awaited for each commit.
+    func run(heardBy listeners: Listeners, number: inout Int) throws -> [Delay] {
+        var request = request
+        var delays: [Delay] = []
+        for _ in 0..<count {
+            Sockets.pause(microseconds: pause)
+            request.number(from: number)
+            number += 1
+            let sent = Monotonic.nanoseconds
+            try writer.exchange(request.bytes).mustBeSuccess()
+            let answered = Monotonic.nanoseconds
+            for arrival in try listeners.arrivals(1) {
+                delays.append(
+                    Delay(
+                        sinceRequest: Double(arrival.time - sent) / 1e6,
+                        sinceAnswer: Double(max(0, arrival.time - answered)) / 1e6
+                    )
+                )
+            }
+        }
+        return delays
+    }
+}
+
+/// Commits at a fixed rate, each in the next zone, whether or not earlier ones are answered.
+///
+/// A commit's delay counts from when it was due, so that a server that stalls cannot hide what it kept waiting.
+struct PacedCommits {
+    private let side: NoticeSide
+    private let zones: Int
+    private let perSecond: Int
+    private let count: Int
+    private let connections: [HTTPConnection]
+    private let poller: Poller
+
+    init(_ side: NoticeSide, zones: Int, perSecond: Int, seconds: Double) throws {
+        self.side = side
+        self.zones = zones
+        self.perSecond = perSecond
+        count = Int(Double(perSecond) * seconds)
+        poller = try Poller()
+        connections = try (0..<64).map { _ in try HTTPConnection(to: side.requests, blocks: false) }
+        for (key, connection) in connections.enumerated() {
+            try poller.add(connection.socket.descriptor, key: key)
+        }
+    }
+
+    /// The delay in milliseconds of each notice to each listener.
+    func run(heardBy listeners: Listeners, listenersEach each: Int) throws -> [Double] {
+        // Numbers of other runs are avoided by beginning at the clock.
+        var number = Monotonic.nanoseconds
+        var requests = (0..<min(zones, count)).map { side.commit($0) }
+        var free = Array(connections.indices)
+        let start = Monotonic.nanoseconds + 10_000_000
+        func due(_ commit: Int) -> Int { start + commit * (1_000_000_000 / perSecond) }
+        var (sent, answered) = (0, 0)
+        while answered < count {
+            while sent < count, due(sent) <= Monotonic.nanoseconds, let key = free.popLast() {
+                requests[sent % zones].number(from: number)
+                number += 1
+                try connections[key].socket.write(requests[sent % zones].bytes)
+                sent += 1
+            }
+            guard Monotonic.nanoseconds < due(count) + 30_000_000_000 else {
+                throw LoadError.timedOut("answers to \(sent - answered) commits")
+            }
+            try poller.wait(milliseconds: 1) { key in
+                guard let reply = try connections[key].receive() else { return }
+                try reply.mustBeSuccess()
+                answered += 1
+                free.append(key)
+            }
+        }
+        // A zone's k-th notice belongs to its k-th commit: the same zone comes up again only seconds later.
+        var seen: [Int: Int] = [:]
+        return try listeners.arrivals(count * each).map { arrival in
+            let turn = seen[arrival.listener, default: 0]
+            seen[arrival.listener] = turn + 1
+            return Double(arrival.time - due(arrival.listener / each + turn * zones)) / 1e6
+        }
+    }
+}

@@ -1,0 +1,77 @@
+import Sockets
+
+/// What a notice row needs of a server: sockets to hold and commits to make, on the relay or on the bare server.
+struct NoticeSide {
+    var server: NoticeServer
+    /// Where commits go.
+    var requests: Endpoint
+    var meter: ProcessMeter
+    /// The request that commits one record in a zone.
+    var commit: (Int) -> NumberedRequest
+}
+
+extension Relay {
+    /// Listener `n` as the device `n` of one user; that user's zone `one` takes the commits.
+    func asOneUser() throws -> NoticeSide {
+        try makeZones(["one"])
+        try subscribe()
+        let (upgrade, create) = (upgrade(), create(1, in: "one"))
+        let hello = helloMaker()
+        return NoticeSide(
+            server: NoticeServer(
+                listeners: endpoint,
+                upgrade: { _ in upgrade },
+                hello: { hello($0, nil) }
+            ),
+            requests: endpoint,
+            meter: meter,
+            commit: { _ in create }
+        )
+    }
+
+    /// Users with a zone each, and listeners dealt to them in runs of `each`.
+    func asManyUsers(_ count: Int, listenersEach each: Int) throws -> NoticeSide {
+        for user in 0..<count {
+            try makeZones(["zone"], as: .dev(user))
+            try subscribe(as: .dev(user))
+        }
+        let upgrade = upgrade()
+        let hello = helloMaker()
+        return NoticeSide(
+            server: NoticeServer(
+                listeners: endpoint,
+                upgrade: { _ in upgrade },
+                hello: { hello($0, $0 / each) }
+            ),
+            requests: endpoint,
+            meter: meter,
+            commit: { self.create(1, in: "zone", as: .dev($0)) }
+        )
+    }
+}
+
+extension BareProcess {
+    /// Listener `n` listens to zone `n / each`; where it `syncs`, a commit is on the disk before its notices go out.
+    func asNoticeSide(listenersEach each: Int, syncs: Bool) -> NoticeSide {
+        let (listeners, requests) = (listeners, requests)
+        return NoticeSide(
+            server: NoticeServer(
+                listeners: listeners,
+                upgrade: { HTTPRequest("GET", "/listen/\($0 / each)", to: listeners).bytes },
+                hello: { _ in WebSocketFrame.fromClient(.text, Array("hello".utf8)) }
+            ),
+            requests: requests,
+            meter: meter,
+            commit: { zone in
+                NumberedRequest(
+                    HTTPRequest(
+                        "POST",
+                        "/\(syncs ? "commit" : "notify")/\(zone)",
+                        to: requests,
+                        body: Array(SampleRecord.row.utf8)
+                    )
+                )
+            }
+        )
+    }
+}

@@ -1,0 +1,109 @@
+import Foundation
+import Sockets
+
+/// A relay started for one row on a fresh folder, with a container, an API token and a signed-in user.
+///
+/// Traffic limits are raised by its configuration, since one machine here plays a thousand users on one address;
+/// everything else is as it is shipped.
+final class Relay {
+    static let container = "iCloud.zonecast.benchmarks"
+
+    let endpoint: Endpoint
+    let meter: ProcessMeter
+    private let process: ServerProcess
+    private let apiToken: String
+    private let user: Login
+
+    /// Who makes a request.
+    struct Login {
+        var webToken: String
+
+        /// A user whom `--dev` makes on first use.
+        static func dev(_ number: Int) -> Login { Login(webToken: "dev-user\(number)") }
+
+        init(webToken: String) {
+            self.webToken = webToken.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D")
+        }
+    }
+
+    init(program: String, folder: URL) throws {
+        let data = folder.appendingPathComponent("relay-\(UUID().uuidString)").path
+        let configuration = folder.appendingPathComponent("relay.yaml")
+        try Self.configuration.write(to: configuration, atomically: true, encoding: .utf8)
+        let scope = ["--container", Self.container, "--environment", "development", "--data", data, "--json"]
+        try Shell.run(program, ["container", "create", Self.container, "--data", data])
+        apiToken = try Self.member("apiToken", of: Shell.run(program, ["token", "create"] + scope))
+        let email = "bench@example.com"
+        try Shell.run(
+            program,
+            ["user", "add", email, "--password-stdin", "--data", data, "--json"],
+            input: "correct horse\n"
+        )
+        let session = try Shell.run(program, ["user", "sign-in", email] + scope)
+        user = Login(webToken: try Self.member("ckWebAuthToken", of: session))
+        let serve = ["serve", "--data", data, "--listen", "127.0.0.1:0", "--dev", "--config", configuration.path]
+        process = try ServerProcess(program, serve, errors: folder.appendingPathComponent("relay.log"))
+        guard let port = process.readyLine.split(separator: ":").last.flatMap({ UInt16($0) }) else {
+            throw LoadError.missing("`zonecast serve` said ready without an address: \(process.readyLine)")
+        }
+        endpoint = Endpoint(port: port)
+        meter = ProcessMeter(process.identifier)
+    }
+
+    deinit { process.stop() }
+
+    /// A call of the wire on the private database; the account's own user unless another is given.
+    func call(
+        _ operation: String,
+        _ body: String,
+        as login: Login? = nil,
+        device: String = "writer"
+    ) -> HTTPRequest {
+        HTTPRequest(
+            "POST",
+            "/database/1/\(Self.container)/development/private/\(operation)?\(query(login))",
+            to: endpoint,
+            headers: [("X-Zonecast-Device-ID", device)],
+            body: Array(body.utf8)
+        )
+    }
+
+    /// Opens the notice socket; the credentials come with the hello.
+    func upgrade() -> [UInt8] {
+        HTTPRequest(
+            "GET",
+            "/push/1/\(Self.container)/development",
+            to: endpoint,
+            headers: [
+                ("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"),
+                ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Protocol", "zonecast.notices.1"),
+            ]
+        ).bytes
+    }
+
+    /// Says who listener `device` is, as the account's user or as one of `--dev`.
+    func helloMaker() -> @Sendable (_ device: Int, _ devUser: Int?) -> [UInt8] {
+        let (apiToken, accountToken) = (apiToken, user.webToken.removingPercentEncoding ?? "")
+        return { device, devUser in
+            let web = devUser.map { Login.dev($0).webToken } ?? accountToken
+            let credentials = #""ckAPIToken":"\#(apiToken)","ckWebAuthToken":"\#(web)""#
+            let hello = #"{"hello":{"deviceID":"device-\#(device)",\#(credentials)}}"#
+            return WebSocketFrame.fromClient(.text, Array(hello.utf8))
+        }
+    }
+
+    private func query(_ login: Login?) -> String {
+        "ckAPIToken=\(apiToken)&ckWebAuthToken=\((login ?? user).webToken)"
+    }
+
+    private static func member(_ name: String, of json: String) throws -> String {
+        let members = try JSONDecoder().decode([String: String].self, from: Data(json.utf8))
+        guard let value = members[name] else { throw LoadError.missing("No \(name) in what zonecast printed: \(json)") }
+        return value
+    }
+
+    private static let configuration = """
+        limits:
+          requestsPerSecond: 1000000
+        """
+}

@@ -1,0 +1,130 @@
+import Floors
+import Foundation
+import Sockets
+
+/// Durable writes: every answer means that the disk has the record.
+enum WriteRows {
+    /// One client, one record a request, beside one-row commits of bare SQLite.
+    static func oneClient(_ bench: inout Bench) throws {
+        let relay = try bench.startRelay()
+        try relay.makeZones(["one"])
+        let bare = try BareRows(path: bench.path("bare-rows.sqlite"))
+        let row = Array(SampleRecord.row.utf8)
+        var client = try ClosedLoop([relay.create(1, in: "one")], to: relay.endpoint)
+        let paired = try Paired.measure(rounds: bench.scale(11, quick: 5)) {
+            try client.run(seconds: bench.scale(1.5, quick: 1), meter: relay.meter).requestsPerSecond
+        } floor: {
+            try bare.commitOneByOne(row, seconds: bench.scale(1.5, quick: 1))
+        }
+        bench.report.add(
+            Finding(
+                "write-one",
+                "durable single-record writes, 1 client",
+                unit: "/s",
+                paired,
+                against: "SQLite one-row commits",
+                target: .ratioAtLeast(0.6)
+            )
+        )
+    }
+
+    /// 64 clients in one zone, beside 64 connections of pgbench; and what a write costs the relay.
+    static func manyClients(_ bench: inout Bench) throws {
+        let relay = try bench.startRelay()
+        try relay.makeZones(["one"])
+        let postgres = try bench.startPostgres(for: "write-64")
+        var clients = try ClosedLoop(
+            Array(repeating: relay.create(1, in: "one"), count: 64),
+            to: relay.endpoint
+        )
+        var costs: [Double] = []
+        let paired = try Paired.measure(rounds: bench.scale(7, quick: 3)) {
+            let outcome = try clients.run(seconds: bench.scale(3, quick: 2), meter: relay.meter)
+            costs.append(outcome.cpuPerRequest * 1e6)
+            return outcome.requestsPerSecond
+        } floor: {
+            try postgres?.insert(
+                SampleRecord.row,
+                rowsPerInsert: 1,
+                connections: 64,
+                seconds: bench.scale(3, quick: 2)
+            ) ?? 0
+        }
+        bench.report.add(
+            Finding(
+                "write-64",
+                "durable single-record writes, 64 clients in one zone",
+                unit: "/s",
+                postgres == nil ? Paired(relay: paired.relay) : paired,
+                against: "PostgreSQL",
+                target: .ratioAtLeast(1.5)
+            )
+        )
+        bench.report.add(
+            Finding(
+                "write-64",
+                "relay CPU per write, 64 clients",
+                unit: "us",
+                relay: costs.median,
+                target: .atMost(40)
+            )
+        )
+    }
+
+    /// 64 clients in 64 zones, beside the same in one zone.
+    static func manyZones(_ bench: inout Bench) throws {
+        let relay = try bench.startRelay()
+        let zones = (0..<64).map { "zone-\($0)" }
+        try relay.makeZones(zones + ["one"])
+        let spread = zones.map { relay.create(1, in: $0) }
+        var inMany = try ClosedLoop(spread, to: relay.endpoint, numberingFrom: 1 << 40)
+        var inOne = try ClosedLoop(
+            Array(repeating: relay.create(1, in: "one"), count: 64),
+            to: relay.endpoint
+        )
+        let seconds = bench.scale(3.0, quick: 2)
+        let paired = try Paired.measure(rounds: bench.scale(7, quick: 3)) {
+            try inMany.run(seconds: seconds, meter: relay.meter).requestsPerSecond
+        } floor: {
+            try inOne.run(seconds: seconds, meter: relay.meter).requestsPerSecond
+        }
+        bench.report.add(
+            Finding(
+                "write-zones",
+                "64 clients in 64 zones",
+                unit: "/s",
+                paired,
+                against: "the same in one zone",
+                target: .ratioAtLeast(0.95),
+                note: "asked: no slower; 5 % are left to chance"
+            )
+        )
+    }
+
+    /// 200 records a request, beside PostgreSQL's multi-row insert, with one client and with eight.
+    static func batches(_ bench: inout Bench) throws {
+        let relay = try bench.startRelay()
+        try relay.makeZones(["one"])
+        let postgres = try bench.startPostgres(for: "write-batch")
+        for count in [1, 8] {
+            let requests = Array(repeating: relay.create(200, in: "one"), count: count)
+            var clients = try ClosedLoop(requests, to: relay.endpoint, numberingFrom: count << 40)
+            let seconds = bench.scale(3.0, quick: 2)
+            let paired = try Paired.measure(rounds: bench.scale(5, quick: 3)) {
+                200 * (try clients.run(seconds: seconds, meter: relay.meter).requestsPerSecond)
+            } floor: {
+                try postgres?.insert(SampleRecord.row, rowsPerInsert: 200, connections: count, seconds: seconds) ?? 0
+            }
+            bench.report.add(
+                Finding(
+                    "write-batch",
+                    "requests of 200 records, \(count) client\(count == 1 ? "" : "s")",
+                    unit: "records/s",
+                    postgres == nil ? Paired(relay: paired.relay) : paired,
+                    against: "PostgreSQL multi-row insert",
+                    target: .ratioAtLeast(1)
+                )
+            )
+        }
+    }
+}

@@ -1,0 +1,106 @@
+import CLinux
+import Glibc
+
+/// An answer, lying in the buffer of the connection that received it: valid until that connection is used again.
+package struct HTTPReply {
+    package var status: Int
+    package var head: UnsafeRawBufferPointer
+    package var body: UnsafeRawBufferPointer
+
+    package var text: String { String(decoding: body, as: UTF8.self) }
+}
+
+/// One kept HTTP/1.1 connection that asks and gets answers in turn.
+///
+/// Understands answers with `Content-Length` only: the relay gives no others, and a chunked one is reported.
+package final class HTTPConnection {
+    package let socket: Socket
+    private var buffer = ReceiveBuffer()
+    /// Length of the reply handed out last, still at the front of `buffer`.
+    private var handedOut = 0
+
+    package init(socket: Socket) { self.socket = socket }
+
+    package convenience init(to endpoint: Endpoint, source: UInt8 = 1, blocks: Bool = true) throws(LoadError) {
+        self.init(socket: try Socket.connect(to: endpoint, source: source, blocks: blocks))
+        if blocks { socket.limitReads(seconds: 60) }
+    }
+
+    /// Sends a request and waits for its answer; for blocking sockets.
+    package func exchange(_ request: [UInt8]) throws(LoadError) -> HTTPReply {
+        try socket.write(request)
+        while true {
+            if let reply = try receive() { return reply }
+        }
+    }
+
+    /// An answer if a whole one has come, after at most one read.
+    package func receive() throws(LoadError) -> HTTPReply? {
+        buffer.use(handedOut)
+        handedOut = 0
+        switch buffer.fill(from: socket) {
+        case .bytes: break
+        case .nothingYet: throw .timedOut("an answer")
+        case .closed: throw .peer("The server closed the connection in the middle of an exchange.")
+        }
+        return try takeReply()
+    }
+
+    private func takeReply() throws(LoadError) -> HTTPReply? {
+        let unread = buffer.unread
+        guard let headLength = HTTPHead.length(in: unread) else { return nil }
+        let head = UnsafeRawBufferPointer(rebasing: unread[..<headLength])
+        guard let status = HTTPHead.status(of: head), let length = HTTPHead.contentLength(of: head) else {
+            throw .peer("An answer without status or Content-Length: \(String(decoding: head, as: UTF8.self))")
+        }
+        guard unread.count >= headLength + length else { return nil }
+        handedOut = headLength + length
+        return HTTPReply(
+            status: status,
+            head: head,
+            body: UnsafeRawBufferPointer(rebasing: unread[headLength..<handedOut])
+        )
+    }
+}
+
+/// Reading of message heads, by plain searching.
+package enum HTTPHead {
+    /// Where the head with its blank line ends.
+    package static func length(in bytes: UnsafeRawBufferPointer) -> Int? {
+        guard let end = position(of: "\r\n\r\n", in: bytes) else { return nil }
+        return end + 4
+    }
+
+    package static func status(of head: UnsafeRawBufferPointer) -> Int? {
+        guard head.count > 12 else { return nil }
+        return Int(String(decoding: head[9..<12], as: UTF8.self))
+    }
+
+    /// The declared length of the body: 0 for an answer that has none by its status, `nil` where it is not declared.
+    package static func contentLength(of head: UnsafeRawBufferPointer) -> Int? {
+        guard let start = position(of: "content-length:", in: head) ?? position(of: "Content-Length:", in: head) else {
+            return [101, 204, 304].contains(status(of: head)) ? 0 : nil
+        }
+        var value = 0
+        for byte in head[(start + 15)...] where byte != UInt8(ascii: " ") {
+            guard (48...57).contains(byte) else { break }
+            value = value * 10 + Int(byte - 48)
+        }
+        return value
+    }
+
+    /// The decimal number that follows a text.
+    package static func number(after text: StaticString, in bytes: UnsafeRawBufferPointer) -> Int? {
+        guard let start = position(of: text, in: bytes) else { return nil }
+        let digits = bytes[(start + text.utf8CodeUnitCount)...].prefix { (48...57).contains($0) }
+        return digits.isEmpty ? nil : digits.reduce(0) { $0 * 10 + Int($1 - 48) }
+    }
+
+    /// Where a text first occurs.
+    package static func position(of text: StaticString, in bytes: UnsafeRawBufferPointer) -> Int? {
+        guard let base = bytes.baseAddress,
+            let found = memmem(base, bytes.count, text.utf8Start, text.utf8CodeUnitCount)
+        else { return nil }
+        return UnsafeRawPointer(found) - base
+    }
+}

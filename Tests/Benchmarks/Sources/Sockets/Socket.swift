@@ -1,0 +1,152 @@
+import Glibc
+
+/// Where a server listens: a port of this machine.
+///
+/// Load goes nowhere else.
+package struct Endpoint: Hashable, Sendable {
+    package var port: UInt16
+
+    package init(port: UInt16) { self.port = port }
+
+    package var host: String { "127.0.0.1:\(port)" }
+
+    /// Which of the loopback addresses 127.0.0.1, 127.0.0.2, … a client connects from.
+    ///
+    /// Connections from one address to one port run out of local ports after some 28,000 within a minute.
+    func address(lastByte: UInt8, port: UInt16) -> sockaddr_in {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = (0x7F00_0000 | UInt32(lastByte)).bigEndian
+        return address
+    }
+}
+
+/// A TCP socket, closed when it is let go.
+package final class Socket {
+    package enum Reading {
+        case bytes(Int)
+        case nothingYet
+        case closed
+    }
+
+    package let descriptor: Int32
+
+    package init(descriptor: Int32) { self.descriptor = descriptor }
+
+    deinit { close(descriptor) }
+
+    /// Connects from the loopback address 127.0.0.`source`, and returns once the connection stands.
+    ///
+    /// Later reads wait for bytes if it `blocks`.
+    package static func connect(to endpoint: Endpoint, source: UInt8 = 1, blocks: Bool) throws(LoadError) -> Socket {
+        let socket = Socket(descriptor: Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(O_CLOEXEC), 0))
+        guard socket.descriptor >= 0 else { throw .lastCall("socket") }
+        if source != 1 {
+            // The local port is then chosen at connect time, from all that are free towards this peer.
+            socket.enable(IP_BIND_ADDRESS_NO_PORT, level: Int32(IPPROTO_IP))
+            guard socket.call(Glibc.bind, endpoint.address(lastByte: source, port: 0)) else { throw .lastCall("bind") }
+        }
+        guard socket.call(Glibc.connect, endpoint.address(lastByte: 1, port: endpoint.port)) else {
+            throw .lastCall("connect to \(endpoint.host)")
+        }
+        socket.enable(TCP_NODELAY, level: Int32(IPPROTO_TCP))
+        if !blocks { socket.stopBlocking() }
+        return socket
+    }
+
+    /// Listens on a port of the system's choice; the descriptor is the caller's to own.
+    package static func listen() throws(LoadError) -> (descriptor: Int32, endpoint: Endpoint) {
+        let socket = Socket(descriptor: Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(O_CLOEXEC), 0))
+        let any = Endpoint(port: 0).address(lastByte: 1, port: 0)
+        guard socket.descriptor >= 0, socket.call(Glibc.bind, any), Glibc.listen(socket.descriptor, 4096) == 0 else {
+            throw .lastCall("listen")
+        }
+        var bound = any
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let named = withUnsafeMutableBytes(of: &bound) { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) { getsockname(socket.descriptor, $0.baseAddress, &length) }
+        }
+        guard named == 0 else { throw .lastCall("getsockname") }
+        return (dup(socket.descriptor), Endpoint(port: UInt16(bigEndian: bound.sin_port)))
+    }
+
+    /// The next waiting connection, not blocking on reads; `nil` if none waits.
+    package func accept() -> Socket? {
+        Self.acceptDescriptor(from: descriptor).map { Socket(descriptor: $0) }
+    }
+
+    /// The same without an owner, to be handed to another thread.
+    package static func acceptDescriptor(from listening: Int32) -> Int32? {
+        let accepted = Glibc.accept(listening, nil, nil)
+        guard accepted >= 0 else { return nil }
+        var on: Int32 = 1
+        setsockopt(accepted, Int32(IPPROTO_TCP), TCP_NODELAY, &on, socklen_t(MemoryLayout<Int32>.size))
+        _ = fcntl(accepted, F_SETFL, fcntl(accepted, F_GETFL) | O_NONBLOCK)
+        return accepted
+    }
+
+    package func stopBlocking() {
+        let flags = fcntl(descriptor, F_GETFL)
+        _ = fcntl(descriptor, F_SETFL, flags | O_NONBLOCK)
+    }
+
+    /// How long a blocking read waits before it counts as "nothing yet".
+    package func limitReads(seconds: Int) {
+        var limit = timeval(tv_sec: seconds, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+    }
+
+    package func read(into space: UnsafeMutableRawBufferPointer) -> Reading {
+        while true {
+            let count = Glibc.recv(descriptor, space.baseAddress, space.count, 0)
+            if count > 0 { return .bytes(count) }
+            if count == 0 { return .closed }
+            if errno == EINTR { continue }
+            return errno == EAGAIN ? .nothingYet : .closed
+        }
+    }
+
+    /// Writes everything, waiting for room where there is none.
+    package func write(_ bytes: UnsafeRawBufferPointer) throws(LoadError) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let piece = UnsafeRawBufferPointer(rebasing: rest)
+            let count = Glibc.send(descriptor, piece.baseAddress, piece.count, Int32(MSG_NOSIGNAL))
+            if count >= 0 {
+                rest = rest.dropFirst(count)
+            } else if errno == EAGAIN {
+                var room = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                guard poll(&room, 1, 10_000) == 1 else { throw .timedOut("room in a socket's send buffer") }
+            } else if errno != EINTR {
+                throw .lastCall("send")
+            }
+        }
+    }
+
+    package func write(_ bytes: [UInt8]) throws(LoadError) {
+        let outcome = bytes.withUnsafeBytes { space -> Result<Void, LoadError> in
+            do throws(LoadError) { return .success(try write(space)) } catch { return .failure(error) }
+        }
+        try outcome.get()
+    }
+
+    /// Tells the peer that no more bytes come, and goes on reading.
+    package func finishWriting() { shutdown(descriptor, Int32(SHUT_WR)) }
+
+    private func enable(_ option: Int32, level: Int32) {
+        var on: Int32 = 1
+        setsockopt(descriptor, level, option, &on, socklen_t(MemoryLayout<Int32>.size))
+    }
+
+    private func call(
+        _ function: (Int32, UnsafePointer<sockaddr>?, socklen_t) -> Int32,
+        _ address: sockaddr_in
+    ) -> Bool {
+        withUnsafeBytes(of: address) { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) {
+                function(descriptor, $0.baseAddress, socklen_t(MemoryLayout<sockaddr_in>.size))
+            } == 0
+        }
+    }
+}
