@@ -29,8 +29,9 @@ package final class Postgres {
     /// What to tell a person who wants this peer.
     package static let installation = "PostgreSQL is not installed (Debian: apt install postgresql)"
 
-    /// Rows of `body` per second that `connections` clients of pgbench insert, `rowsPerInsert` with each statement
-    /// and commit. The values travel with each statement, as they do with each request to the relay.
+    /// Rows per second that `connections` clients of pgbench insert, `rowsPerInsert` with each statement and commit.
+    ///
+    /// The values travel with each statement, as they do with each request to the relay.
     package func insert(_ body: String, rowsPerInsert: Int, connections: Int, seconds: Double) throws -> Double {
         let values = (0..<rowsPerInsert).map { "(1, 'record-' || (:first + \($0)), '\(body)')" }
         let script = folder.appendingPathComponent("insert-\(rowsPerInsert).sql")

@@ -1,0 +1,70 @@
+import Sockets
+
+/// Limits that are deadlines; each check takes up to a minute and a half, so they run side by side.
+enum SlowChecks {
+    /// Seconds until the peer has ended the connection on which `send` was done; with its last status, if any.
+    private static func ends(
+        _ name: String,
+        within seconds: ClosedRange<Double>,
+        _ send: @escaping @Sendable (Link) -> Void
+    ) -> Check {
+        Check(name: "deadlines: \(name)") { endpoint in
+            let link = try Link(to: endpoint, patience: 100)
+            send(link)
+            let start = Monotonic.nanoseconds
+            link.read()
+            let took = Monotonic.seconds(since: start)
+            return link.isClosed && seconds.contains(took) ? nil : "closed \(link.isClosed) after \(took) s"
+        }
+    }
+
+    /// Sends one byte a second until the peer ends the connection.
+    private static func drips(_ name: String, within seconds: Double, _ head: String) -> Check {
+        Check(name: "deadlines: \(name)") { endpoint in
+            let link = try Link(to: endpoint, patience: 1)
+            link.send(head)
+            let start = Monotonic.nanoseconds
+            while !link.isClosed, Monotonic.seconds(since: start) < seconds {
+                link.send("a")
+                link.read()
+            }
+            return link.isClosed ? nil : "still open after \(seconds) s"
+        }
+    }
+
+    private static let post = "POST \(Probed.zones) HTTP/1.1\r\nHost: x\r\n"
+
+    static let all: [Check] = [
+        ends("silence from the beginning", within: 5...75) { _ in },
+        ends("half a head", within: 8...16) { $0.send("GET /healthz HTTP/1.1\r\nHost:") },
+        ends("half a body", within: 8...16) { $0.send(post + "Content-Length: 10\r\n\r\n{") },
+        ends("idle after an answer", within: 50...75) { link in
+            link.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            _ = link.answer()
+        },
+        drips("a head at one byte a second", within: 17, "GET /healthz HTTP/1.1\r\nX-A: "),
+        drips("a body at one byte a second", within: 80, post + "Content-Length: 1000\r\n\r\n"),
+        Check(name: "deadlines: no hello") { endpoint in
+            let socket = try WebSocketLink(to: endpoint, path: Probed.push, patience: 20)
+            var event = socket.next()
+            if case .text = event { event = socket.next() }
+            return event == .close(code: 4408) ? nil : "\(event)"
+        },
+        Check(name: "deadlines: a socket that answers no pings") { endpoint in
+            let socket = try WebSocketLink(to: endpoint, path: "/__echo", patience: 120)
+            let start = Monotonic.nanoseconds
+            var event = socket.next()
+            while event == .ping { event = socket.next() }
+            let took = Monotonic.seconds(since: start)
+            return took < 110 && event != .silence ? nil : "\(event) after \(took) s"
+        },
+        Check(name: "deadlines: a closing handshake that the client leaves open") { endpoint in
+            let socket = try WebSocketLink(to: endpoint, patience: 8)
+            socket.send(first: 0x83, [])
+            guard socket.next() == .close(code: 1002) else { return "no close" }
+            let start = Monotonic.nanoseconds
+            let ended = socket.hasEnded
+            return ended && Monotonic.seconds(since: start) < 6 ? nil : "TCP stays open"
+        },
+    ]
+}
