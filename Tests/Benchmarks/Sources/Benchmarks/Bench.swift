@@ -7,6 +7,9 @@ struct Bench {
     let options: Options
     var report: Report
     private let folder: URL
+    /// What the current row has started. A server ends with its last reference, which a row's own may well be before
+    /// its last measurement.
+    private var running: [AnyObject] = []
 
     init(_ options: Options) throws {
         self.options = options
@@ -23,20 +26,27 @@ struct Bench {
     /// A file of the row.
     func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
 
-    func startRelay() throws -> Relay {
-        try Relay(program: options.relay, folder: folder)
+    mutating func startRelay() throws -> Relay {
+        let relay = try Relay(program: options.relay, folder: folder)
+        running.append(relay)
+        return relay
     }
+
+    /// Ends what a row has started.
+    mutating func endRow() { running = [] }
 
     /// `nil`, and said so, where PostgreSQL is not installed.
     mutating func startPostgres(for row: String) throws -> Postgres? {
         let postgres = try Postgres(folder: folder.appendingPathComponent("postgres-\(row)"))
-        if postgres == nil { report.skip(row, because: Postgres.installation) }
+        if let postgres { running.append(postgres) } else { report.skip(row, because: Postgres.installation) }
         return postgres
     }
 
     /// This same program again, as a server that does nothing but what no server can leave out.
-    func startBareServer(feed: String? = nil) throws -> BareProcess {
-        try BareProcess(log: path("bare-\(UUID().uuidString).log"), feed: feed, errors: folder)
+    mutating func startBareServer(feed: String? = nil) throws -> BareProcess {
+        let server = try BareProcess(log: path("bare-\(UUID().uuidString).log"), feed: feed, errors: folder)
+        running.append(server)
+        return server
     }
 }
 

@@ -30,7 +30,7 @@ struct SequentialCommits {
             request.number(from: number)
             number += 1
             let sent = Monotonic.nanoseconds
-            try writer.exchange(request.bytes).mustBeSuccess()
+            try writer.exchange(request.bytes) { try $0.mustBeSuccess() }
             let answered = Monotonic.nanoseconds
             for arrival in try listeners.arrivals(1) {
                 delays.append(
@@ -88,8 +88,7 @@ struct PacedCommits {
                 throw LoadError.timedOut("answers to \(sent - answered) commits")
             }
             try poller.wait(milliseconds: 1) { key in
-                guard let reply = try connections[key].receive() else { return }
-                try reply.mustBeSuccess()
+                guard try connections[key].receive({ try $0.mustBeSuccess() }) != nil else { return }
                 answered += 1
                 free.append(key)
             }

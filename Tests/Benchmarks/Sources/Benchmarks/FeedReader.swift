@@ -26,11 +26,11 @@ struct FeedReader {
         var (token, page) = (String?.none, 0)
         let start = Monotonic.nanoseconds
         while true {
-            let reply = try connection.exchange(relay.changes(in: zone, since: token))
-            guard reply.status == 200 else { try reply.mustBeSuccess(); continue }
-            fetch.bytes += reply.body.count
-            if counting { fetch.records += Self.count("\"recordChangeTag\"", in: reply.body) }
-            let end = try PageEnd(reply)
+            let end = try connection.exchange(relay.changes(in: zone, since: token)) { reply in
+                fetch.bytes += reply.body.count
+                if counting { fetch.records += Self.count("\"recordChangeTag\"", in: reply.body) }
+                return try PageEnd(reply)
+            }
             (token, page) = (end.token, page + 1)
             eachPage(page)
             guard end.isMoreComing else { break }
@@ -44,7 +44,7 @@ struct FeedReader {
     func readPages(_ count: Int) throws {
         var token: String?
         for _ in 0..<count {
-            let end = try PageEnd(connection.exchange(relay.changes(in: zone, since: token)))
+            let end = try connection.exchange(relay.changes(in: zone, since: token)) { try PageEnd($0) }
             token = end.isMoreComing ? end.token : nil
         }
     }
@@ -101,10 +101,12 @@ struct BareFeedReader {
         var after = 0
         while true {
             let request = HTTPRequest("GET", "/feed/\(after)/limit/200", to: endpoint)
-            let reply = try connection.exchange(request.bytes)
-            let tail = UnsafeRawBufferPointer(rebasing: reply.body.suffix(40))
-            guard let next = HTTPHead.number(after: "\"syncToken\":\"", in: tail) else {
-                throw LoadError.peer("A bare page without end: \(reply.text.suffix(100))")
+            let next = try connection.exchange(request.bytes) { reply in
+                let tail = UnsafeRawBufferPointer(rebasing: reply.body.suffix(40))
+                guard let next = HTTPHead.number(after: "\"syncToken\":\"", in: tail) else {
+                    throw LoadError.peer("A bare page without end: \(reply.text.suffix(100))")
+                }
+                return next
             }
             if next == after { return Monotonic.seconds(since: start) }
             after = next
@@ -120,7 +122,7 @@ extension Relay {
         for start in stride(from: 0, to: count, by: 200) {
             var request = create(min(200, count - start), in: zone)
             request.number(from: first + start)
-            try connection.exchange(request.bytes).mustBeSuccess()
+            try connection.exchange(request.bytes) { try $0.mustBeSuccess() }
         }
     }
 }

@@ -46,6 +46,7 @@ enum Main {
             } catch {
                 bench.report.skip(row.name, because: "\(error)")
             }
+            bench.endRow()
         }
         try bench.report.finish()
     }

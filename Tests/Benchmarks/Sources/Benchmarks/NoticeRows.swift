@@ -57,7 +57,7 @@ enum NoticeRows {
         for _ in 0..<commits {
             request.number(from: number)
             number += 1
-            try writer.exchange(request.bytes).mustBeSuccess()
+            try writer.exchange(request.bytes) { try $0.mustBeSuccess() }
             let arrivals = try listeners.arrivals(count)
             guard let first = arrivals.first, let last = arrivals.last else { continue }
             rates.append(Double(count - 1) * 1e9 / Double(max(1, last.time - first.time)))

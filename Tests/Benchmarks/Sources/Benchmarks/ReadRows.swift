@@ -44,12 +44,12 @@ enum ReadRows {
         let reader = try FeedReader(relay, zone: "notes")
         let token = try reader.readAll(counting: false).token
         try relay.fill("notes", with: 100, numberingFrom: 1 << 40)
-        let page = try HTTPConnection(to: relay.endpoint).exchange(relay.changes(in: "notes", since: token))
+        let (relayLink, ask) = (try HTTPConnection(to: relay.endpoint), relay.changes(in: "notes", since: token))
+        let pageSize = try relayLink.exchange(ask) { $0.body.count }
         let feed = bench.path("feed.sqlite")
-        try BareFeed.make(path: feed, count: 20_100, bodySize: page.body.count / 100)
+        try BareFeed.make(path: feed, count: 20_100, bodySize: pageSize / 100)
         let bare = try bench.startBareServer(feed: feed)
-        let (relayLink, bareLink) = (try HTTPConnection(to: relay.endpoint), try HTTPConnection(to: bare.requests))
-        let ask = relay.changes(in: "notes", since: token)
+        let bareLink = try HTTPConnection(to: bare.requests)
         let askBare = HTTPRequest("GET", "/feed/20000/limit/100", to: bare.requests).bytes
         let paired = try Paired.measure(rounds: bench.scale(11, quick: 5)) {
             try Self.medianMilliseconds(of: ask, on: relayLink, times: 500)
@@ -76,7 +76,7 @@ enum ReadRows {
         var delays: [Double] = []
         for _ in 0..<times {
             let start = Monotonic.nanoseconds
-            try connection.exchange(request).mustBeSuccess()
+            try connection.exchange(request) { try $0.mustBeSuccess() }
             delays.append(Double(Monotonic.nanoseconds - start) / 1e6)
         }
         return delays.median

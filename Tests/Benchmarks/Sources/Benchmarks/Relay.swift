@@ -104,6 +104,9 @@ final class Relay {
 
     private static let configuration = """
         limits:
-          requestsPerSecond: 1000000
+          requests-per-second: 0
+          connections: 100000
+          connections-per-address: 100000
+          requests-per-connection: 1000000000
         """
 }

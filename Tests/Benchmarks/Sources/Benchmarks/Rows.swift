@@ -52,11 +52,9 @@ extension Relay {
     }
 
     /// One call on a connection of its own, which must succeed.
-    @discardableResult
-    func ask(_ operation: String, _ body: String, as login: Login? = nil) throws -> String {
-        let reply = try HTTPConnection(to: endpoint).exchange(call(operation, body, as: login).bytes)
-        try reply.mustBeSuccess()
-        return reply.text
+    func ask(_ operation: String, _ body: String, as login: Login? = nil) throws {
+        let connection = try HTTPConnection(to: endpoint)
+        try connection.exchange(call(operation, body, as: login).bytes) { try $0.mustBeSuccess() }
     }
 }
 

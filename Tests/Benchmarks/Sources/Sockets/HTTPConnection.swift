@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// An answer, lying in the buffer of the connection that received it: valid until that connection is used again.
+/// An answer, lying in the buffer of the connection that received it: not to be kept.
 package struct HTTPReply {
     package var status: Int
     package var head: UnsafeRawBufferPointer
@@ -16,8 +16,6 @@ package struct HTTPReply {
 package final class HTTPConnection {
     package let socket: Socket
     private var buffer = ReceiveBuffer()
-    /// Length of the reply handed out last, still at the front of `buffer`.
-    private var handedOut = 0
 
     package init(socket: Socket) { self.socket = socket }
 
@@ -26,24 +24,24 @@ package final class HTTPConnection {
         if blocks { socket.limitReads(seconds: 60) }
     }
 
-    /// Sends a request and waits for its answer; for blocking sockets.
-    package func exchange(_ request: [UInt8]) throws(LoadError) -> HTTPReply {
+    /// Sends a request, waits for its answer and lets `use` look at it; for blocking sockets.
+    package func exchange<Result>(_ request: [UInt8], _ use: (HTTPReply) throws -> Result) throws -> Result {
         try socket.write(request)
         while true {
-            if let reply = try receive() { return reply }
+            if let result = try receive(use) { return result }
         }
     }
 
-    /// An answer if a whole one has come, after at most one read.
-    package func receive() throws(LoadError) -> HTTPReply? {
-        buffer.use(handedOut)
-        handedOut = 0
+    /// Makes one read, and lets `use` look at the answer if all of it has come.
+    package func receive<Result>(_ use: (HTTPReply) throws -> Result) throws -> Result? {
         switch buffer.fill(from: socket) {
         case .bytes: break
-        case .nothingYet: throw .timedOut("an answer")
-        case .closed: throw .peer("The server closed the connection in the middle of an exchange.")
+        case .nothingYet: throw LoadError.timedOut("an answer")
+        case .closed: throw LoadError.peer("The server closed the connection in the middle of an exchange.")
         }
-        return try takeReply()
+        guard let reply = try takeReply() else { return nil }
+        defer { buffer.use(reply.head.count + reply.body.count) }
+        return try use(reply)
     }
 
     private func takeReply() throws(LoadError) -> HTTPReply? {
@@ -54,11 +52,10 @@ package final class HTTPConnection {
             throw .peer("An answer without status or Content-Length: \(String(decoding: head, as: UTF8.self))")
         }
         guard unread.count >= headLength + length else { return nil }
-        handedOut = headLength + length
         return HTTPReply(
             status: status,
             head: head,
-            body: UnsafeRawBufferPointer(rebasing: unread[headLength..<handedOut])
+            body: UnsafeRawBufferPointer(rebasing: unread[headLength..<headLength + length])
         )
     }
 }
