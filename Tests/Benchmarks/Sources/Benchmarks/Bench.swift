@@ -7,7 +7,9 @@ struct Bench {
     let options: Options
     var report: Report
     private let folder: URL
-    /// What the current row has started. A server ends with its last reference, which a row's own may well be before
+    /// What the current row has started.
+    ///
+    /// A server ends with its last reference, which a row's own may well be before
     /// its last measurement.
     private var running: [AnyObject] = []
 
