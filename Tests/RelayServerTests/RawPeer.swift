@@ -18,10 +18,12 @@ final class RawPeer: Sendable {
         self.inbox = inbox
     }
 
-    static func connect(port: Int) async throws -> RawPeer {
+    /// `reads: false`: takes nothing of what comes.
+    static func connect(port: Int, reads: Bool = true) async throws -> RawPeer {
         let inbox = Inbox()
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: true)
+            .channelOption(.autoRead, value: reads)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandler(InboxHandler(inbox: inbox))
@@ -62,6 +64,8 @@ final class RawPeer: Sendable {
         let bytes = try await received(waitingFor: part) { String(decoding: $0, as: UTF8.self).contains(part) }
         return String(decoding: bytes, as: UTF8.self)
     }
+
+    func startReading() async throws { try await channel.setOption(.autoRead, value: true).get() }
 
     func finishSending() async throws { try await channel.close(mode: .output).get() }
 

@@ -1,5 +1,4 @@
 import HTTPTypes
-import Logging
 import RelayAPI
 
 @testable import RelayServer
@@ -8,6 +7,7 @@ import RelayAPI
 func withServer<Value: Sendable>(
     _ adjust: (inout ServerConfiguration) -> Void = { _ in },
     isReady: @escaping @Sendable () -> Bool = { true },
+    notices: NoticeService? = nil,
     respond: @escaping RelayServer.Responder = echoRequest,
     _ body: @escaping @Sendable (Int) async throws -> Value
 ) async throws -> Value {
@@ -19,7 +19,8 @@ func withServer<Value: Sendable>(
     let (ports, port) = AsyncStream.makeStream(of: Int.self)
     let server = RelayServer(
         configuration: configuration,
-        logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+        logger: quiet,
+        notices: notices,
         isReady: isReady,
         onListening: { port.yield($0.port) },
         respond: respond

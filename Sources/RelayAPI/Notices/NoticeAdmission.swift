@@ -4,6 +4,11 @@ package import Wire
 
 /// Who may listen, and what they have missed: asked once for each notice connection.
 package protocol NoticeAdmission: Sendable {
+    /// Whether a browser page of this origin may open a socket at all, judged from the upgrade request alone.
+    ///
+    /// Called on the connection's lane, so it must not block for long.
+    func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool
+
     /// Checks the credentials, the origin and the container.
     ///
     /// `request` is the upgrade request, whose header and query come before what the hello says. Notices reference 1.

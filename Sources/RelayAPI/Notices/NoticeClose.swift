@@ -23,7 +23,7 @@ package struct NoticeClose: Error, Hashable, Sendable {
 
     package static let stopping = NoticeClose(code: 1001, reason: "relay stopping", goodbye: Goodbye(retryAfter: 2))
     package static let noPong = NoticeClose(code: 1001, reason: "no pong")
-    package static let binary = NoticeClose(code: 1008, reason: "text frames only")
+    package static let binary = NoticeClose(code: 1003, reason: "text frames only")
     package static let tooManyFrames = NoticeClose(code: 1008, reason: "too many frames")
     package static let tooSlow = NoticeClose(code: 1013, reason: "notices are not being read")
     package static let tryLater = NoticeClose(code: 1013, reason: "try again later", goodbye: Goodbye(retryAfter: 5))

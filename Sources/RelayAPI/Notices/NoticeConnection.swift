@@ -99,6 +99,8 @@ package final class NoticeConnection {
     package func end(_ reason: NoticeClose) { handle(.ended(reason)) }
 
     func deliver(_ notice: OutgoingNotice) {
+        // The one path that ten thousand connections take for one commit: nothing is made and no clock is read.
+        if session.passesNoticesOn, let outlet { return outlet.send(notice.frame) }
         perform(session.handle(.notice(notice), at: uptime()))
     }
 

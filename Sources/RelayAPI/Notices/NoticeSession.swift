@@ -78,11 +78,16 @@ package struct NoticeSession: Sendable {
         return next
     }
 
+    /// Whether the answer to a notice is to send it and nothing else.
+    var passesNoticesOn: Bool { state == .live && isWritable && queue.isEmpty }
+
     package mutating func handle(_ event: Event, at now: Duration) -> [Effect] {
         if case .closed = state { return [] }
         switch event {
         case .received(let text): return takes(now) ?? received(text)
-        case .receivedBinary: return takes(now) ?? close(.binary)
+        case .receivedBinary:
+            if case .awaitingHello = state { return close(.badHello) }
+            return takes(now) ?? close(.binary)
         case .receivedPing(let payload): return takes(now) ?? [.pong(payload: payload)]
         case .receivedPong:
             unansweredPings = 0
@@ -144,7 +149,7 @@ package struct NoticeSession: Sendable {
     // MARK: Notices
 
     private mutating func deliver(_ notice: OutgoingNotice, at now: Duration) -> [Effect] {
-        guard state == .live, isWritable, queue.isEmpty else {
+        guard passesNoticesOn else {
             queue.put(notice, limits: limits, at: now)
             return []
         }

@@ -20,6 +20,12 @@ package final class RelayAdmission: NoticeAdmission {
         self.time = time
     }
 
+    package func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool {
+        // A container that does not exist is refused after the hello, like one that is not the caller's.
+        guard let home = Route.home(ofPath: request.path) else { return false }
+        return relay.authenticator.allowsSocket(origin: origin, of: request, in: home)
+    }
+
     package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
         guard let home = Route.home(ofPath: request.path) else { throw .containerRefused }
         let authentication = try authenticate(request, hello: hello, in: home)

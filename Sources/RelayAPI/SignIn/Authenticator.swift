@@ -58,6 +58,17 @@ package final class Authenticator: Sendable {
         }
     }
 
+    /// Whether a browser page of `origin` may open a socket with `request`.
+    ///
+    /// Where the API token is to come with the hello, the origin must be one that any token of the container allows;
+    /// that token is asked again then. Notices reference 1.
+    package func allowsSocket(origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
+        if PresentedCredentials(request).apiToken != nil { return allowsOrigin(origin, of: request, in: home) }
+        let tokens = (try? directory.apiTokens()) ?? []
+        let origins = tokens.filter { $0.home == home && $0.revoked == nil }.flatMap(\.allowedOrigins)
+        return OriginRule(origins: origins, allowsLoopback: settings.acceptsDevTokens).allows(origin)
+    }
+
     /// Whether a browser page of `origin` may send `request`, as asked by a preflight, which shows no credentials but
     /// the API token in the query.
     package func allowsOrigin(_ origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {

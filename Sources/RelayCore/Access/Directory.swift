@@ -35,6 +35,8 @@ package protocol Directory: Sendable {
     ///
     /// Finds revoked ones too.
     func apiToken(hash: [UInt8]) throws(DirectoryError) -> APIToken?
+    /// All of them, revoked ones too.
+    func apiTokens() throws(DirectoryError) -> [APIToken]
     /// Finds revoked ones too.
     func session(_ id: Session.ID) throws(DirectoryError) -> Session?
     /// Finds revoked ones too.

@@ -309,21 +309,34 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     private func open(_ purpose: SocketPurpose, for plan: RequestPlan, _ context: ChannelHandlerContext) {
         switch Handshake.judge(plan, for: purpose) {
         case .refused(let response):
-            finish(
-                with: ResponseBytes.write(
-                    response,
-                    persistence: response.status.code == 426 ? .closeUpgradeRequired : .close,
-                    date: loop.dateText,
-                    omitsBody: plan.request.method == .head,
-                    allocator: context.channel.allocator
-                ),
-                on: context
-            )
+            refuseSocket(response, plan, context)
+        case .accepted where !isWelcome(plan.request, purpose):
+            refuseSocket(Handshake.originRefused, plan, context)
         case .accepted(let fields):
             phase = .upgraded
             context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(fields)), promise: nil)
             giveUp(to: purpose, for: plan.request, context)
         }
+    }
+
+    /// Judges a browser's origin; other clients send none.
+    private func isWelcome(_ request: APIRequest, _ purpose: SocketPurpose) -> Bool {
+        guard let origin = request.headers[.origin] else { return true }
+        switch purpose {
+        case .notices: return loop.door.notices?.admission.allowsUpgrade(request, origin: origin) ?? false
+        case .echo: return Handshake.isOwn(origin: origin, host: request.headers[.hostField] ?? "")
+        }
+    }
+
+    private func refuseSocket(_ response: APIResponse, _ plan: RequestPlan, _ context: ChannelHandlerContext) {
+        let buffer = ResponseBytes.write(
+            response,
+            persistence: response.status.code == 426 ? .closeUpgradeRequired : .close,
+            date: loop.dateText,
+            omitsBody: plan.request.method == .head,
+            allocator: context.channel.allocator
+        )
+        finish(with: buffer, on: context)
     }
 
     /// Puts the socket behind the gate, then takes decoder and gate out; bytes that came early go on to the socket.

@@ -65,6 +65,14 @@ enum Handshake {
         return .accepted(answer)
     }
 
+    /// The answer to a page of an origin that may not.
+    static let originRefused = answer(403, "Pages of this origin may not open a socket here.")
+
+    /// Whether a page of `origin` came from the host it is talking to.
+    static func isOwn(origin: String, host: String) -> Bool {
+        !host.isEmpty && (origin == "http://\(host)" || origin == "https://\(host)")
+    }
+
     /// RFC 6455 1.3.
     static func accept(_ key: String) -> String {
         Base64.encode(Array(Insecure.SHA1.hash(data: Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8))))
@@ -84,9 +92,13 @@ enum Handshake {
     }
 
     private static func refuse(_ status: Int, _ reason: String, _ extra: HTTPFields = [:]) -> Verdict {
+        .refused(answer(status, reason, extra))
+    }
+
+    private static func answer(_ status: Int, _ reason: String, _ extra: HTTPFields = [:]) -> APIResponse {
         var headers = extra
         headers[.contentType] = "application/json; charset=UTF-8"
         let body = "{\"uuid\":\"\(RequestID.random())\",\"serverErrorCode\":\"BAD_REQUEST\",\"reason\":\"\(reason)\"}"
-        return .refused(APIResponse(status: .init(code: status), headers: headers, body: Array(body.utf8)))
+        return APIResponse(status: .init(code: status), headers: headers, body: Array(body.utf8))
     }
 }

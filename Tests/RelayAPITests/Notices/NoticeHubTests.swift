@@ -113,7 +113,12 @@ import Wire
         for (items, zone, id) in Self.coverage {
             let world = NoticeWorld()
             let device = TestDevice()
-            await device.connect("_a", "d", to: world, admission: FakeAdmission(subscriptions: NoticeSubscriptions(items)))
+            await device.connect(
+                "_a",
+                "d",
+                to: world,
+                admission: FakeAdmission(subscriptions: NoticeSubscriptions(items))
+            )
             world.publish(world.change(zone, of: "_a"))
             #expect(device.notices.map(\.subscriptionID) == [id].compactMap { $0 }, "\(items) \(zone)")
             #expect(device.notices.allSatisfy { ($0.kind == .database) == (id == "database") })

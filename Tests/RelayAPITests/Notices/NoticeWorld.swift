@@ -51,6 +51,8 @@ struct FakeAdmission: NoticeAdmission {
     /// Runs where the store would be read: between joining and knowing.
     var meanwhile: @Sendable () -> Void = {}
 
+    func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool { true }
+
     func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
         guard let token = hello.webAuthToken else { throw .notAuthenticated }
         return AdmittedDevice(
@@ -102,7 +104,11 @@ final class TestDevice: NoticeOutlet {
     func disconnect() { connection?.closed() }
 
     func connect(
-        _ user: String, _ device: String, to world: NoticeWorld, lane: Int = 0, admission: FakeAdmission = FakeAdmission()
+        _ user: String,
+        _ device: String,
+        to world: NoticeWorld,
+        lane: Int = 0,
+        admission: FakeAdmission = FakeAdmission()
     ) async {
         let connection = NoticeConnection(
             request: APIRequest(method: .get, path: "/push/1/iCloud.test/development"),

@@ -1,0 +1,328 @@
+import HTTPTypes
+import NIOCore
+import RelayAPI
+import ServiceLifecycle
+import Synchronization
+import Testing
+
+@testable import RelayServer
+
+/// The transport's rows of the limits table: reliability reference, section 3.
+@Suite struct ServerLimitTests {
+    /// Deadlines in fractions of a second, so that the tests need no patience.
+    private static func hurry(_ configuration: inout ServerConfiguration) {
+        configuration.limits.sweepInterval = .milliseconds(20)
+        configuration.limits.headTime = .milliseconds(200)
+        configuration.limits.bodyGap = .milliseconds(200)
+        configuration.limits.bodyTime = .milliseconds(600)
+        configuration.limits.keepAlive = .milliseconds(300)
+        configuration.limits.linger = .milliseconds(300)
+        configuration.limits.writeStall = .milliseconds(300)
+        configuration.limits.closingHandshake = .milliseconds(200)
+    }
+
+    @Test func aHeadThatNeverEndsTimesOut() async throws {
+        try await withServer(Self.hurry) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\nX-A: ")
+            #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
+        }
+    }
+
+    @Test func aHeadInDribsTimesOutAsAWhole() async throws {
+        try await withServer(Self.hurry) { port in
+            let peer = try await RawPeer.connect(port: port)
+            let dribble = Task {
+                for _ in 0..<1000 where !Task.isCancelled { try await peer.send("G") }
+            }
+            #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
+            dribble.cancel()
+        }
+    }
+
+    @Test func aSilentConnectionIsClosed() async throws {
+        try await withServer(Self.hurry) { port in
+            let peer = try await RawPeer.connect(port: port)
+            #expect(try await peer.untilClosed() == "")
+        }
+    }
+
+    @Test func aBodyThatStopsTimesOut() async throws {
+        try await withServer(Self.hurry) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
+            #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
+        }
+    }
+
+    @Test func anIdleConnectionIsClosed() async throws {
+        try await withServer(Self.hurry) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            let answer = try await peer.untilClosed()
+            #expect(answer.hasPrefix("HTTP/1.1 200 "))
+            #expect(!answer.contains("Connection: close"))
+        }
+    }
+
+    @Test func aReaderThatNeverReadsIsCutOff() async throws {
+        let big = APIResponse(status: .ok, body: Array(repeating: 7, count: 30_000_000))
+        try await withServer(Self.hurry, respond: { _ in big }) { port in
+            let peer = try await RawPeer.connect(port: port, reads: false)
+            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            // Three idle connections live out their time, which is more than a stalled one has.
+            for _ in 0..<3 {
+                let idle = try await RawPeer.connect(port: port)
+                _ = try await idle.untilClosed()
+            }
+            try await peer.startReading()
+            let bytes = try await peer.received(waitingFor: "the end of what was sent") { _ in false }
+            #expect(bytes.count < 30_000_000)
+        }
+    }
+
+    @Test func aRequestWithTimeToAnswerIsNotCut() async throws {
+        let gate = Gate()
+        try await withServer(
+            Self.hurry,
+            respond: { _ in
+                await gate.wait()
+                return APIResponse(status: .ok)
+            }
+        ) { port in
+            let slow = try await RawPeer.connect(port: port)
+            try await slow.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            // Another connection idles to its end meanwhile, so more than one deadline has passed.
+            let idle = try await RawPeer.connect(port: port)
+            _ = try await idle.untilClosed()
+            gate.open()
+            #expect(try await slow.text(containing: "\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
+            await slow.close()
+        }
+    }
+
+    @Test func aConnectionServesSoManyRequests() async throws {
+        try await withServer({ $0.limits.requestsPerConnection = 3 }) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send(String(repeating: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", count: 5))
+            let answer = try await peer.untilClosed()
+            #expect(answer.split(separator: "HTTP/1.1 200").count == 3)
+            #expect(answer.contains("Connection: close"))
+        }
+    }
+
+    @Test func connectionsFromOneAddressAreCounted() async throws {
+        try await withServer({
+            Self.hurry(&$0)
+            $0.limits.headTime = .seconds(10)
+            $0.limits.connectionsPerAddress = 3
+        }) { port in
+            var peers: [RawPeer] = []
+            for _ in 0..<3 { peers.append(try await RawPeer.connect(port: port)) }
+            for peer in peers {
+                try await peer.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                _ = try await peer.text(containing: "200 OK")
+            }
+            let refused = try await RawPeer.connect(port: port)
+            let answer = try await refused.untilClosed()
+            #expect(answer.hasPrefix("HTTP/1.1 503 "))
+            #expect(answer.contains("\r\nRetry-After: "))
+        }
+    }
+
+    @Test func aProxysConnectionsAreNotCounted() async throws {
+        try await withServer({
+            $0.limits.connectionsPerAddress = 1
+            $0.trustedProxies = [AddressRange("127.0.0.0/8")].compactMap { $0 }
+        }) { port in
+            for _ in 0..<3 {
+                let peer = try await RawPeer.connect(port: port)
+                try await peer.send("GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6, 9.9.9.9, 127.0.0.2\r\n\r\n")
+                // The nearest address that is no proxy of ours: what stands before it may be made up.
+                _ = try await peer.text(containing: "GET / - 9.9.9.9")
+            }
+        }
+    }
+
+    @Test func strangersCannotNameTheirAddress() async throws {
+        try await withServer { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n")
+            _ = try await peer.text(containing: "GET / - 127.0.0.1")
+            await peer.close()
+        }
+    }
+
+    @Test func healthAndReadinessSayUpOrNot() async throws {
+        let isReady = Mutex(true)
+        try await withServer(isReady: { isReady.withLock { $0 } }) { port in
+            for (path, ready, status) in [("/healthz", true, 200), ("/readyz", true, 200), ("/readyz", false, 503)] {
+                isReady.withLock { $0 = ready }
+                let peer = try await RawPeer.connect(port: port)
+                try await peer.send("GET \(path) HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                let answer = try await peer.untilClosed()
+                #expect(answer.hasPrefix("HTTP/1.1 \(status) "))
+                #expect(answer.hasSuffix(status == 200 ? "up\n" : "down\n"))
+            }
+        }
+    }
+
+    @Test func aTakenPortIsSaidWithAWayOut() async throws {
+        try await withServer { port in
+            do {
+                try await withServer({ $0.port = port }) { _ in }
+                Issue.record("two servers on one port")
+            } catch let error as ListenError {
+                #expect(
+                    error.description == "127.0.0.1:\(port) is in use by another program. "
+                        + "Try: zonecast serve --listen 127.0.0.1:0 (any free port)"
+                )
+            }
+        }
+    }
+
+    @Test func aClosingHandshakeThatThePeerForgetsEnds() async throws {
+        try await withServer({
+            Self.hurry(&$0)
+            $0.testDoor = true
+        }) { port in
+            let socket = try await SocketPeer.connect(port: port)
+            try await socket.send((0..<200).flatMap { _ in SocketPeer.frame(0x8A, []) })
+            // Never answers the close frame.
+            #expect(try await socket.framesUntilClosed().last?.closeCode == 1008)
+        }
+    }
+
+    static let handshakes: [(name: String, request: String, status: Int)] = [
+        ("no upgrade", "GET /__echo HTTP/1.1\r\nHost: x\r\n\r\n", 426),
+        ("old version", SocketPeer.handshake("/__echo").replacing("Version: 13", with: "Version: 8"), 426),
+        ("two versions", SocketPeer.handshake("/__echo", extra: "Sec-WebSocket-Version: 13\r\n"), 426),
+        ("POST", SocketPeer.handshake("/__echo").replacing("GET", with: "POST"), 405),
+        ("1.0", SocketPeer.handshake("/__echo").replacing("HTTP/1.1", with: "HTTP/1.0"), 400),
+        (
+            "short key",
+            SocketPeer.handshake("/__echo").replacing("dGhlIHNhbXBsZSBub25jZQ==", with: "dGhlIHNhbXBsZQ=="), 400
+        ),
+        ("key that is not base64", SocketPeer.handshake("/__echo").replacing("dGhl", with: "dG*l"), 400),
+        ("two keys", SocketPeer.handshake("/__echo", extra: "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"), 400),
+        ("no Connection", SocketPeer.handshake("/__echo").replacing("keep-alive, Upgrade", with: "keep-alive"), 400),
+        ("other protocol", SocketPeer.handshake("/__echo").replacing("Upgrade: websocket", with: "Upgrade: h2c"), 426),
+        ("with a body", SocketPeer.handshake("/__echo", extra: "Content-Length: 1\r\n") + "x", 400),
+        ("foreign origin", SocketPeer.handshake("/__echo", extra: "Origin: https://evil.example\r\n"), 403),
+        ("origin null", SocketPeer.handshake("/__echo", extra: "Origin: null\r\n"), 403),
+        (
+            "foreign subprotocol",
+            SocketPeer.handshake("/push/1/c/development", extra: "Sec-WebSocket-Protocol: chat\r\n"), 400
+        ),
+    ]
+
+    @Test func badHandshakesAreRefused() async throws {
+        try await withServer({ $0.testDoor = true }) { port in
+            for (name, request, status) in Self.handshakes {
+                let peer = try await RawPeer.connect(port: port)
+                try await peer.send(request)
+                let answer = try await peer.untilClosed()
+                #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(name): \(answer.prefix(200))")
+                if status == 426 { #expect(answer.contains("\r\nSec-WebSocket-Version: 13\r\n"), "\(name)") }
+            }
+        }
+    }
+
+    @Test func aGoodHandshakeIsAnsweredAsInTheStandard() async throws {
+        try await withServer({ $0.testDoor = true }) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send(SocketPeer.handshake("/__echo", extra: "Origin: http://x\r\n"))
+            let answer = try await peer.text(containing: "\r\n\r\n")
+            #expect(answer.hasPrefix("HTTP/1.1 101 "))
+            #expect(answer.contains("\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
+            await peer.close()
+        }
+    }
+
+    /// On a stop: nothing new is accepted, what has begun is answered, sockets close with 1001, and `run` returns.
+    @Test func aGracefulStopFinishesWhatHasBegun() async throws {
+        let gate = Gate()
+        let (ports, port) = AsyncStream.makeStream(of: Int.self)
+        var configuration = ServerConfiguration()
+        configuration.port = 0
+        configuration.loops = 2
+        configuration.testDoor = true
+        configuration.limits.sweepInterval = .milliseconds(20)
+        let server = RelayServer(
+            configuration: configuration,
+            logger: quiet,
+            onListening: { port.yield($0.port) },
+            respond: { _ in
+                await gate.wait()
+                return APIResponse(status: .ok)
+            }
+        )
+        let group = ServiceGroup(services: [server], logger: quiet)
+        async let running: Void = group.run()
+        var iterator = ports.makeAsyncIterator()
+        let bound = try #require(await iterator.next())
+        let socket = try await SocketPeer.connect(port: bound)
+        let busy = try await RawPeer.connect(port: bound)
+        try await busy.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await gate.arrival()
+        await group.triggerGracefulShutdown()
+        let frames = try await socket.frames(1, waitingFor: "the close frame")
+        #expect(frames.map(\.closeCode) == [1001])
+        try await socket.send(SocketPeer.frame(0x88, [3, 0xE9]))
+        gate.open()
+        let answer = try await busy.untilClosed()
+        #expect(answer.hasPrefix("HTTP/1.1 200 "))
+        #expect(answer.contains("Connection: close"))
+        try await running
+    }
+
+    @Test func aStopDoesNotWaitForEver() async throws {
+        let gate = Gate()
+        let (ports, port) = AsyncStream.makeStream(of: Int.self)
+        var configuration = ServerConfiguration()
+        configuration.port = 0
+        configuration.loops = 1
+        configuration.limits.shutdown = .milliseconds(100)
+        let server = RelayServer(
+            configuration: configuration,
+            logger: quiet,
+            onListening: { port.yield($0.port) },
+            respond: { _ in
+                await gate.wait()
+                return APIResponse(status: .ok)
+            }
+        )
+        let group = ServiceGroup(services: [server], logger: quiet)
+        async let running: Void = group.run()
+        var iterator = ports.makeAsyncIterator()
+        let bound = try #require(await iterator.next())
+        let busy = try await RawPeer.connect(port: bound)
+        try await busy.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await gate.arrival()
+        await group.triggerGracefulShutdown()
+        #expect(try await busy.untilClosed() == "")
+        gate.open()
+        try await running
+    }
+}
+
+@Suite struct AddressRangeTests {
+    @Test(arguments: [
+        ("10.0.0.0/8", "10.255.1.2", true), ("10.0.0.0/8", "11.0.0.1", false),
+        ("192.168.1.128/25", "192.168.1.127", false),
+        ("192.168.1.128/25", "192.168.1.200", true), ("::1", "::1", true), ("fd00::/8", "fd12::1", true),
+        ("127.0.0.1", "::ffff:127.0.0.1", true), ("0.0.0.0/0", "8.8.8.8", true), ("0.0.0.0/0", "nonsense", false),
+    ]) func contains(_ range: String, _ address: String, _ isInside: Bool) throws {
+        #expect(try #require(AddressRange(range)).contains(address) == isInside)
+    }
+
+    @Test(arguments: ["", "x", "10.0.0.0/33", "10.0.0", "10.0.0.0/", "::/129"]) func isRefused(_ text: String) {
+        #expect(AddressRange(text) == nil)
+    }
+
+    @Test func theDateIsWrittenAsHTTPWantsIt() {
+        #expect(DateText.format(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
+        #expect(DateText.format(951_827_696) == "Tue, 29 Feb 2000 12:34:56 GMT")
+        #expect(DateText.format(0) == "Thu, 01 Jan 1970 00:00:00 GMT")
+    }
+}
