@@ -131,6 +131,21 @@ import ZoneTesting
         #expect(try await database.record(for: record.recordID).allKeys() == ["title"])
     }
 
+    @Test func parentsAreSavedAndTakenAway() async throws {
+        let zone = try await notes()
+        let folder = try await database.save(CKRecord(recordType: "Folder", zoneID: zone))
+        let record = CKRecord(recordType: "Note", zoneID: zone)
+        record.setParent(folder)
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID).parent?.recordID == folder.recordID)
+        record["title"] = "t"
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID).parent?.recordID == folder.recordID)
+        record.parent = nil
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID).parent == nil)
+    }
+
     @Test func missingRecordsAndZonesAreSaidSo() async throws {
         let zone = try await notes()
         let here = CKRecord.ID(recordName: "nobody", zoneID: zone)
