@@ -84,6 +84,29 @@ import ZoneKit
         }
     }
 
+    @Test func whoeverMustSignInIsToldWhere() async {
+        let relay = ScriptedRelay(
+            .answer(
+                421,
+                """
+                {"uuid":"u-3","serverErrorCode":"AUTHENTICATION_REQUIRED","reason":"request needs authorization",
+                "redirectURL":"https://relay.example/signin?container=iCloud.test"}
+                """
+            )
+        )
+        do {
+            _ = try await relay.container(webAuthToken: nil).privateCloudDatabase.allRecordZones()
+            Issue.record("nothing was thrown")
+        } catch {
+            let error = error as? CKError
+            #expect(error?.code == .notAuthenticated)
+            #expect(error?.requestUUID == "u-3")
+            #expect(error?.signInURL?.absoluteString == "https://relay.example/signin?container=iCloud.test")
+        }
+        #expect(relay.requests.map(\.method) == [.get])
+        #expect(relay.requests.map(\.query) == ["ckAPIToken=a%2Bb%2Fc%3D"])
+    }
+
     static let strangers: [(Int, String, CKError.Code)] = [
         (502, "<html>Bad Gateway</html>", .serviceUnavailable),
         (503, "", .serviceUnavailable),

@@ -24,6 +24,12 @@ extension CKError {
     /// In `userInfo` of `notAuthenticated`: the address of the page to sign in at, as a string.
     package static let signInURLKey = "SignInURL"
 
+    /// The number under which the relay's log has the failed request; `nil` where no relay answered.
+    public var requestUUID: String? { userInfo[Self.requestUUIDKey] as? String }
+
+    /// With `notAuthenticated`: the address of the page at which a person can sign in, where the relay has one.
+    public var signInURL: URL? { (userInfo[Self.signInURLKey] as? String).flatMap { URL(string: $0) } }
+
     package static func code(of error: RelayError, at level: ErrorLevel) -> Code {
         if let fine = error.fineCode { return code(of: fine) }
         return switch error.code {
