@@ -65,7 +65,7 @@ final class ScriptedRelay: RelayTransport {
             )
         case .failure(let error): throw error
         case .silence:
-            while !Task.isCancelled { await Task.yield() }
+            try? await Task.sleep(for: .seconds(60))
             throw .cancelled
         }
     }
