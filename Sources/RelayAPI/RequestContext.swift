@@ -55,9 +55,9 @@ struct EndpointAnswer: Sendable {
     var status: Int = 200
     var body: [UInt8]
 
-    init(status: Int = 200, _ write: (inout JSONWriter) throws -> Void) rethrows {
+    init(status: Int = 200, reserving capacity: Int = 1024, _ write: (inout JSONWriter) throws -> Void) rethrows {
         self.status = status
-        var writer = JSONWriter(reserving: 1024)
+        var writer = JSONWriter(reserving: capacity)
         writer.open(UInt8(ascii: "{"))
         try write(&writer)
         writer.close(UInt8(ascii: "}"))

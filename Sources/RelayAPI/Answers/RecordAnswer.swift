@@ -22,25 +22,38 @@ struct RecordAnswer {
         guard !record.isDeleted else { return writeTombstone(record.name, type: record.type, to: &writer) }
         let fields = try (own ?? selection).apply(to: record.fields)
         writer.open(UInt8(ascii: "{"))
-        writer.member("recordName", record.name)
-        writer.member("recordType", record.type)
-        writer.key("fields")
+        writer.fragment(Text.recordName)
+        writer.string(record.name)
+        writer.fragment(Text.recordType)
+        writer.string(record.type)
+        writer.fragment(Text.fields)
         writer.raw(fields)
-        writer.key("pluginFields")
-        writer.raw(FieldsJSON.empty)
-        writer.member("recordChangeTag", record.changeTag)
-        writer.key("created")
+        writer.fragment(Text.changeTag)
+        writer.digits(record.change, radix: 36)
+        writer.fragment(Text.created)
         write(record.created, to: &writer)
-        writer.key("modified")
+        writer.fragment(Text.modified)
         write(record.modified, to: &writer)
         if let parent = record.parent {
             writer.key("parent")
             writer.object { $0.member("recordName", parent) }
         }
-        writer.member("deleted", false)
-        writer.key("zoneID")
+        writer.fragment(Text.zone)
         writer.raw(zone)
         writer.close(UInt8(ascii: "}"))
+    }
+
+    /// A record's text between its values.
+    private enum Text {
+        static let recordName = Array(#""recordName":"#.utf8)
+        static let recordType = Array(#","recordType":"#.utf8)
+        static let fields = Array(#","fields":"#.utf8)
+        static let changeTag = Array(#","pluginFields":{},"recordChangeTag":"#.utf8)
+        static let created = Array(#","created":{"timestamp":"#.utf8)
+        static let modified = Array(#","modified":{"timestamp":"#.utf8)
+        static let user = Array(#","userRecordName":"#.utf8)
+        static let device = Array(#","deviceID":"#.utf8)
+        static let zone = Array(#","deleted":false,"zoneID":"#.utf8)
     }
 
     func writeTombstone(_ name: String, type: String?, to writer: inout JSONWriter) {
@@ -70,11 +83,13 @@ struct RecordAnswer {
         }
     }
 
+    /// The rest of a stamp, whose beginning stands.
     private func write(_ stamp: StoredRecord.Stamp, to writer: inout JSONWriter) {
-        writer.open(UInt8(ascii: "{"))
-        writer.member("timestamp", stamp.at.milliseconds)
-        writer.member("userRecordName", stamp.by.recordName)
-        writer.member("deviceID", stamp.device.text)
+        writer.int(stamp.at.milliseconds)
+        writer.fragment(Text.user)
+        writer.string(stamp.by.recordName)
+        writer.fragment(Text.device)
+        writer.digits(stamp.device.bits, radix: 16)
         writer.close(UInt8(ascii: "}"))
     }
 }

@@ -12,7 +12,7 @@ func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     let requests = try items.map { item in
         (try ZoneIDCodec.read(item.required("zoneID")), try ZonePageRequest(item, context, else: defaults))
     }
-    return try EndpointAnswer { writer in
+    return try EndpointAnswer(reserving: pageCapacity) { writer in
         writer.key("zones")
         writer.open(UInt8(ascii: "["))
         for (zone, request) in requests { try write(request, of: zone, context, to: &writer) }
@@ -20,25 +20,26 @@ func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
+/// Bytes of a full page of small records: reserved at once, since growing copies.
+private let pageCapacity = 192 * 1024
+
 private func write(
     _ request: ZonePageRequest,
     of zone: ZoneID,
     _ context: RequestContext,
     to writer: inout JSONWriter
 ) throws {
+    let mark = writer.mark
     do throws(RelayError) {
-        let (records, page) = try request.read(zone, context)
         writer.open(UInt8(ascii: "{"))
         writer.key("zoneID")
-        ZoneIDCodec.write(page.zone.id, to: &writer)
-        writer.key("records")
-        writer.raw(records)
-        writer.member("syncToken", page.token.encoded)
-        writer.member("moreComing", page.moreComing)
+        ZoneIDCodec.write(try context.database.zone(zone), to: &writer)
+        try request.write(zone, context, to: &writer)
         writer.close(UInt8(ascii: "}"))
     } catch  where error.code == .tryAgainLater || error.code == .internalError {
         throw error
     } catch {
+        writer.rewind(to: mark)
         writer.failure(of: zone, error)
     }
 }
@@ -49,13 +50,8 @@ private func write(
 func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let zone = try context.body["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName)
-    let (records, page) = try ZonePageRequest(context.body, context).read(zone, context)
-    return EndpointAnswer { writer in
-        writer.key("records")
-        writer.raw(records)
-        writer.member("syncToken", page.token.encoded)
-        writer.member("moreComing", page.moreComing)
-    }
+    let request = try ZonePageRequest(context.body, context)
+    return try EndpointAnswer(reserving: pageCapacity) { try request.write(zone, context, to: &$0) }
 }
 
 /// How a client wants one page of a zone's changes.
@@ -77,15 +73,15 @@ private struct ZonePageRequest {
         selection = try context.selection(of: json, else: outer?.selection)
     }
 
-    /// The page's records as a JSON array, and what the page says of itself.
-    func read(_ id: ZoneID, _ context: RequestContext) throws(RelayError) -> ([UInt8], ZoneChanges.Page) {
+    /// Writes the members `records`, `syncToken` and `moreComing`.
+    func write(_ id: ZoneID, _ context: RequestContext, to writer: inout JSONWriter) throws(RelayError) {
         let zone = try context.database.zone(id)
         let answer = RecordAnswer(zone: zone, selection: selection)
-        var writer = JSONWriter(reserving: 64 * 1024)
         var failure: (any Error)?
+        writer.key("records")
+        writer.open(UInt8(ascii: "["))
         let page = try context.store.read { reader throws(RelayError) in
-            writer.open(UInt8(ascii: "["))
-            let page = try ZoneChanges(
+            try ZoneChanges(
                 zone: zone,
                 token: token,
                 limit: limit,
@@ -94,11 +90,11 @@ private struct ZonePageRequest {
             ).read(from: reader, epoch: context.store.epoch) { record in
                 do { try answer.write(record, to: &writer) } catch { failure = error }
             }
-            writer.close(UInt8(ascii: "]"))
-            return page
         }
         if let failure { throw failure as? RelayError ?? RelayError(.internalError, "The relay failed; report this.") }
-        return (writer.bytes, page)
+        writer.close(UInt8(ascii: "]"))
+        writer.member("syncToken", page.token.encoded)
+        writer.member("moreComing", page.moreComing)
     }
 }
 

@@ -7,6 +7,8 @@ class SQLiteReader: StoreReader {
     let database: Database
     var names: StoreNames
     let committedSchema: Schema
+    private var lastUser: (number: Int64, user: UserID)?
+    private var lastType: (number: Int64, name: String)?
 
     init(_ database: Database, names: StoreNames, schema: Schema) {
         self.database = database
@@ -45,6 +47,14 @@ class SQLiteReader: StoreReader {
     }
 
     func user(_ number: Int64) throws -> UserID {
+        // Neighbours are mostly by one writer.
+        if let lastUser, lastUser.number == number { return lastUser.user }
+        let user = try findUser(number)
+        lastUser = (number, user)
+        return user
+    }
+
+    private func findUser(_ number: Int64) throws -> UserID {
         if let user = names.users[number] { return user }
         let statement = try SQL("SELECT name FROM user WHERE id = ?", in: database)
         defer { statement.reset() }
@@ -56,6 +66,13 @@ class SQLiteReader: StoreReader {
     }
 
     private func type(_ number: Int64) throws -> String {
+        if let lastType, lastType.number == number { return lastType.name }
+        let name = try findType(number)
+        lastType = (number, name)
+        return name
+    }
+
+    private func findType(_ number: Int64) throws -> String {
         if let type = names.types[number] { return type }
         // Made by a commit that came between taking the names and looking at the file.
         let statement = try SQL("SELECT name FROM record_type WHERE id = ?", in: database)

@@ -39,6 +39,26 @@ package struct JSONWriter {
         needsComma = true
     }
 
+    /// A place to go back to.
+    package struct Mark: Sendable {
+        fileprivate var count: Int
+        fileprivate var needsComma: Bool
+    }
+
+    package var mark: Mark { Mark(count: bytes.count, needsComma: needsComma) }
+
+    /// Takes back what was written since.
+    package mutating func rewind(to mark: Mark) {
+        bytes.removeSubrange(mark.count...)
+        needsComma = mark.needsComma
+    }
+
+    /// Finished text from the middle of an object, up to where the next value goes: for what is written by the million.
+    package mutating func fragment(_ text: [UInt8]) {
+        bytes.append(contentsOf: text)
+        needsComma = false
+    }
+
     // MARK: Member names
 
     /// A name known when we compile: it must need no escapes.
@@ -68,9 +88,21 @@ package struct JSONWriter {
         needsComma = true
     }
 
-    package mutating func int(_ number: some FixedWidthInteger) {
+    package mutating func int(_ number: Int64) {
         separate()
-        appendDigits(number)
+        if number < 0 { bytes.append(UInt8(ascii: "-")) }
+        appendDigits(of: number.magnitude, radix: 10)
+        needsComma = true
+    }
+
+    package mutating func int(_ number: Int) { int(Int64(number)) }
+
+    /// A string of lower-case digits: 16 and 36 are the radixes of marks and tags.
+    package mutating func digits(_ number: UInt64, radix: UInt64) {
+        separate()
+        bytes.append(UInt8(ascii: "\""))
+        appendDigits(of: number, radix: radix)
+        bytes.append(UInt8(ascii: "\""))
         needsComma = true
     }
 
@@ -85,7 +117,7 @@ package struct JSONWriter {
 
     package mutating func null() { raw(Self.nullWord) }
 
-    package mutating func base64(_ content: some Collection<UInt8>) {
+    package mutating func base64(_ content: [UInt8]) {
         separate()
         bytes.append(UInt8(ascii: "\""))
         Base64.encode(content, into: &bytes)
@@ -94,7 +126,15 @@ package struct JSONWriter {
     }
 
     /// A finished JSON value, copied as it is.
-    package mutating func raw(_ json: some Collection<UInt8>) {
+    ///
+    /// Two concrete forms instead of a generic one: across modules that would not be specialised.
+    package mutating func raw(_ json: [UInt8]) {
+        separate()
+        bytes.append(contentsOf: json)
+        needsComma = true
+    }
+
+    package mutating func raw(_ json: ArraySlice<UInt8>) {
         separate()
         bytes.append(contentsOf: json)
         needsComma = true
@@ -109,26 +149,35 @@ package struct JSONWriter {
         if needsComma { bytes.append(UInt8(ascii: ",")) }
     }
 
-    private mutating func appendDigits<Number: FixedWidthInteger>(_ number: Number) {
-        if number < 0 { bytes.append(UInt8(ascii: "-")) }
-        var rest = number.magnitude
-        let start = bytes.count
-        repeat {
-            let (quotient, remainder) = rest.quotientAndRemainder(dividingBy: 10)
-            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: remainder))
-            rest = quotient
-        } while rest != 0
-        bytes[start...].reverse()
+    private static let digitCharacters = Array("0123456789abcdefghijklmnopqrstuvwxyz".utf8)
+
+    private mutating func appendDigits(of number: UInt64, radix: UInt64) {
+        var rest = number
+        // 64 binary digits would be the longest of any radix.
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 64) { digits in
+            var start = digits.count
+            repeat {
+                let (quotient, remainder) = rest.quotientAndRemainder(dividingBy: radix)
+                start -= 1
+                digits[start] = Self.digitCharacters[Int(truncatingIfNeeded: remainder)]
+                rest = quotient
+            } while rest != 0
+            bytes.append(contentsOf: UnsafeBufferPointer(rebasing: digits[start...]))
+        }
     }
 
     /// Copies runs that need no escape at once; control characters, quote and backslash are the only ones that do.
     private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>) {
         var runStart = 0
-        for (position, byte) in text.enumerated() {
-            guard byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") else { continue }
-            bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart..<position]))
-            appendEscape(byte)
-            runStart = position + 1
+        var position = 0
+        while position < text.count {
+            let byte = text[position]
+            if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
+                bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart..<position]))
+                appendEscape(byte)
+                runStart = position + 1
+            }
+            position += 1
         }
         bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart...]))
     }
@@ -157,7 +206,12 @@ extension JSONWriter {
         string(text)
     }
 
-    package mutating func member(_ name: StaticString, _ number: some FixedWidthInteger) {
+    package mutating func member(_ name: StaticString, _ number: Int64) {
+        key(name)
+        int(number)
+    }
+
+    package mutating func member(_ name: StaticString, _ number: Int) {
         key(name)
         int(number)
     }
