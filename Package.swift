@@ -100,7 +100,7 @@ var package = Package(
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", argumentParser,
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "SyncCore", "ZoneKit", argumentParser,
                 grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, httpTypes,
             ],
@@ -118,7 +118,7 @@ var package = Package(
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
-        .tests("zonecast", [crypto, grdb]),
+        .tests("zonecast", ["ZoneKit", crypto, grdb]),
     ]
 )
 

@@ -20,6 +20,8 @@ package struct NoticeLine: Sendable {
         /// The upgrade was refused with an HTTP status.
         case refused(status: Int)
         case credentialsChanged
+        /// The system says that there is a network again: no reason to wait out a back-off.
+        case networkReturned
         case timerFired
         case stopped
     }
@@ -87,6 +89,9 @@ package struct NoticeLine: Sendable {
         case .closed(let code): return closed(code, now, &random)
         case .refused(let status): return refused(status, now, &random)
         case .credentialsChanged: return state == .parked ? connect(now) : []
+        case .networkReturned:
+            if case .resting = state { return connect(now) }
+            return []
         case .timerFired: return timerFired(now, &random)
         case .stopped: return stopped()
         }

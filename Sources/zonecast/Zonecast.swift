@@ -15,7 +15,7 @@ struct Zonecast: AsyncParsableCommand {
             """,
         version: Self.version,
         subcommands: [
-            DemoCommand.self, Watch.self,
+            Demo.self, Watch.self,
             Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, KeyCommand.self, ConfigCommand.self,
         ]
     )

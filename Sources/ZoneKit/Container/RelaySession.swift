@@ -23,7 +23,8 @@ package struct RelayConnection: Sendable {
         url: URL?,
         credentials: RelayCredentials,
         deviceID: String,
-        transport: any RelayTransport
+        transport: any RelayTransport,
+        sockets: (any SocketConnector)? = nil
     ) {
         self.container = container
         self.environment = environment
@@ -31,6 +32,7 @@ package struct RelayConnection: Sendable {
         self.credentials = credentials
         self.deviceID = deviceID
         self.transport = transport
+        self.sockets = sockets
     }
 
     package init(container: String, endpoint: RelayEndpoint) {

@@ -2,139 +2,233 @@ import Foundation
 import Records
 package import SyncCore
 
-/// Keeps an application up with the public database, which sends no notices: asks at start and every 30 minutes for what
-/// was modified since.
+/// Follows the public database, which has neither a change feed nor notices: asks at the start and every 30 minutes for
+/// what was modified since, and hands over what is new.
 ///
-///     let poller = PublicDatabasePoller(database: container.publicCloudDatabase, recordTypes: ["Post"]) { records in
-///         …  // keep them
-///     }
-///     await poller.run()
-///
-/// Deletions do not travel this way: mark a record as deleted instead. Reads without an account where the World role may
-/// read. SDK reference 7.
+/// Deletions do not travel this way: mark a record as deleted by a date of your own, and hide it. The records' types need
+/// an index on their modification date, which every type has in development.
 public actor PublicDatabasePoller {
-    /// Called with records that are new or changed, in the order of their modification; the next page comes only after
-    /// it returns.
-    public typealias Apply = @Sendable ([CKRecord]) async -> Void
+    /// Something that the application has to know.
+    ///
+    /// Events come one at a time.
+    public enum Event: Sendable {
+        /// Records that are new or changed, oldest change first.
+        case fetchedRecords([CKRecord])
+        /// Keep the state, in the same place as the data.
+        case stateUpdate(State)
+        /// One record type could not be asked about; the others were, and this one is asked again later.
+        case failed(recordType: CKRecord.RecordType, error: CKError)
+        /// All record types have been asked about.
+        case ended
+    }
+
+    /// How far everything has been seen.
+    public struct State: Codable, Sendable {
+        struct Seen: Codable, Sendable {
+            var name: String
+            var tag: String
+            var milliseconds: Int64
+        }
+
+        struct Mark: Codable, Sendable {
+            var watermark: Int64?
+            var recent: [Seen]
+        }
+
+        var marks: [String: Mark] = [:]
+    }
 
     private let database: CKDatabase
-    private let apply: Apply
     private let time: Timekeeper
+    private let handle: @Sendable (Event) async -> Void
+    private let turnstile = Turnstile()
     private var chance: Chance
     private var poll: PublicPoll
-    private var page: [CKRecord.RecordType: [CKRecord]] = [:]
-    private var cursors: [CKRecord.RecordType: CKQueryOperation.Cursor] = [:]
+    private var alarm = 0
+    private var sleeper: Task<Void, Never>?
+    private var work: [UUID: Task<Void, Never>] = [:]
+    private var isStopped = false
 
-    /// A poller that asks once it runs.
+    /// A poller that has not begun yet.
     ///
     /// - Parameters:
     ///   - database: The public database.
-    ///   - recordTypes: The kinds of records wanted.
-    ///   - interval: From the start of one poll to the start of the next; half an hour if left out.
-    ///   - apply: Called with what is news.
+    ///   - recordTypes: The types to follow.
+    ///   - interval: From the start of one poll to the start of the next; held between a minute and a day.
+    ///   - state: What the last `stateUpdate` of the run before gave; `nil` at the first start.
+    ///   - handle: Told of everything, one event at a time.
     public init(
         database: CKDatabase,
         recordTypes: [CKRecord.RecordType],
         interval: Duration = .seconds(1800),
-        apply: @escaping Apply
+        state: State? = nil,
+        handle: @escaping @Sendable (Event) async -> Void
     ) {
         var settings = PublicPoll.Settings()
-        settings.interval = interval
-        self.init(
-            database: database,
-            recordTypes: recordTypes,
-            settings: settings,
-            time: .system,
-            chance: .system,
-            apply: apply
-        )
+        settings.interval = min(max(interval, .seconds(60)), .seconds(86_400))
+        self.init(database, recordTypes, settings, state, time: .system, chance: .system, handle: handle)
     }
 
+    /// A poller of any interval, with its time and chance from outside.
     package init(
-        database: CKDatabase,
-        recordTypes: [CKRecord.RecordType],
-        settings: PublicPoll.Settings,
+        _ database: CKDatabase,
+        _ types: [String],
+        _ settings: PublicPoll.Settings,
+        _ state: State?,
         time: Timekeeper,
         chance: Chance,
-        apply: @escaping Apply
+        handle: @escaping @Sendable (Event) async -> Void
     ) {
         self.database = database
-        self.apply = apply
         self.time = time
         self.chance = chance
-        poll = PublicPoll(types: recordTypes, settings: settings)
+        self.handle = handle
+        poll = PublicPoll(types: types, settings: settings, marks: state?.coreMarks ?? [:])
     }
 
-    /// Polls until the task is cancelled; failures are tried again later, and later still.
-    public func run() async {
-        await perform(.started)
-        while let next = poll.nextPoll {
-            guard (try? await time.sleep(next)) != nil else { return }
-            await perform(.timerFired)
+    /// Polls now, and from now on.
+    public func start() { tell(.started) }
+
+    /// Polls now, whatever the time; the next poll comes an interval later.
+    public func pollNow() { tell(.pollNow) }
+
+    /// Ends everything.
+    public func stop() {
+        isStopped = true
+        alarm += 1
+        sleeper?.cancel()
+        work.values.forEach { $0.cancel() }
+    }
+
+    /// How long until the next poll; `nil` while one is under way.
+    public var untilNextPoll: Duration? { poll.nextPoll.map { max(.zero, $0 - time.now()) } }
+
+    private func tell(_ event: PublicPoll.Event) {
+        for effect in advance(event) { perform(effect) }
+    }
+
+    private func advance(_ event: PublicPoll.Event) -> [PublicPoll.Effect] {
+        isStopped ? [] : poll.handle(event, at: time.now(), using: &chance)
+    }
+
+    private func perform(_ effect: PublicPoll.Effect) {
+        switch effect {
+        case .query(let type, let since): inBackground { await $0.walk(type, since) }
+        case .wake(let moment): wake(at: moment)
+        // The walk over the pages looks after the rest.
+        case .nextPage, .apply, .ended, .pollEnded: break
         }
     }
 
-    /// Asks now, without waiting for the interval; returns when the answer is applied or could not be had.
-    public func pollNow() async { await perform(.pollNow) }
+    private func inBackground(_ job: @escaping @Sendable (PublicDatabasePoller) async -> Void) {
+        let id = UUID()
+        work[id] = Task { [weak self] in
+            guard let self else { return }
+            await job(self)
+            await self.forget(id)
+        }
+    }
 
-    private func perform(_ event: PublicPoll.Event) async {
-        var effects = poll.handle(event, at: time.now(), using: &chance)[...]
-        while let effect = effects.popFirst() {
-            guard !Task.isCancelled else { return }
+    private func forget(_ id: UUID) { work[id] = nil }
+
+    /// Asks about one type, page by page.
+    private func walk(_ type: String, _ since: Timestamp?) async {
+        var cursor: CKQueryOperation.Cursor?
+        do {
+            repeat {
+                let (records, next) = try await page(type, since, cursor)
+                cursor = next
+                await take(records, type, moreComing: next != nil)
+            } while cursor != nil && !Task.isCancelled && !isStopped
+        } catch {
+            let error = CKError(from: error)
+            await deliver(.failed(recordType: type, error: error))
+            await perform(advance(.failed(type: type, error.trouble)), [])
+        }
+    }
+
+    private func page(
+        _ type: String,
+        _ since: Timestamp?,
+        _ cursor: CKQueryOperation.Cursor?
+    ) async throws -> ([CKRecord], CKQueryOperation.Cursor?) {
+        if let cursor {
+            let page = try await database.records(continuingMatchFrom: cursor)
+            return (page.matchResults.compactMap { try? $0.1.get() }, page.queryCursor)
+        }
+        var query = Query(recordType: type)
+        if let since { query.filters = [.init(.modified, .greaterThanOrEquals, [.timestamp(since)])] }
+        query.sorts = [.init(.modified)]
+        let page = try await database.records(matching: CKQuery(query))
+        return (page.matchResults.compactMap { try? $0.1.get() }, page.queryCursor)
+    }
+
+    private func take(_ records: [CKRecord], _ type: String, moreComing: Bool) async {
+        let sightings = records.map { record in
+            PublicPoll.Sighting(
+                recordName: record.recordID.recordName,
+                changeTag: record.recordChangeTag ?? "",
+                modified: Timestamp(milliseconds: Int64((record.modificationDate?.timeIntervalSince1970 ?? 0) * 1000))
+            )
+        }
+        await perform(advance(.page(type: type, sightings, moreComing: moreComing)), records)
+    }
+
+    private func perform(_ effects: [PublicPoll.Effect], _ records: [CKRecord]) async {
+        for effect in effects {
             switch effect {
-            case .query(let type, let since): effects += await ask(type, since: since)
-            case .nextPage(let type): effects += await askOn(type)
-            case .apply(let type, let positions):
-                let records = page[type] ?? []
-                await apply(positions.map { records[$0] })
-            case .ended, .pollEnded, .wake: break  // `run` sleeps until the time that the value names.
+            case .apply(_, let positions):
+                await deliver(.fetchedRecords(positions.map { records[$0] }))
+                await deliver(.stateUpdate(State(poll.marks)))
+            case .pollEnded: await deliver(.ended)
+            case .nextPage, .ended: break
+            case .query, .wake: perform(effect)
             }
         }
     }
 
-    private func ask(_ type: CKRecord.RecordType, since: Timestamp?) async -> [PublicPoll.Effect] {
-        var query = Query(recordType: type, sorts: [.init(.modified)])
-        if let since { query.filters = [.init(.modified, .greaterThanOrEquals, [.timestamp(since)])] }
-        let asked = CKQuery(query)
-        return await take(type) { try await self.database.records(matching: asked) }
+    private func deliver(_ event: Event) async {
+        await turnstile.enter()
+        defer { turnstile.leave() }
+        if !isStopped { await handle(event) }
     }
 
-    private func askOn(_ type: CKRecord.RecordType) async -> [PublicPoll.Effect] {
-        guard let cursor = cursors[type] else { return [] }
-        return await take(type) { try await self.database.records(continuingMatchFrom: cursor) }
-    }
-
-    private func take(
-        _ type: CKRecord.RecordType,
-        _ fetch: () async throws -> (
-            matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
-        )
-    ) async -> [PublicPoll.Effect] {
-        do {
-            let answer = try await fetch()
-            let records = answer.matchResults.compactMap { try? $0.1.get() }
-            page[type] = records
-            cursors[type] = answer.queryCursor
-            return poll.handle(
-                .page(type: type, records.map(\.sighting), moreComing: answer.queryCursor != nil),
-                at: time.now(),
-                using: &chance
-            )
-        } catch {
-            let trouble = (error as? CKError)?.trouble ?? Trouble(.network)
-            return poll.handle(.failed(type: type, trouble), at: time.now(), using: &chance)
+    private func wake(at moment: Moment?) {
+        alarm += 1
+        sleeper?.cancel()
+        sleeper = nil
+        guard let moment else { return }
+        let (alarm, time) = (alarm, time)
+        sleeper = Task { [weak self] in
+            guard (try? await time.sleep(moment)) != nil else { return }
+            await self?.rang(alarm)
         }
+    }
+
+    private func rang(_ alarm: Int) {
+        if alarm == self.alarm { tell(.timerFired) }
     }
 }
 
-extension CKRecord {
-    /// What the poll's decisions need to know of a record.
-    fileprivate var sighting: PublicPoll.Sighting {
-        let seconds = modificationDate?.timeIntervalSince1970 ?? 0
-        return PublicPoll.Sighting(
-            recordName: recordID.recordName,
-            changeTag: recordChangeTag ?? "",
-            modified: Timestamp(milliseconds: Int64((seconds * 1000).rounded()))
-        )
+extension PublicDatabasePoller.State {
+    init(_ marks: [String: PublicPoll.Mark]) {
+        self.marks = marks.mapValues { mark in
+            let recent = mark.recent.map { name, tag in
+                Seen(name: name, tag: tag, milliseconds: mark.recentTimes[name]?.milliseconds ?? 0)
+            }
+            return Mark(watermark: mark.watermark?.milliseconds, recent: recent)
+        }
+    }
+
+    var coreMarks: [String: PublicPoll.Mark] {
+        marks.mapValues { stored in
+            var mark = PublicPoll.Mark()
+            mark.watermark = stored.watermark.map { Timestamp(milliseconds: $0) }
+            for seen in stored.recent {
+                mark.recent[seen.name] = seen.tag
+                mark.recentTimes[seen.name] = Timestamp(milliseconds: seen.milliseconds)
+            }
+            return mark
+        }
     }
 }

@@ -23,6 +23,7 @@ package actor NoticeClient {
         case socket(attempt: Int, SocketEvent)
         case timer(Int)
         case credentialsChanged
+        case networkReturned
     }
 
     package static let subprotocol = "zonecast.notices.1"
@@ -77,6 +78,9 @@ package actor NoticeClient {
     /// Somebody has signed in, or the token was renewed: a line that gave up tries again.
     package nonisolated func credentialsChanged() { input.yield(.credentialsChanged) }
 
+    /// The system says that there is a network again: a line that waits for its next try does not wait longer.
+    package nonisolated func networkReturned() { input.yield(.networkReturned) }
+
     private func take(_ next: Input) async {
         switch next {
         case .socket(let attempt, let event):
@@ -84,6 +88,7 @@ package actor NoticeClient {
         case .timer(let alarm):
             if alarm == self.alarm { await perform(.timerFired) }
         case .credentialsChanged: await perform(.credentialsChanged)
+        case .networkReturned: await perform(.networkReturned)
         }
     }
 

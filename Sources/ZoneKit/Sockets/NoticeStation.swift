@@ -65,6 +65,9 @@ package actor NoticeStation {
         client?.credentialsChanged()
     }
 
+    /// The system says that there is a network again.
+    package func networkReturned() { client?.networkReturned() }
+
     /// An engine has sent changes; the relay will not tell the others on this line.
     package func changed(_ zones: Set<ZoneID>, in scope: DatabaseScope, by writer: UUID?) async {
         for (id, listener) in listeners where id != writer && listener.scope == scope {

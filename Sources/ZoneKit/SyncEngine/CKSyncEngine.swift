@@ -69,6 +69,14 @@ public final class CKSyncEngine: Sendable {
         try await driver.sendNow(options, for: self)
     }
 
+    /// Ends the engine for good: no event comes after this returns.
+    package func stop() async { await driver.stop() }
+
+    /// How far the engine has come in a zone, as the relay wrote it.
+    package func zoneToken(_ zoneID: CKRecordZone.ID) -> String? {
+        state.read { $0.feed.zoneTokens[zoneID.zone]?.text }
+    }
+
     /// Ends the fetches and sends that are under way; what they had done stays done.
     public func cancelOperations() async { await driver.cancelOperations() }
 }

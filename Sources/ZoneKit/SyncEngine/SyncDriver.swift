@@ -77,6 +77,9 @@ actor SyncDriver {
         alarm += 1
         sleeper?.cancel()
         background.values.forEach { $0.cancel() }
+        // Whoever is being told something now is waited for.
+        await delivery.enter()
+        delivery.leave()
         if let listening, let station = try? database.session.connection().notices {
             await station.stopListening(listening)
         }

@@ -1,87 +1,145 @@
-/// One moment of the live demo as lines of text: panes side by side, the log under them, the keys at the bottom.
-///
-/// A pure function of its values, `width` and `height`; no line is longer than `width` characters.
-struct DemoScreen: Sendable {
-    struct Note: Hashable, Sendable {
-        var title: String
-        var isDone: Bool
-        var isPending: Bool
-    }
+import Foundation
 
-    struct Pane: Hashable, Sendable {
-        var name: String
+/// What the panes show, as values: drawing is a function from this to lines, with nothing behind it.
+struct DemoScreen: Equatable, Sendable {
+    struct Pane: Equatable, Sendable {
+        var user: String
+        var device: String
         var isOnline: Bool
-        var isSelected: Bool
-        /// The newest change tag it holds.
-        var position: String
+        var isLive: Bool
+        var token: String
         var pending: Int
-        var notes: [Note]
+        var notes: [DemoNote]
         var board: [String]
+        /// `nil`: a poll is under way, or paused.
+        var secondsToPoll: Int?
+
+        var name: String { "\(user) / \(device)" }
     }
 
     var panes: [Pane]
-    /// Clients beyond the panes: whether each is in step with the first.
-    var dots: [Bool] = []
     var log: [String]
-    var isRelayUp: Bool
-    var width: Int
-    var height: Int
-    var usesColor: Bool
+    /// Which pane the keys act on.
+    var selected: Int
+    var isRelayRunning: Bool
+    var isOurRelay: Bool
+    var hint: String?
 
-    private static let keys = "1-3 client  a add  e edit  t tick  d delete  o offline  k kill/restart relay  q quit"
-
-    /// Exactly `height` lines.
-    func lines() -> [String] {
-        let logHeight = max(3, height / 3)
-        let paneHeight = max(4, height - logHeight - 2 - (dots.isEmpty ? 0 : 1))
-        let columns = panes.map { column($0, width: paneWidth, height: paneHeight) }
-        var lines = (0..<paneHeight).map { row in columns.map { $0[row] }.joined() }
-        if !dots.isEmpty { lines.append(fit(" " + dots.map { $0 ? "●" : "○" }.joined(), width)) }
-        lines.append(rule)
-        let shown = log.suffix(logHeight)
-        lines += shown.map { fit($0, width) }
-        lines += Array(repeating: fit("", width), count: logHeight - shown.count)
-        lines.append(paint(fit(Self.keys, width), "2"))
-        return Array(lines.prefix(height))
-    }
-
-    private var paneWidth: Int { width / max(panes.count, 1) }
-
-    private var rule: String {
-        let state = isRelayUp ? " relay ● " : " relay ○ down "
-        return fit("──" + state + String(repeating: "─", count: max(0, width - state.count - 2)), width)
-    }
-
-    private func column(_ pane: Pane, width: Int, height: Int) -> [String] {
-        let title = " \(pane.name) "
-        let mark = pane.isOnline ? "●" : "○"
-        let line = String(repeating: "─", count: max(0, width - title.count - 5))
-        let top = fit("┌\(title)\(line)\(mark) ┐", width)
-        var body = [
-            "token \(pane.position.isEmpty ? "–" : pane.position)  pending \(pane.pending)\(pane.isOnline ? "" : "  offline")"
-        ]
-        let boardRows = pane.board.isEmpty ? 0 : min(pane.board.count + 1, 3)
-        let room = height - 3 - boardRows
-        let notes = pane.notes.suffix(max(room, 0))
-        body += notes.map { "\($0.isDone ? "☑" : "☐") \($0.isPending ? "✎ " : "")\($0.title)" }
-        while body.count < height - 2 - boardRows { body.append("") }
-        if boardRows > 0 {
-            body.append("PUBLIC Board")
-            body += pane.board.suffix(boardRows - 1).map { "· " + $0 }
+    /// The whole screen: exactly `height` lines of `width` columns.
+    func lines(width: Int, height: Int, hasColour: Bool) -> [String] {
+        let paint = DemoPaint(hasColour: hasColour)
+        guard width >= 40, height >= 12 else {
+            return [paint.fit("The window is too small: 40 columns and 12 lines are needed.", width)]
+                + Array(repeating: "", count: max(0, height - 1))
         }
-        let inside = body.prefix(height - 2).map { "│ " + fit($0, width - 4) + " │" }
-        let bottom = "└" + String(repeating: "─", count: max(0, width - 2)) + "┘"
-        let color = pane.isSelected ? "1" : "0"
-        return [paint(top, color)] + inside + [bottom]
+        let body = height - 2
+        let top = panes.count > 3 ? grid(width, body / 2, paint) : columns(width, max(6, body * 3 / 5), paint)
+        let logLines = log.suffix(body - top.count).map { paint.log($0, width) }
+        let blank = Array(repeating: "", count: max(0, body - top.count - logLines.count))
+        return top + logLines + blank + [status(width, paint), paint.dim(paint.fit(keys, width))]
     }
 
-    private func paint(_ text: String, _ code: String) -> String {
-        usesColor && code != "0" ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text
+    private var keys: String {
+        "1-\(min(9, panes.count)) client  a add  e edit  d delete  o offline  p post  t tour"
+            + (isOurRelay ? "  k kill/restart" : "") + "  q quit"
     }
 
-    /// Cut or filled up to `width` characters.
-    private func fit(_ text: String, _ width: Int) -> String {
-        guard text.count > width else { return text + String(repeating: " ", count: width - text.count) }
-        return width > 1 ? text.prefix(width - 1) + "…" : String(text.prefix(max(width, 0)))
+    private func status(_ width: Int, _ paint: DemoPaint) -> String {
+        let relay = isRelayRunning ? "relay up" : "relay DOWN: k starts it again"
+        let text = "\(relay) · keys act on \(panes[selected].name)" + (hint.map { " · \($0)" } ?? "")
+        let line = paint.fit(text, width)
+        return isRelayRunning ? line : paint.red(line)
+    }
+
+    // MARK: Up to three panes
+
+    private func columns(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
+        let each = width / panes.count
+        let drawn = panes.enumerated().map { number, pane in
+            column(pane, isSelected: number == selected, each, height, paint)
+        }
+        return (0..<height).map { row in drawn.map { $0[row] }.joined() }
+    }
+
+    private func column(
+        _ pane: Pane,
+        isSelected: Bool,
+        _ width: Int,
+        _ height: Int,
+        _ paint: DemoPaint
+    ) -> [String] {
+        let inner = width - 2
+        let state = !pane.isOnline ? "○ offline" : pane.isLive ? "●" : "◌ connecting"
+        let title = " \(pane.name) "
+        let fill = String(repeating: "─", count: max(0, inner - title.count - state.count - 2))
+        let head = "┌" + paint.fit("\(title)\(fill) \(state) ", inner) + "┐"
+        let room = max(1, height - 5 - min(3, pane.board.count + 1))
+        let pending = pane.pending > 0 ? "  ✎ pending \(pane.pending)" : ""
+        var content = ["PRIVATE Notes  token \(pane.token)\(pending)"]
+        content += notes(pane, room)
+        let poll = pane.isOnline ? pane.secondsToPoll.map { "next \($0) s" } ?? "polling" : "paused"
+        content.append("PUBLIC Board  \(poll)")
+        content += pane.board.sorted().suffix(max(0, height - 2 - content.count)).map { "  \($0)" }
+        content += Array(repeating: "", count: max(0, height - 2 - content.count))
+        let rows = content.prefix(height - 2).map { "│" + paint.fit(" " + $0, inner) + "│" }
+        let foot = "└" + String(repeating: "─", count: inner) + "┘"
+        return [isSelected ? paint.bold(head) : head] + rows + [isSelected ? paint.bold(foot) : foot]
+    }
+
+    private func notes(_ pane: Pane, _ room: Int) -> [String] {
+        let shown = pane.notes.suffix(room)
+        let lines = shown.map { "  \($0.isDone ? "☑" : "☐") \($0.title)" }
+        guard shown.count < pane.notes.count else {
+            return lines + Array(repeating: "", count: max(0, room - lines.count))
+        }
+        return ["  … \(pane.notes.count - shown.count + 1) more"] + lines.dropFirst()
+    }
+
+    // MARK: Many clients
+
+    /// One dot for each client: green up to date, yellow pending or behind, red offline.
+    private func grid(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
+        let newest = Dictionary(grouping: panes, by: \.user).mapValues { $0.compactMap { Int($0.token) }.max() ?? 0 }
+        let perLine = max(1, width / 4)
+        var lines = ["\(panes.count) clients   ● up to date   ◐ behind or pending   ○ offline"]
+        for start in stride(from: 0, to: panes.count, by: perLine) where lines.count < height {
+            let row = panes[start..<min(start + perLine, panes.count)].enumerated().map { offset, pane in
+                let lag = (newest[pane.user] ?? 0) - (Int(pane.token) ?? 0)
+                let mark = start + offset == selected ? ">" : " "
+                if !pane.isOnline { return mark + paint.red("○") + "  " }
+                return mark + (lag > 0 || pane.pending > 0 ? paint.yellow("◐") : paint.green("●")) + "  "
+            }
+            lines.append(row.joined())
+        }
+        lines[0] = paint.fit(lines[0], width)
+        return lines
+    }
+}
+
+/// Colours, or their absence, and cutting to width.
+struct DemoPaint: Sendable {
+    var hasColour: Bool
+
+    func bold(_ text: String) -> String { code("1", text) }
+    func dim(_ text: String) -> String { code("2", text) }
+    func red(_ text: String) -> String { code("31", text) }
+    func green(_ text: String) -> String { code("32", text) }
+    func yellow(_ text: String) -> String { code("33", text) }
+
+    func log(_ line: String, _ width: Int) -> String {
+        let cut = fit(line, width)
+        if line.contains("✘") || line.contains("kill -9") || line.contains("refused") { return red(cut) }
+        if line.contains("✔") || line.contains(" check ") { return green(cut) }
+        return line.contains("conflict") || line.contains("offline") ? yellow(cut) : cut
+    }
+
+    /// Exactly so many characters: cut with an ellipsis, or filled with blanks.
+    func fit(_ text: String, _ width: Int) -> String {
+        if text.count > width { return String(text.prefix(max(0, width - 1))) + "…" }
+        return text + String(repeating: " ", count: width - text.count)
+    }
+
+    private func code(_ code: String, _ text: String) -> String {
+        hasColour ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text
     }
 }

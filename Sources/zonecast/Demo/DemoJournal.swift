@@ -1,0 +1,78 @@
+import Foundation
+import Synchronization
+
+/// One step of the demo's story.
+struct DemoLine: Equatable, Sendable {
+    /// Since the demo's start.
+    var seconds: Double
+    var who: String
+    var what: String
+    var detail: String
+
+    /// The line for people: seconds, who, what and the rest in columns.
+    var text: String {
+        let time = String(format: "%6.2fs", seconds)
+        let name = who.padding(toLength: max(13, who.count), withPad: " ", startingAt: 0)
+        return "\(time)  \(name) \(what.padding(toLength: max(8, what.count), withPad: " ", startingAt: 0)) \(detail)"
+    }
+}
+
+/// All that has happened, and how long saves took to be shown elsewhere.
+final class DemoJournal: Sendable {
+    private struct State {
+        var lines: [DemoLine] = []
+        /// When a version of a note was saved, by note and text.
+        var saves: [String: ContinuousClock.Instant] = [:]
+        var delays: [Double] = []
+        var isCounting = false
+    }
+
+    private let state = Mutex(State())
+    private let start = ContinuousClock.now
+    /// Prints each line at once; without it they are only kept for the panes.
+    private let isPlain: Bool
+
+    init(isPlain: Bool) { self.isPlain = isPlain }
+
+    func note(_ who: String, _ what: String, _ detail: String) {
+        let seconds = (ContinuousClock.now - start).milliseconds / 1000
+        let line = DemoLine(seconds: seconds, who: who, what: what, detail: detail)
+        state.withLock { state in
+            state.lines.append(line)
+            if state.lines.count > 2000 { state.lines.removeFirst(1000) }
+            // Under the lock, so that lines come out in the order in which they were taken.
+            if isPlain { Terminal.say(line.text) }
+        }
+    }
+
+    func saved(_ key: String) { state.withLock { $0.saves[key] = .now } }
+
+    /// How many milliseconds ago this was saved; `nil` for what was not saved by this demo.
+    func shown(_ key: String, counts: Bool = true) -> Double? {
+        state.withLock { state in
+            guard let saved = state.saves[key] else { return nil }
+            let delay = (ContinuousClock.now - saved).milliseconds
+            if counts, state.isCounting { state.delays.append(delay) }
+            return delay
+        }
+    }
+
+    /// Counts delays from now on, or no longer: only while every client is online do they say anything.
+    func countDelays(_ isCounting: Bool) {
+        state.withLock { state in
+            if isCounting { state.delays = [] }
+            state.isCounting = isCounting
+        }
+    }
+
+    var delays: [Double] { state.withLock { $0.delays.sorted() } }
+
+    func last(_ count: Int) -> [DemoLine] { state.withLock { Array($0.lines.suffix(count)) } }
+}
+
+extension [Double] {
+    /// Of sorted values; `nil` when there are none.
+    func percentile(_ share: Double) -> Double? {
+        isEmpty ? nil : self[Swift.min(count - 1, Int(share * Double(count)))]
+    }
+}

@@ -1,0 +1,83 @@
+import Foundation
+import Synchronization
+import Wire
+import ZoneKit
+
+/// One client's way to the relay, with a switch to take it off the network, and an ear for the notices that come in.
+final class DemoNetwork: RelayTransport, SocketConnector {
+    private struct State {
+        var isOnline = true
+        var sockets: [Int: (socket: any Socket, deliver: @Sendable (SocketEvent) -> Void)] = [:]
+        var lastSocket = 0
+    }
+
+    private let http: URLSessionTransport
+    private let sockets = SystemSockets.connector
+    private let state = Mutex(State())
+    private let heard: @Sendable (Notice) -> Void
+
+    init(url: URL, heard: @escaping @Sendable (Notice) -> Void) {
+        http = URLSessionTransport(base: url, timeout: 15)
+        self.heard = heard
+    }
+
+    var isOnline: Bool { state.withLock { $0.isOnline } }
+
+    func cut() {
+        let cut = state.withLock { state in
+            state.isOnline = false
+            defer { state.sockets = [:] }
+            return state.sockets.values.map { $0 }
+        }
+        for (socket, deliver) in cut {
+            socket.drop()
+            deliver(.closed(code: nil))
+        }
+    }
+
+    func heal() { state.withLock { $0.isOnline = true } }
+
+    func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
+        guard isOnline else { throw .offline }
+        let response = try await http.send(request)
+        // What comes back after the switch was thrown is lost, as it would be.
+        guard isOnline else { throw .answerLost("the client was taken offline") }
+        return response
+    }
+
+    func connect(
+        to address: SocketAddress,
+        subprotocol: String,
+        deliver: @escaping @Sendable (SocketEvent) -> Void
+    ) -> any Socket {
+        guard isOnline else {
+            deliver(.closed(code: nil))
+            return NoSocket()
+        }
+        let number = state.withLock { state in
+            state.lastSocket += 1
+            return state.lastSocket
+        }
+        let socket = sockets.connect(to: address, subprotocol: subprotocol) { [weak self] event in
+            self?.overhear(event, number)
+            deliver(event)
+        }
+        state.withLock { $0.sockets[number] = (socket, deliver) }
+        return socket
+    }
+
+    private func overhear(_ event: SocketEvent, _ number: Int) {
+        switch event {
+        case .text(let bytes):
+            if case .notice(let notice)? = try? ServerFrame(decoding: bytes) { heard(notice) }
+        case .closed, .refused: _ = state.withLock { $0.sockets.removeValue(forKey: number) }
+        case .opened, .pong: break
+        }
+    }
+
+    private struct NoSocket: Socket {
+        func send(text: [UInt8]) {}
+        func ping() {}
+        func drop() {}
+    }
+}
