@@ -100,7 +100,8 @@ var package = Package(
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "SyncCore", "ZoneKit", argumentParser,
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "SyncCore", "ZoneKit",
+                argumentParser,
                 grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, httpTypes,
             ],
