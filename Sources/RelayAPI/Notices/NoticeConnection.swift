@@ -26,7 +26,8 @@ package final class NoticeConnection {
     private let hub: NoticeHub
     private let lane: Int
     private let roll: NoticeLaneRoll
-    private let request: APIRequest
+    /// The upgrade request; given up once the device is in, as is the hello: an idle connection keeps neither.
+    private var request: APIRequest?
     private let admission: any NoticeAdmission
     private let uptime: @Sendable () -> Duration
     /// The outlet owns this connection, until `closed` lets go of it.
@@ -84,7 +85,9 @@ package final class NoticeConnection {
     /// The only task that a connection needs, and only until it is up. Runs on the lane.
     package func admit() async {
         if hello == nil, !isOver { await withUnsafeContinuation { helloWaiter = $0 } }
-        guard let hello, !isOver else { return }
+        guard let hello, let request, !isOver else { return }
+        self.hello = nil
+        self.request = nil
         do throws(NoticeClose) {
             let device = try await admission.admit(request, hello: hello)
             let mark = try enter(device)

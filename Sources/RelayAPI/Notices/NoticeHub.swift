@@ -113,16 +113,16 @@ package final class NoticeHub: Sendable {
     /// Gives a mark to hand to `learned`. Throws where the user has too many connections.
     func join(_ device: AdmittedDevice, as connection: NoticeConnectionID, on lane: Int) throws(NoticeClose) -> Int {
         let outcome = state.withLock { state -> Result<(Int, (any NoticeLane, NoticeOrder)?), NoticeClose> in
-            var listeners = state.listeners[device.address] ?? NoticeListeners()
             let entry = NoticeListeners.Device(connection: connection, lane: lane, session: device.session)
-            guard let older = listeners.join(device.deviceID, entry, limit: limits.connectionsPerUser) else {
-                return .failure(.tooManyConnections)
-            }
-            state.listeners[device.address] = listeners
+            // In place throughout: a copy would cost time in all devices of the user.
+            let joined = state.listeners[device.address, default: NoticeListeners()]
+                .join(device.deviceID, entry, limit: limits.connectionsPerUser)
+            guard let older = joined else { return .failure(.tooManyConnections) }
+            let changes = state.listeners[device.address]?.subscriptionChanges ?? 0
             let order = older.connection.map {
                 (state.lanes[$0.lane], NoticeOrder.end($0.connection, of: device.address, .replaced))
             }
-            return .success((listeners.subscriptionChanges, order))
+            return .success((changes, order))
         }
         let (mark, order) = try outcome.get()
         if let (lane, order) = order { lane.post(order) }
@@ -133,13 +133,12 @@ package final class NoticeHub: Sendable {
     /// they were known go out now.
     func learned(_ subscriptions: NoticeSubscriptions, of address: NoticeAddress, mark: Int) {
         let orders = state.withLock { state -> [(any NoticeLane, NoticeOrder)] in
-            guard var listeners = state.listeners[address] else { return [] }
-            if listeners.subscriptionChanges == mark || listeners.subscriptions == nil {
-                listeners.subscriptions = subscriptions
+            guard let known = state.listeners[address] else { return [] }
+            if known.subscriptionChanges == mark || known.subscriptions == nil {
+                state.listeners[address]?.subscriptions = subscriptions
             }
-            let early = listeners.early
-            listeners.early = []
-            state.listeners[address] = listeners
+            let early = known.early
+            if !early.isEmpty { state.listeners[address]?.early = [] }
             return early.flatMap { state.orders(for: $0, noticeID: noticeID) }
         }
         for (lane, order) in orders { lane.post(order) }

@@ -27,6 +27,7 @@ struct GateChannel: ServerChildChannel {
             let counts = door.counts
             channel.closeFuture.whenComplete { _ in counts.left(peer) }
             if verdict == .farTooMany { throw Refusal.tooManyConnections }
+            try Self.spareMemory(channel)
             let decoder = RequestDecoder(limits: door.limits)
             let handler = ByteToMessageHandler(decoder)
             let gate = ConnectionGate(loop: loop, peer: peer, decoder: decoder, handler: handler)
@@ -40,6 +41,18 @@ struct GateChannel: ServerChildChannel {
                 executor: loop.executor
             )
         }
+    }
+
+    /// A channel keeps each buffer that it has read into: one, and a small one, is enough for an idle socket.
+    ///
+    /// It grows with the reads of a busy connection.
+    private static func spareMemory(_ channel: any Channel) throws {
+        guard let options = channel.syncOptions else { return }
+        try options.setOption(.maxMessagesPerRead, value: 1)
+        try options.setOption(
+            .recvAllocator,
+            value: AdaptiveRecvByteBufferAllocator(minimum: 512, initial: 512, maximum: 65_536)
+        )
     }
 
     func handle(value: GatedConnection, logger: Logger) async {
