@@ -104,8 +104,10 @@ extension SyncDriver {
         }
     }
 
+    /// Leaves the zone's turnstile to `take`, which lets the next one through when the page is applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<ZonePage<CKRecord>, CKError> {
         let link = link
+        await exchange(zone).enter()
         do {
             return .success(try await cancellable { try await link.zoneChanges(in: zone, since: token) })
         } catch {
@@ -115,6 +117,9 @@ extension SyncDriver {
 
     /// Tells the application what has come, and only then notes how far that is.
     private func take(_ arrival: Arrival, _ errors: inout Errors) async -> [FetchRound.Effect] {
+        defer {
+            if case .zone(let zone, _) = arrival { exchange(zone).leave() }
+        }
         switch arrival {
         case .database(.success(let page)):
             if !page.changed.isEmpty || !page.deleted.isEmpty { await deliver(.fetchedDatabaseChanges(.init(page))) }

@@ -159,11 +159,16 @@ extension SyncDriver {
         let items = BatchItem.items(of: batch).filter { !skipped.contains($0.id) }
         guard !items.isEmpty else { return false }
         var answer = SentBatch()
+        var entered: [Turnstile] = []
         for zone in items.uniqueZones where tally.error == nil {
+            let exchange = exchange(zone)
+            await exchange.enter()
+            entered.append(exchange)
             await send(items.filter { $0.id.zone == zone }, atomically: batch.atomicByZone, into: &answer, &tally)
         }
         settle(answer, versions, &tally)
         await deliver(.sentRecordZoneChanges(answer.event))
+        entered.forEach { $0.leave() }
         return true
     }
 

@@ -21,6 +21,7 @@ actor SyncDriver {
     private let fetchLane = Turnstile()
     let sendLane = Turnstile()
     private let accountCheck = Turnstile()
+    private var exchanges: [ZoneID: Turnstile] = [:]
 
     var chance: Chance
     var limits = BatchLimits()
@@ -286,6 +287,18 @@ actor SyncDriver {
         } onCancel: {
             task.cancel()
         }
+    }
+
+    /// One exchange with the relay about a zone at a time, its event included.
+    ///
+    /// A page that was read after a save of ours but told before its confirmation would look like a conflict with that
+    /// save, and one read before it but told after would bring an old version back; neither would be set right, since the
+    /// relay sends no notice about our own changes.
+    func exchange(_ zone: ZoneID) -> Turnstile {
+        if let known = exchanges[zone] { return known }
+        let made = Turnstile()
+        exchanges[zone] = made
+        return made
     }
 
     func cancelOperations() {

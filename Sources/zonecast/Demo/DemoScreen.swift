@@ -36,12 +36,15 @@ struct DemoScreen: Equatable, Sendable {
         let top = panes.count > 3 ? grid(width, body / 2, paint) : columns(width, max(6, body * 3 / 5), paint)
         let logLines = log.suffix(body - top.count).map { paint.log($0, width) }
         let blank = Array(repeating: "", count: max(0, body - top.count - logLines.count))
-        return top + logLines + blank + [status(width, paint), paint.dim(paint.fit(keys, width))]
+        return top + logLines + blank + [status(width, paint), paint.dim(paint.fit(keys(width), width))]
     }
 
-    private var keys: String {
-        "1-\(min(9, panes.count)) client  a add  e edit  d delete  o offline  p post  t tour"
-            + (isOurRelay ? "  k kill/restart" : "") + "  q quit"
+    private func keys(_ width: Int) -> String {
+        let kill = isOurRelay ? "  k kill/restart relay" : ""
+        let long = "1-\(min(9, panes.count)) client  a add  e edit  d delete  o offline  p post  t tour\(kill)  q quit"
+        guard long.count > width else { return long }
+        return
+            "1-\(min(9, panes.count)) a add e edit d delete o offline p post t tour\(isOurRelay ? " k kill" : "") q quit"
     }
 
     private func status(_ width: Int, _ paint: DemoPaint) -> String {
@@ -69,13 +72,16 @@ struct DemoScreen: Equatable, Sendable {
         _ paint: DemoPaint
     ) -> [String] {
         let inner = width - 2
-        let state = !pane.isOnline ? "○ offline" : pane.isLive ? "●" : "◌ connecting"
-        let title = " \(pane.name) "
+        // At 80 columns a pane has 24 inside: the words give way, never the figures.
+        let isNarrow = inner < 34
+        let state =
+            !pane.isOnline ? (isNarrow ? "○ off" : "○ offline") : pane.isLive ? "●" : isNarrow ? "◌" : "◌ connecting"
+        let title = isNarrow ? " \(pane.user)/\(pane.device) " : " \(pane.name) "
         let fill = String(repeating: "─", count: max(0, inner - title.count - state.count - 2))
         let head = "┌" + paint.fit("\(title)\(fill) \(state) ", inner) + "┐"
         let room = max(1, height - 5 - min(3, pane.board.count + 1))
-        let pending = pane.pending > 0 ? "  ✎ pending \(pane.pending)" : ""
-        var content = ["PRIVATE Notes  token \(pane.token)\(pending)"]
+        let pending = pane.pending > 0 ? isNarrow ? "  ✎ \(pane.pending)" : "  ✎ pending \(pane.pending)" : ""
+        var content = [(isNarrow ? "Notes  token " : "PRIVATE Notes  token ") + pane.token + pending]
         content += notes(pane, room)
         let poll = pane.isOnline ? pane.secondsToPoll.map { "next \($0) s" } ?? "polling" : "paused"
         content.append("PUBLIC Board  \(poll)")

@@ -48,6 +48,13 @@ import ZoneKit
         }
     }
 
+    @Test func theFiguresAreThereAt80Columns() {
+        let text = screen().lines(width: 80, height: 24, hasColour: false).joined(separator: "\n")
+        for part in ["alice/laptop", "○ off", "token 13  ✎ 1", "k kill", "q quit"] {
+            #expect(text.contains(part), "\(part)")
+        }
+    }
+
     @Test func saysThatTheRelayIsDownAndWhatToPress() {
         var down = screen()
         down.isRelayRunning = false

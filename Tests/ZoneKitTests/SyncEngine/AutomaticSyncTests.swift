@@ -1,0 +1,154 @@
+import Foundation
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// The engine by itself: sent at once, fetched on notice, caught up after an absence.
+@Suite(.timeLimit(.minutes(1))) struct AutomaticSyncTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func device(_ name: String) -> SyncedNotes {
+        SyncedNotes(relay.device(of: "alice", named: name), isAutomatic: true)
+    }
+
+    /// Looks every few milliseconds; nothing tells a test that an engine is done.
+    private func wait(_ what: String, _ condition: @escaping @Sendable () -> Bool) async throws {
+        try await within(.seconds(20), what) {
+            while !condition() { try await Task.sleep(for: .milliseconds(2)) }
+        }
+    }
+
+    @Test func aSaveReachesTheOtherDeviceWithoutAnyCall() async throws {
+        let (phone, laptop) = (device("phone"), device("laptop"))
+        phone.addZone()
+        phone.write("milk", "Buy milk")
+        try await wait("the laptop to show the note") { laptop.texts == ["milk": "Buy milk"] }
+        phone.write("milk", "Buy oat milk")
+        try await wait("the laptop to show the edit") { laptop.texts == ["milk": "Buy oat milk"] }
+        laptop.delete("milk")
+        try await wait("the phone to lose the note") { phone.texts.isEmpty }
+        #expect(phone.contents.withLock { $0.overlaps } + laptop.contents.withLock { $0.overlaps } == 0)
+    }
+
+    @Test func anAbsentDeviceCatchesUpAndSendsWhatItWrote() async throws {
+        let (phone, laptop) = (device("phone"), device("laptop"))
+        phone.addZone()
+        phone.write("a", "1")
+        try await wait("the laptop to show the note") { laptop.texts == ["a": "1"] }
+        laptop.device.network.cut()
+        phone.write("b", "2")
+        laptop.write("c", "3")
+        try await wait("the phone to have sent") { phone.engine.state.pendingRecordZoneChanges.isEmpty }
+        #expect(laptop.engine.state.pendingRecordZoneChanges == [.saveRecord(laptop.id("c"))])
+        laptop.device.network.heal()
+        let all = ["a": "1", "b": "2", "c": "3"]
+        try await wait("both devices to have everything") { phone.texts == all && laptop.texts == all }
+    }
+
+    @Test func twoEnginesOnOneLineHearOfEachOther() async throws {
+        let mac = relay.device(of: "alice", named: "mac")
+        let (first, second) = (SyncedNotes(mac, isAutomatic: true), SyncedNotes(mac, isAutomatic: true))
+        first.addZone()
+        first.write("a", "1")
+        try await wait("the second engine to show the note") { second.texts == ["a": "1"] }
+    }
+
+    @Test func aRefusedRecordStopsNoOther() async throws {
+        let phone = device("phone")
+        phone.addZone()
+        phone.write("too long \(String(repeating: "x", count: 300))", "its name is refused")
+        for number in 0..<20 { phone.write("n\(number)", "\(number)") }
+        try await wait("the rest to be sent") { phone.engine.state.pendingRecordZoneChanges.isEmpty }
+        let reader = SyncedNotes(relay.device(of: "alice", named: "reader"))
+        try await reader.engine.fetchChanges()
+        #expect(reader.texts.count == 20)
+    }
+}
+
+/// The public database, followed by polling.
+@Suite(.timeLimit(.minutes(1))) struct PublicDatabasePollerTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private final class Board: Sendable {
+        let texts = Mutex<[String: String]>([:])
+        let state = Mutex<PublicDatabasePoller.State?>(nil)
+        let applied = Mutex(0)
+        let ended: AsyncStream<Void>
+        private let end: AsyncStream<Void>.Continuation
+
+        init() { (ended, end) = AsyncStream.makeStream() }
+
+        func take(_ event: PublicDatabasePoller.Event) {
+            switch event {
+            case .fetchedRecords(let records):
+                applied.withLock { $0 += records.count }
+                for record in records { texts.withLock { $0[record.recordID.recordName] = record["text"] } }
+            case .stateUpdate(let state): self.state.withLock { $0 = state }
+            case .failed, .ended: break
+            }
+            if case .ended = event { end.yield() }
+        }
+    }
+
+    private func poller(_ board: Board, from state: PublicDatabasePoller.State? = nil) -> PublicDatabasePoller {
+        PublicDatabasePoller(
+            database: relay.device(of: "alice").publicDatabase,
+            recordTypes: ["Post"],
+            state: state
+        ) { board.take($0) }
+    }
+
+    private func post(_ name: String, _ text: String) async throws {
+        let record = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: name))
+        record["text"] = text
+        _ = try await relay.device(of: "bob").publicDatabase.modifyRecords(
+            saving: [record],
+            deleting: [],
+            savePolicy: .allKeys
+        )
+    }
+
+    private func polled(_ board: Board) async throws {
+        try await Takings(board.ended).next("the poll to end") { $0 }
+    }
+
+    @Test func everythingFirstThenOnlyNews() async throws {
+        for number in 0..<250 { try await post("p\(number)", "text \(number)") }
+        let board = Board()
+        let poller = poller(board)
+        await poller.start()
+        try await polled(board)
+        #expect(board.texts.withLock { $0.count } == 250)
+        relay.clock.advance(by: .seconds(60))
+        try await post("p7", "changed")
+        try await post("new", "new")
+        await poller.pollNow()
+        try await polled(board)
+        #expect(board.texts.withLock { $0["p7"] } == "changed")
+        #expect(board.texts.withLock { $0["new"] } == "new")
+        #expect(board.applied.withLock { $0 } == 252, "what was held already was left out")
+        await poller.stop()
+    }
+
+    @Test func theStateSurvivesARestart() async throws {
+        try await post("a", "1")
+        let first = Board()
+        let before = poller(first)
+        await before.start()
+        try await polled(first)
+        await before.stop()
+        let kept = try JSONEncoder().encode(try #require(first.state.withLock { $0 }))
+        let state = try JSONDecoder().decode(PublicDatabasePoller.State.self, from: kept)
+        let second = Board()
+        let after = poller(second, from: state)
+        await after.start()
+        try await polled(second)
+        #expect(second.applied.withLock { $0 } == 0)
+        await after.stop()
+    }
+}
