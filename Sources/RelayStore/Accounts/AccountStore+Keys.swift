@@ -3,6 +3,7 @@ import Foundation
 import GRDB
 package import Records
 package import RelayCore
+import Synchronization
 
 extension AccountStore {
     // MARK: Containers
@@ -12,13 +13,20 @@ extension AccountStore {
     }
 
     package func ensureContainer(_ container: ContainerID) throws(DirectoryError) {
-        guard try !hasContainer(container) else { return }
-        let now = time.now().milliseconds
-        try write { db in
-            try db.execute(
-                sql: "INSERT OR IGNORE INTO containers(name, created) VALUES (?, ?)",
-                arguments: [container.name, now]
-            )
+        guard !seenContainers.withLock({ $0.contains(container) }) else { return }
+        if try !hasContainer(container) {
+            let now = time.now().milliseconds
+            try write { db in
+                try db.execute(
+                    sql: "INSERT OR IGNORE INTO containers(name, created) VALUES (?, ?)",
+                    arguments: [container.name, now]
+                )
+            }
+        }
+        seenContainers.withLock { seen in
+            // A bound, as anybody may name a container in `--dev`.
+            if seen.count > 10_000 { seen = [] }
+            seen.insert(container)
         }
     }
 

@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import Records
 package import RelayCore
+import Synchronization
 
 /// Who is who, in `relay.sqlite`: the running relay and the command line open it side by side.
 ///
@@ -15,6 +16,10 @@ package final class AccountStore: Directory {
     let random: RandomSource
     let cost: ScryptCost
     private let key: [UInt8]
+    /// Containers seen in the file, which none ever leaves.
+    ///
+    /// Every new device of `--dev` asks.
+    let seenContainers = Mutex<Set<ContainerID>>([])
 
     /// Opens the file in `folder`, making both when they are missing, for the owner's eyes only.
     package convenience init(
