@@ -27,9 +27,11 @@ struct PresentedCredentials {
     private mutating func read(query: String) {
         for part in query.utf8.split(separator: UInt8(ascii: "&")) {
             if part.starts(with: Self.apiTokenStart) {
-                found(part.dropFirst(Self.apiTokenStart.count), \.apiToken)
+                note(apiToken)
+                apiToken = Self.text(part.dropFirst(Self.apiTokenStart.count))
             } else if part.starts(with: Self.webTokenStart) {
-                found(part.dropFirst(Self.webTokenStart.count), \.webToken)
+                note(webToken)
+                webToken = Self.text(part.dropFirst(Self.webTokenStart.count))
             }
         }
     }
@@ -37,9 +39,8 @@ struct PresentedCredentials {
     private static let apiTokenStart = Array("ckAPIToken=".utf8)
     private static let webTokenStart = Array("ckWebAuthToken=".utf8)
 
-    private mutating func found(_ text: Substring.UTF8View, _ place: WritableKeyPath<Self, String?>) {
-        if self[keyPath: place] != nil { isAmbiguous = true }
-        self[keyPath: place] = text.isEmpty ? nil : String(Substring(text))
+    private static func text(_ bytes: Substring.UTF8View) -> String? {
+        bytes.isEmpty ? nil : String(Substring(bytes))
     }
 
     private mutating func read(_ field: HTTPField) {
@@ -47,16 +48,22 @@ struct PresentedCredentials {
         case "host": host = field.value
         case "authorization": readBearer(field.value)
         case "x-zonecast-device-id": deviceID = field.value
-        case "x-apple-cloudkit-request-keyid": found(field.value, \.keyID)
-        case "x-apple-cloudkit-request-iso8601date": found(field.value, \.date)
-        case "x-apple-cloudkit-request-signaturev1": found(field.value, \.signature)
+        case "x-apple-cloudkit-request-keyid":
+            note(signature.keyID)
+            signature.keyID = field.value
+        case "x-apple-cloudkit-request-iso8601date":
+            note(signature.date)
+            signature.date = field.value
+        case "x-apple-cloudkit-request-signaturev1":
+            note(signature.signature)
+            signature.signature = field.value
         default: break
         }
     }
 
-    private mutating func found(_ text: String, _ place: WritableKeyPath<SigningHeaders, String?>) {
-        if signature[keyPath: place] != nil { isAmbiguous = true }
-        signature[keyPath: place] = text
+    /// Called with what was there before a credential is taken in.
+    private mutating func note(_ earlier: String?) {
+        if earlier != nil { isAmbiguous = true }
     }
 
     private mutating func readBearer(_ value: String) {
