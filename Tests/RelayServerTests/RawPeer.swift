@@ -19,7 +19,10 @@ final class RawPeer: Sendable {
     }
 
     /// `reads: false`: takes nothing of what comes.
-    static func connect(port: Int, reads: Bool = true) async throws -> RawPeer {
+    ///
+    /// `sending` goes out from the event loop as soon as the connection stands, however busy the tasks of other tests keep
+    /// the machine: what a deadline waits for must not wait for a turn of its own.
+    static func connect(port: Int, reads: Bool = true, sending text: String = "") async throws -> RawPeer {
         let inbox = Inbox()
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: true)
@@ -27,6 +30,7 @@ final class RawPeer: Sendable {
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandler(InboxHandler(inbox: inbox))
+                    if !text.isEmpty { try channel.pipeline.syncOperations.addHandler(Opening(text: text)) }
                 }
             }
             .connect(host: "127.0.0.1", port: port).get()
@@ -126,5 +130,19 @@ private final class InboxHandler: ChannelInboundHandler {
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         inbox.close()
         context.close(promise: nil)
+    }
+}
+
+/// Says its text as soon as the connection stands.
+private final class Opening: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+    private let text: String
+
+    init(text: String) { self.text = text }
+
+    func channelActive(context: ChannelHandlerContext) {
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: text)), promise: nil)
+        context.fireChannelActive()
     }
 }

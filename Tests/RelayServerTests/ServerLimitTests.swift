@@ -9,29 +9,28 @@ import Testing
 
 /// The transport's rows of the limits table: reliability reference, section 3.
 @Suite struct ServerLimitTests {
-    /// Deadlines in fractions of a second, so that the tests need no patience.
+    /// Deadlines short enough for a test, and long enough that a busy machine does not meet them by itself.
     private static func hurry(_ configuration: inout ServerConfiguration) {
         configuration.limits.sweepInterval = .milliseconds(20)
-        configuration.limits.headTime = .milliseconds(200)
-        configuration.limits.bodyGap = .milliseconds(200)
-        configuration.limits.bodyTime = .milliseconds(600)
-        configuration.limits.keepAlive = .milliseconds(300)
-        configuration.limits.linger = .milliseconds(300)
-        configuration.limits.writeStall = .milliseconds(300)
-        configuration.limits.closingHandshake = .milliseconds(200)
+        configuration.limits.headTime = .milliseconds(500)
+        configuration.limits.bodyGap = .milliseconds(500)
+        configuration.limits.bodyTime = .milliseconds(1_500)
+        configuration.limits.keepAlive = .milliseconds(800)
+        configuration.limits.linger = .milliseconds(800)
+        configuration.limits.writeStall = .milliseconds(800)
+        configuration.limits.closingHandshake = .milliseconds(500)
     }
 
     @Test func aHeadThatNeverEndsTimesOut() async throws {
         try await withServer(Self.hurry) { port in
-            let peer = try await RawPeer.connect(port: port)
-            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\nX-A: ")
+            let peer = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\nX-A: ")
             #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
         }
     }
 
     @Test func aHeadInDribsTimesOutAsAWhole() async throws {
         try await withServer(Self.hurry) { port in
-            let peer = try await RawPeer.connect(port: port)
+            let peer = try await RawPeer.connect(port: port, sending: "G")
             let dribble = Task {
                 // Few enough to be over before the answer: what comes after a close would reset the connection.
                 for _ in 0..<20 where !Task.isCancelled { try await peer.send("G") }
@@ -50,16 +49,17 @@ import Testing
 
     @Test func aBodyThatStopsTimesOut() async throws {
         try await withServer(Self.hurry) { port in
-            let peer = try await RawPeer.connect(port: port)
-            try await peer.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
+            let peer = try await RawPeer.connect(
+                port: port,
+                sending: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc"
+            )
             #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
         }
     }
 
     @Test func anIdleConnectionIsClosed() async throws {
         try await withServer(Self.hurry) { port in
-            let peer = try await RawPeer.connect(port: port)
-            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            let peer = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             let answer = try await peer.untilClosed()
             #expect(answer.hasPrefix("HTTP/1.1 200 "))
             #expect(!answer.contains("Connection: close"))
@@ -69,8 +69,7 @@ import Testing
     @Test func aReaderThatNeverReadsIsCutOff() async throws {
         let big = APIResponse(status: .ok, body: Array(repeating: 7, count: 30_000_000))
         try await withServer(Self.hurry, respond: { _ in big }) { port in
-            let peer = try await RawPeer.connect(port: port, reads: false)
-            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            let peer = try await RawPeer.connect(port: port, reads: false, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             // Three idle connections live out their time, which is more than a stalled one has.
             for _ in 0..<3 {
                 let idle = try await RawPeer.connect(port: port)
@@ -91,8 +90,7 @@ import Testing
                 return APIResponse(status: .ok)
             }
         ) { port in
-            let slow = try await RawPeer.connect(port: port)
-            try await slow.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            let slow = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             // Another connection idles to its end meanwhile, so more than one deadline has passed.
             let idle = try await RawPeer.connect(port: port)
             _ = try await idle.untilClosed()
@@ -104,8 +102,10 @@ import Testing
 
     @Test func aConnectionServesSoManyRequests() async throws {
         try await withServer({ $0.limits.requestsPerConnection = 3 }) { port in
-            let peer = try await RawPeer.connect(port: port)
-            try await peer.send(String(repeating: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", count: 5))
+            let peer = try await RawPeer.connect(
+                port: port,
+                sending: String(repeating: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", count: 5)
+            )
             let answer = try await peer.untilClosed()
             #expect(answer.split(separator: "HTTP/1.1 200").count == 3)
             #expect(answer.contains("Connection: close"))
@@ -138,8 +138,10 @@ import Testing
             $0.trustedProxies = [AddressRange("127.0.0.0/8")].compactMap { $0 }
         }) { port in
             for _ in 0..<3 {
-                let peer = try await RawPeer.connect(port: port)
-                try await peer.send("GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6, 9.9.9.9, 127.0.0.2\r\n\r\n")
+                let peer = try await RawPeer.connect(
+                    port: port,
+                    sending: "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6, 9.9.9.9, 127.0.0.2\r\n\r\n"
+                )
                 // The nearest address that is no proxy of ours: what stands before it may be made up.
                 _ = try await peer.text(containing: "GET / - 9.9.9.9")
             }
@@ -148,8 +150,10 @@ import Testing
 
     @Test func strangersCannotNameTheirAddress() async throws {
         try await withServer { port in
-            let peer = try await RawPeer.connect(port: port)
-            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n")
+            let peer = try await RawPeer.connect(
+                port: port,
+                sending: "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n"
+            )
             _ = try await peer.text(containing: "GET / - 127.0.0.1")
             await peer.close()
         }
@@ -160,8 +164,10 @@ import Testing
         try await withServer(isReady: { isReady.withLock { $0 } }) { port in
             for (path, ready, status) in [("/healthz", true, 200), ("/readyz", true, 200), ("/readyz", false, 503)] {
                 isReady.withLock { $0 = ready }
-                let peer = try await RawPeer.connect(port: port)
-                try await peer.send("GET \(path) HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                let peer = try await RawPeer.connect(
+                    port: port,
+                    sending: "GET \(path) HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                )
                 let answer = try await peer.untilClosed()
                 #expect(answer.hasPrefix("HTTP/1.1 \(status) "))
                 #expect(answer.hasSuffix(status == 200 ? "up\n" : "down\n"))
@@ -221,8 +227,7 @@ import Testing
     @Test func badHandshakesAreRefused() async throws {
         try await withServer({ $0.testDoor = true }) { port in
             for (name, request, status) in Self.handshakes {
-                let peer = try await RawPeer.connect(port: port)
-                try await peer.send(request)
+                let peer = try await RawPeer.connect(port: port, sending: request)
                 let answer = try await peer.untilClosed()
                 #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(name): \(answer.prefix(200))")
                 if status == 426 { #expect(answer.contains("\r\nSec-WebSocket-Version: 13\r\n"), "\(name)") }
@@ -232,8 +237,10 @@ import Testing
 
     @Test func aGoodHandshakeIsAnsweredAsInTheStandard() async throws {
         try await withServer({ $0.testDoor = true }) { port in
-            let peer = try await RawPeer.connect(port: port)
-            try await peer.send(SocketPeer.handshake("/__echo", extra: "Origin: http://x\r\n"))
+            let peer = try await RawPeer.connect(
+                port: port,
+                sending: SocketPeer.handshake("/__echo", extra: "Origin: http://x\r\n")
+            )
             let answer = try await peer.text(containing: "\r\n\r\n")
             #expect(answer.hasPrefix("HTTP/1.1 101 "))
             #expect(answer.contains("\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
@@ -264,8 +271,7 @@ import Testing
         var iterator = ports.makeAsyncIterator()
         let bound = try #require(await iterator.next())
         let socket = try await SocketPeer.connect(port: bound)
-        let busy = try await RawPeer.connect(port: bound)
-        try await busy.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        let busy = try await RawPeer.connect(port: bound, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await gate.arrival()
         await group.triggerGracefulShutdown()
         let frames = try await socket.frames(1, waitingFor: "the close frame")
@@ -298,8 +304,7 @@ import Testing
         async let running: Void = group.run()
         var iterator = ports.makeAsyncIterator()
         let bound = try #require(await iterator.next())
-        let busy = try await RawPeer.connect(port: bound)
-        try await busy.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        let busy = try await RawPeer.connect(port: bound, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await gate.arrival()
         await group.triggerGracefulShutdown()
         #expect(try await busy.untilClosed() == "")
