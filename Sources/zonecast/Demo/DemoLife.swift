@@ -97,7 +97,7 @@ final class DemoLife: CKSyncEngineDelegate {
         await poller.stop()
         await liveness.stop(connection)
         await engine?.stop()
-        try? store.close()
+        store.close()
     }
 
     var isLive: Bool { liveness.isLive }

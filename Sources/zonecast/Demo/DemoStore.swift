@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import SyncCore
+import Synchronization
 import ZoneKit
 
 /// A note, as a client of the demo has it.
@@ -35,10 +36,12 @@ struct DemoNote: Equatable, Sendable {
 /// An edit and the word that it is to be sent are one transaction, and so are data from the relay and what they settle:
 /// a client that is ended at any moment goes on where it was.
 final class DemoStore: Sendable {
-    private let queue: DatabaseQueue
+    /// `nil` once closed.
+    private let open: Mutex<DatabaseQueue?>
 
     init(path: String) throws {
-        queue = try DatabaseQueue(path: path)
+        let queue = try DatabaseQueue(path: path)
+        open = Mutex(queue)
         try queue.writeWithoutTransaction {
             try $0.execute(sql: "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
         }
@@ -56,12 +59,25 @@ final class DemoStore: Sendable {
         }
     }
 
-    func close() throws { try queue.close() }
+    /// Ends the use of the file.
+    ///
+    /// Whoever is in the middle of something still holds it, and the file is closed when the last one is done: closing it
+    /// under them would end the process.
+    func close() { open.withLock { $0 = nil } }
+
+    private var queue: DatabaseQueue {
+        get throws {
+            guard let queue = open.withLock({ $0 }) else {
+                throw CommandFailure(.failed, "The client's file is closed already.")
+            }
+            return queue
+        }
+    }
 
     // MARK: What people see
 
     func notes() throws -> [DemoNote] {
-        try queue.read { db in
+        try self.queue.read { db in
             try Row.fetchAll(db, sql: "SELECT name, title, done FROM note ORDER BY name").map { row in
                 DemoNote(name: row["name"], title: row["title"], isDone: row["done"])
             }
@@ -69,27 +85,27 @@ final class DemoStore: Sendable {
     }
 
     func board() throws -> [String: String] {
-        try queue.read { db in
+        try self.queue.read { db in
             let rows = try Row.fetchAll(db, sql: "SELECT name, text FROM board WHERE isGone = 0")
             return Dictionary(rows.map { ($0["name"], $0["text"]) }, uniquingKeysWith: { $1 })
         }
     }
 
     func pendingCount() throws -> Int {
-        try queue.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM change") ?? 0 }
+        try self.queue.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM change") ?? 0 }
     }
 
     // MARK: Edits here
 
     func save(_ note: DemoNote) throws {
-        try queue.write { db in
+        try self.queue.write { db in
             try Self.put(note, db)
             try Self.noteChange(note.name, isDelete: false, db)
         }
     }
 
     func delete(_ name: String) throws {
-        try queue.write { db in
+        try self.queue.write { db in
             try db.execute(sql: "DELETE FROM note WHERE name = ?", arguments: [name])
             try Self.noteChange(name, isDelete: true, db)
         }
@@ -97,7 +113,7 @@ final class DemoStore: Sendable {
 
     /// What is to be sent: names, and whether the note is to be deleted.
     func changes() throws -> [(name: String, isDelete: Bool)] {
-        try queue.read { db in
+        try self.queue.read { db in
             try Row.fetchAll(db, sql: "SELECT name, isDelete FROM change ORDER BY version").map {
                 ($0["name"], $0["isDelete"])
             }
@@ -106,7 +122,7 @@ final class DemoStore: Sendable {
 
     /// A note as it is to be sent: on top of what the relay last had, with the version of the edit; `nil` if it is gone.
     func recordToSend(_ id: CKRecord.ID) throws -> (record: CKRecord, version: Int64)? {
-        try queue.read { db in
+        try self.queue.read { db in
             let name = id.recordName
             guard let row = try Row.fetchOne(db, sql: "SELECT title, done FROM note WHERE name = ?", arguments: [name]),
                 let version = try Int64.fetchOne(
@@ -123,7 +139,7 @@ final class DemoStore: Sendable {
     }
 
     func versionOfDelete(_ name: String) throws -> Int64? {
-        try queue.read {
+        try self.queue.read {
             try Int64.fetchOne($0, sql: "SELECT version FROM change WHERE name = ? AND isDelete", arguments: [name])
         }
     }
@@ -132,14 +148,14 @@ final class DemoStore: Sendable {
 
     /// The relay has taken what was sent as `version`; an edit made since stays to be sent.
     func confirm(_ record: CKRecord, version: Int64) throws {
-        try queue.write { db in
+        try self.queue.write { db in
             try Self.keep(record, db)
             try Self.settle(record.recordID.recordName, version, db)
         }
     }
 
     func confirmDelete(_ name: String, version: Int64) throws {
-        try queue.write { db in
+        try self.queue.write { db in
             try db.execute(sql: "DELETE FROM server WHERE name = ?", arguments: [name])
             try Self.settle(name, version, db)
         }
@@ -150,7 +166,7 @@ final class DemoStore: Sendable {
     /// Returns the names of fields in which the relay's change gave way to ours.
     @discardableResult
     func apply(_ record: CKRecord) throws -> [String] {
-        try queue.write { db in
+        try self.queue.write { db in
             let name = record.recordID.recordName
             let theirs = DemoNote(record)
             defer { try? Self.keep(record, db) }
@@ -169,7 +185,7 @@ final class DemoStore: Sendable {
 
     /// Takes a deletion; a note that was edited here since is kept, and will be made again.
     func applyDeletion(_ name: String) throws {
-        try queue.write { db in
+        try self.queue.write { db in
             try db.execute(sql: "DELETE FROM server WHERE name = ?", arguments: [name])
             let isPending =
                 try Bool.fetchOne(db, sql: "SELECT 1 FROM change WHERE name = ?", arguments: [name]) ?? false
@@ -178,11 +194,11 @@ final class DemoStore: Sendable {
     }
 
     func forgetServerCopy(_ name: String) throws {
-        try queue.write { try $0.execute(sql: "DELETE FROM server WHERE name = ?", arguments: [name]) }
+        try self.queue.write { try $0.execute(sql: "DELETE FROM server WHERE name = ?", arguments: [name]) }
     }
 
     func applyBoard(_ records: [CKRecord]) throws {
-        try queue.write { db in
+        try self.queue.write { db in
             for record in records {
                 try db.execute(
                     sql: "INSERT OR REPLACE INTO board VALUES (?, ?, ?)",
@@ -199,11 +215,13 @@ final class DemoStore: Sendable {
 
     func keep(state value: some Encodable, as key: String) throws {
         let data = try JSONEncoder().encode(value)
-        try queue.write { try $0.execute(sql: "INSERT OR REPLACE INTO state VALUES (?, ?)", arguments: [key, data]) }
+        try self.queue.write {
+            try $0.execute(sql: "INSERT OR REPLACE INTO state VALUES (?, ?)", arguments: [key, data])
+        }
     }
 
     func state<Value: Decodable>(_ key: String, as type: Value.Type = Value.self) throws -> Value? {
-        let data = try queue.read {
+        let data = try self.queue.read {
             try Data.fetchOne($0, sql: "SELECT value FROM state WHERE key = ?", arguments: [key])
         }
         return try data.map { try JSONDecoder().decode(Value.self, from: $0) }

@@ -107,7 +107,8 @@ import ZoneKit
     @Test func whatIsPendingSurvivesAndOnlyTheVersionSentIsConfirmed() throws {
         let first = try store()
         try first.save(DemoNote(name: "a", title: "one"))
-        try first.close()
+        first.close()
+        #expect(throws: CommandFailure.self) { try first.notes() }
         let second = try store()
         #expect(try second.changes().map(\.name) == ["a"])
         let sent = try #require(try second.recordToSend(.init(recordName: "a", zoneID: .init(zoneName: "Notes"))))
