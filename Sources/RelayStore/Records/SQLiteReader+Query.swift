@@ -54,13 +54,27 @@ private struct QuerySQL {
     mutating func build(after position: QueryPosition?) throws {
         // The public zone's number stands as text: only so does SQLite see that its partial index serves.
         text = """
-            SELECT \(SQLiteReader.recordColumns) FROM record r
+            SELECT \(SQLiteReader.recordColumns) FROM \(source)
             WHERE r.zone = \(zone.number) AND r.deleted = 0 AND r.type = \(type)
             """
         for filter in query.filters { text += " AND " + (try condition(filter)) }
         if let position { text += " AND " + (try keyset(after: position)) }
         let sorts = query.sorts.map { "\(column($0.field)) \($0.isAscending ? "ASC" : "DESC")" } + ["r.name ASC"]
         text += " ORDER BY " + sorts.joined(separator: ", ")
+    }
+
+    /// Where the rows come from: by name where names are given, else through the zone's runs.
+    ///
+    /// The public zone has an index of its own.
+    private var source: String {
+        let isByName = query.filters.contains {
+            $0.field == .recordName && ($0.comparator == .equals || $0.comparator == .in)
+        }
+        guard zone.tracksChanges, !isByName else { return "record r" }
+        return """
+            zone_run z CROSS JOIN record r INDEXED BY record_by_run
+            ON z.zone = \(zone.number) AND r.run = z.run AND r.zone = z.zone
+            """
     }
 
     private func column(_ field: Query.SystemField) -> String {

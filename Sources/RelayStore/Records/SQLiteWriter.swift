@@ -228,7 +228,11 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         let zone = next.int(0)
         next.reset()
         let purge = try SQL(
-            "DELETE FROM record WHERE change IN (SELECT change FROM record WHERE zone = ?1 LIMIT ?2)",
+            """
+            DELETE FROM record WHERE change IN (
+                SELECT r.change FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run
+                ON r.run = z.run AND r.zone = ?1 WHERE z.zone = ?1 LIMIT ?2)
+            """,
             in: database
         )
         purge.bind(1, zone)
