@@ -24,6 +24,7 @@ struct RunningRelay {
     /// Serves until a signal says stop; then finishes what has begun.
     func run() async throws {
         Self.raiseDescriptorLimit()
+        Allocator.keepFreedMemory()
         let accounts = try directory()
         let hub = NoticeHub(
             limits: settings.notices,
