@@ -2,7 +2,7 @@ import Sockets
 
 /// The notice socket's own rules: notices reference 2, 3 and 5, reliability reference 3.
 enum NoticeChecks {
-    private static func hello(device: String, web: String = "dev-probe") -> [UInt8] {
+    static func hello(device: String, web: String = "dev-probe") -> [UInt8] {
         let api = String(repeating: "0", count: 64)
         return Array(#"{"hello":{"deviceID":"\#(device)","ckAPIToken":"\#(api)","ckWebAuthToken":"\#(web)"}}"#.utf8)
     }

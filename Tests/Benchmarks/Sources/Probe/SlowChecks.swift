@@ -51,7 +51,9 @@ enum SlowChecks {
             return event == .close(code: 4408) ? nil : "\(event)"
         },
         Check(name: "deadlines: a socket that answers no pings") { endpoint in
-            let socket = try WebSocketLink(to: endpoint, path: "/__echo", patience: 120)
+            let socket = try WebSocketLink(to: endpoint, path: Probed.push, patience: 120)
+            socket.send(first: 0x81, NoticeChecks.hello(device: "probe-silent"))
+            guard case .text = socket.next() else { return "no ready" }
             let start = Monotonic.nanoseconds
             var event = socket.next()
             while event == .ping { event = socket.next() }
