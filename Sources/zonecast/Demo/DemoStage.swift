@@ -37,18 +37,26 @@ final class DemoStage: Sendable {
         }
         defer { drawing.cancel() }
         if script == .tour {
+            // The terminal makes no signal of control-C any more, so the keys that leave are turned into one.
+            let leaving = Task {
+                for await key in DemoTerminal.keys() where Self.leaves(key) { kill(getpid(), SIGINT) }
+            }
+            defer { leaving.cancel() }
             let held = await DemoTour(world: world).play()
             try? await Task.sleep(for: .seconds(2))
             await end(drawing)
             return held
         }
         for await key in DemoTerminal.keys() {
-            if key == "q" || key == "\u{3}" || key == "\u{4}" { break }
+            if Self.leaves(key) { break }
             await press(key)
         }
         await end(drawing)
         return state.withLock { $0.tourHeld }
     }
+
+    /// `q`, control-C and control-D.
+    private static func leaves(_ key: Character) -> Bool { key == "q" || key == "\u{3}" || key == "\u{4}" }
 
     /// The last picture must not land on the screen that is given back.
     private func end(_ drawing: Task<Void, Never>) async {

@@ -30,19 +30,21 @@ enum DemoTerminal {
         write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J")
     }
 
+    /// Gives the terminal back; nothing is drawn after that, whoever is still drawing.
     static func restore() {
-        let state = saved.withLock { saved in
-            defer { saved = nil }
-            return saved
+        saved.withLock { saved in
+            guard var state = saved else { return }
+            saved = nil
+            write("\u{1B}[?25h\u{1B}[?1049l")
+            tcsetattr(STDIN_FILENO, TCSAFLUSH, &state)
         }
-        guard var state else { return }
-        write("\u{1B}[?25h\u{1B}[?1049l")
-        tcsetattr(STDIN_FILENO, TCSAFLUSH, &state)
     }
 
     static func draw(_ lines: [String]) {
         let body = lines.map { $0 + "\u{1B}[0m\u{1B}[K" }.joined(separator: "\r\n")
-        write("\u{1B}[H" + body + "\u{1B}[J")
+        saved.withLock { saved in
+            if saved != nil { write("\u{1B}[H" + body + "\u{1B}[J") }
+        }
     }
 
     /// Keys as they are pressed; ends with standard input.
