@@ -40,15 +40,6 @@ struct FeedReader {
         return fetch
     }
 
-    /// The first pages only, or the same few again.
-    func readPages(_ count: Int) throws {
-        var token: String?
-        for _ in 0..<count {
-            let end = try connection.exchange(relay.changes(in: zone, since: token)) { try PageEnd($0) }
-            token = end.isMoreComing ? end.token : nil
-        }
-    }
-
     private static func count(_ text: StaticString, in bytes: UnsafeRawBufferPointer) -> Int {
         var (rest, count) = (bytes, 0)
         while let place = HTTPHead.position(of: text, in: rest) {

@@ -46,7 +46,7 @@ enum ReadRows {
         try relay.fill("notes", with: 100, numberingFrom: 1 << 40)
         let (relayLink, ask) = (try HTTPConnection(to: relay.endpoint), relay.changes(in: "notes", since: token))
         let pageSize = try relayLink.exchange(ask) { $0.body.count }
-        let feed = bench.path("feed.sqlite")
+        let feed = bench.path("feed-changes.sqlite")
         try BareFeed.make(path: feed, count: 20_100, bodySize: pageSize / 100)
         let bare = try bench.startBareServer(feed: feed)
         let bareLink = try HTTPConnection(to: bare.requests)
@@ -87,7 +87,9 @@ enum ReadRows {
         let relay = try bench.startRelay()
         try relay.fill("notes", with: 150_000)
         let reader = try FeedReader(relay, zone: "notes")
-        try reader.readPages(50)
+        let cold = relay.meter.residentBytes
+        // Caches fill once, up to their bound; what must not grow is what a fetch needs beyond them.
+        _ = try reader.readAll(counting: false)
         let before = relay.meter.residentBytes
         var most = before
         let fetch = try reader.readAll(counting: true) { page in
@@ -100,7 +102,8 @@ enum ReadRows {
                 unit: "MB",
                 relay: Double(most - before) / 1e6,
                 target: .atMost(8),
-                note: "\(Double(fetch.bytes) / 1e6) MB went out; \(Double(before) / 1e6) MB were held before"
+                note:
+                    "\(Double(fetch.bytes) / 1e6) MB went out; \(Double(before) / 1e6) MB were held before, \(Double(before - cold) / 1e6) MB of them since an earlier fetch filled the caches"
             )
         )
     }
