@@ -12,9 +12,10 @@ enum Main {
             } else {
                 try command.run()
             }
+            end(0)
         } catch let failure as CommandFailure {
             Terminal.complain("zonecast: \(failure.description)")
-            exit(failure.exit.rawValue)
+            end(failure.exit.rawValue)
         } catch {
             leave(with: error)
         }
@@ -25,12 +26,21 @@ enum Main {
         let message = Zonecast.fullMessage(for: error)
         guard Zonecast.exitCode(for: error) != .success else {
             Terminal.say(message)
-            exit(0)
+            end(0)
         }
         Terminal.complain(message)
-        exit(
+        end(
             Zonecast.exitCode(for: error) == .validationFailure
                 ? CommandExit.usage.rawValue : CommandExit.failed.rawValue
         )
+    }
+
+    /// Ends the process at once, without the libraries' own farewells.
+    ///
+    /// What they clean up, threads of theirs may still be using (libcurl's and libwebsockets' share OpenSSL): then the
+    /// process hangs or crashes on its way out. Everything of ours is on the disk or on its way by now.
+    private static func end(_ code: Int32) -> Never {
+        fflush(nil)
+        _exit(code)
     }
 }
