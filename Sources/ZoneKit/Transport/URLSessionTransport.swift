@@ -1,4 +1,6 @@
+import Dispatch
 package import Foundation
+import Synchronization
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking
@@ -37,12 +39,37 @@ package final class URLSessionTransport: RelayTransport {
         if request.method == .post { urlRequest.httpBody = Data(request.body) }
         let (data, response): (Data, URLResponse)
         do {
-            (data, response) = try await session.data(for: urlRequest)
+            (data, response) = try await exchange(urlRequest)
         } catch {
             throw Self.translate(error)
         }
         guard let http = response as? HTTPURLResponse else { throw .answerLost("The answer is not HTTP.") }
         return RelayResponse(status: http.statusCode, headers: Self.headers(of: http), body: [UInt8](data))
+    }
+
+    /// The session's own async call, but safe to cancel.
+    ///
+    /// On Linux that one waits for the session's queue inside the cancellation, while the queue waits for the task that is
+    /// being cancelled: both for ever. Here the cancellation only leaves word.
+    private func exchange(_ request: URLRequest) async throws -> (Data, URLResponse) {
+        let held = Mutex<URLSessionDataTask?>(nil)
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let task = session.dataTask(with: request) { data, response, error in
+                    if let response, error == nil {
+                        continuation.resume(returning: (data ?? Data(), response))
+                    } else {
+                        continuation.resume(throwing: error ?? URLError(.badServerResponse))
+                    }
+                }
+                held.withLock { $0 = task }
+                task.resume()
+                if Task.isCancelled { DispatchQueue.global().async { task.cancel() } }
+            }
+        } onCancel: {
+            let task = held.withLock { $0 }
+            DispatchQueue.global().async { task?.cancel() }
+        }
     }
 
     private static func headers(of response: HTTPURLResponse) -> [(name: String, value: String)] {
