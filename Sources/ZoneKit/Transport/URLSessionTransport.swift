@@ -28,7 +28,7 @@ package final class URLSessionTransport: RelayTransport {
         session = URLSession(configuration: configuration)
     }
 
-    deinit { session.invalidateAndCancel() }
+    // Never invalidated: on Linux an invalidation that meets the end of a request traps inside URLSession.
 
     package func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
         let address = base + request.path + (request.query.isEmpty ? "" : "?" + request.query)
