@@ -94,6 +94,8 @@ package final class Relay: Sendable {
                 home: route.home,
                 database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
                 authentication: authentication,
+                authenticator: authenticator,
+                isGet: request.method == .get,
                 store: store,
                 body: json,
                 limits: limits,
@@ -153,6 +155,7 @@ package final class Relay: Sendable {
         switch error {
         case let error as RelayError: return error
         case let error as JSONError: return .badRequest(error.description)
+        case let error as CredentialRefusal: return error.relayError(redirectURL: nil)
         default: return RelayError(.internalError, "The relay failed on this request; report its uuid to the operator.")
         }
     }
@@ -228,6 +231,12 @@ extension Route.Operation {
         case .subscriptionsModify: try await modifySubscriptions(context)
         case .usersCaller: try callerIdentity(context)
         case .usersCurrent: try currentUser(context)
+        case .usersDiscover: try discoverUsers(context)
+        case .usersLookupEmail: try lookupUsersByEmail(context)
+        case .usersLookupID: try lookupUsersByRecordName(context)
+        case .usersLookupContacts: try lookupContacts(context)
+        case .usersDiscoverability: try discoverability(context)
+        case .usersSignOut: try signOut(context)
         }
     }
 }

@@ -7,6 +7,10 @@ struct RequestContext: Sendable {
     var home: ContainerEnvironment
     var database: DatabaseAddress
     var authentication: Authentication
+    /// Whom to ask about people.
+    var authenticator: Authenticator
+    /// Called by GET, where the operation knows both.
+    var isGet: Bool
     var store: any Store
     var body: JSONValue
     var limits: Limits

@@ -26,11 +26,21 @@ package struct Route: Hashable, Sendable {
         case subscriptionsModify = "subscriptions/modify"
         case usersCaller = "users/caller"
         case usersCurrent = "users/current"
+        case usersDiscover = "users/discover"
+        case usersLookupEmail = "users/lookup/email"
+        case usersLookupID = "users/lookup/id"
+        case usersLookupContacts = "users/lookup/contacts"
+        /// Ours: whether the caller may be found by others.
+        case usersDiscoverability = "users/discoverability"
+        /// Ours: ends the session that the request comes by.
+        case usersSignOut = "users/signout"
 
         /// Besides POST, is GET a way to call it? Where it is the documented one, POST is accepted too.
         var allowsGet: Bool {
             switch self {
-            case .zonesList, .subscriptionsList, .usersCaller, .usersCurrent: true
+            case .zonesList, .subscriptionsList, .usersCaller, .usersCurrent, .usersDiscover, .usersLookupContacts,
+                .usersDiscoverability:
+                true
             default: false
             }
         }

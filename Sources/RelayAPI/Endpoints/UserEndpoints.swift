@@ -4,18 +4,14 @@ import Wire
 
 /// `users/caller`: the caller's identity, at the top level and as the one user of a list, since clients read either.
 ///
-/// Wire reference 14.
+/// A server key gets the record name it acts under. Wire reference 14 and 2.
 func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
-    func identity(_ writer: inout JSONWriter) {
-        writer.member("userRecordName", user.recordName)
-        writer.key("nameComponents")
-        writer.raw(FieldsJSON.empty)
-    }
+    let name = try context.authenticator.profile(of: user, in: context.home)?.shownName ?? PersonName()
     return EndpointAnswer { writer in
-        identity(&writer)
+        writer.identity(of: user, name)
         writer.key("users")
-        writer.array(CollectionOfOne(())) { writer, _ in writer.object { identity(&$0) } }
+        writer.array(CollectionOfOne(())) { writer, _ in writer.object { $0.identity(of: user, name) } }
     }
 }
 
@@ -23,12 +19,115 @@ func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
 ///
 /// Wire reference 14.
 func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
-    guard case .user(let user) = context.database.caller.identity else { throw RelayError.accessDenied }
+    let user = try context.signedInUser()
+    let name = try context.authenticator.profile(of: user, in: context.home)?.shownName ?? PersonName()
+    return EndpointAnswer { $0.userDictionary(of: user, name) }
+}
+
+/// `users/discover`: people by address, number or record name, in the order asked for.
+///
+/// Nobody and somebody who does not want to be found are both left out. As a GET it would list the caller's contacts,
+/// which this relay keeps none of. Wire reference 14.
+func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
+    _ = try context.signedInUser()
+    guard !context.isGet else { return noUsers() }
+    let asked = try context.items("lookupInfos", of: context.body).map { try LookupInfo($0) }
+    return try find(asked, context) { writer, info, profile in
+        writer.identity(of: profile.user, profile.shownName)
+        writer.key("lookupInfo")
+        writer.object { info.write(to: &$0) }
+    }
+}
+
+/// `users/lookup/email`, the older form of `users/discover`.
+///
+/// Wire reference 14.
+func lookupUsersByEmail(_ context: RequestContext) throws -> EndpointAnswer {
+    _ = try context.signedInUser()
+    let asked = try context.items("users", of: context.body).map { user in
+        LookupInfo(emailAddress: try user.required("emailAddress").string())
+    }
+    return try find(asked, context) { writer, info, profile in
+        writer.userDictionary(of: profile.user, profile.shownName)
+        if let address = info.emailAddress { writer.member("emailAddress", address) }
+    }
+}
+
+/// `users/lookup/id`, the older form of `users/discover`.
+///
+/// Wire reference 14.
+func lookupUsersByRecordName(_ context: RequestContext) throws -> EndpointAnswer {
+    _ = try context.signedInUser()
+    let asked = try context.items("users", of: context.body).map { user in
+        LookupInfo(userRecordName: try user.required("userRecordName").string())
+    }
+    return try find(asked, context) { writer, _, profile in
+        writer.userDictionary(of: profile.user, profile.shownName)
+    }
+}
+
+/// `users/lookup/contacts`: this relay keeps no address books, so there are never any.
+///
+/// Wire reference 14.
+func lookupContacts(_ context: RequestContext) throws -> EndpointAnswer {
+    _ = try context.signedInUser()
+    return noUsers { $0.emptyList("contacts") }
+}
+
+/// `users/discoverability`, ours: tells whether the caller may be found by others in this container, and with
+/// `{ "isDiscoverable": true }` changes it.
+func discoverability(_ context: RequestContext) throws -> EndpointAnswer {
+    let user = try context.signedInUser()
+    var isDiscoverable = try context.authenticator.profile(of: user, in: context.home)?.isDiscoverable ?? false
+    if !context.isGet, let choice = try context.body["isDiscoverable"]?.bool(), choice != isDiscoverable {
+        try context.authenticator.setDiscoverable(choice, user: user, in: context.home)
+        isDiscoverable = choice
+    }
+    return EndpointAnswer {
+        $0.member("userRecordName", user.recordName)
+        $0.member("isDiscoverable", isDiscoverable)
+    }
+}
+
+/// `users/signout`, ours: ends the session that the request comes by, and with it every token of it.
+func signOut(_ context: RequestContext) throws -> EndpointAnswer {
+    _ = try context.signedInUser()
+    try context.authenticator.signOut(context.authentication)
+    return EndpointAnswer { _ in }
+}
+
+private func find(
+    _ asked: [LookupInfo],
+    _ context: RequestContext,
+    _ write: @escaping (inout JSONWriter, LookupInfo, UserProfile) -> Void
+) throws -> EndpointAnswer {
+    let lookups = asked.map(\.lookup)
+    let profiles = try context.authenticator.profiles(matching: lookups.compactMap { $0 }, in: context.home)
     return EndpointAnswer { writer in
-        writer.member("userRecordName", user.recordName)
-        writer.key("firstName")
-        writer.null()
-        writer.key("lastName")
-        writer.null()
+        writer.key("users")
+        writer.array(Discovery.find(lookups, among: profiles)) { writer, found in
+            writer.object { write(&$0, asked[found.index], found.profile) }
+        }
+    }
+}
+
+private func noUsers(_ more: (inout JSONWriter) -> Void = { _ in }) -> EndpointAnswer {
+    EndpointAnswer {
+        $0.emptyList("users")
+        more(&$0)
+    }
+}
+
+extension RequestContext {
+    /// The user who asks.
+    ///
+    /// Throws where nobody is signed in, and for server keys, which have no user context. Wire reference 2.
+    fileprivate func signedInUser() throws -> UserID {
+        switch database.caller.identity {
+        case .user(let user): return user
+        case .anonymous: throw authentication.signInRequired
+        case .serverKey:
+            throw RelayError(.accessDenied, "A server-to-server key has no user; of users/ it may call users/caller.")
+        }
     }
 }

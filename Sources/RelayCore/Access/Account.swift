@@ -13,23 +13,38 @@ package struct Account: Hashable, Sendable {
         case email(String)
         /// The NAME of a `dev-NAME` token; such an account has no password and no other way in.
         case dev(String)
+        /// Who a foreign issuer says it is; such an account has no password here.
+        case foreign(issuer: String, subject: String)
     }
 
     package var id: ID
     package var login: Login
+    /// The address the person can be found by, in the form of `AccountRules.canonicalEmail`.
+    ///
+    /// That of an `.email` login, else one that the issuer vouches for.
+    package var email: String?
+    /// In the form of `AccountRules.canonicalPhone`.
+    package var phone: String?
+    package var name: PersonName
     package var isDisabled: Bool
     package var created: Timestamp
 
-    package init(id: ID, login: Login, isDisabled: Bool = false, created: Timestamp) {
+    package init(
+        id: ID,
+        login: Login,
+        email: String? = nil,
+        phone: String? = nil,
+        name: PersonName = PersonName(),
+        isDisabled: Bool = false,
+        created: Timestamp
+    ) {
         self.id = id
         self.login = login
+        if case .email(let address) = login { self.email = address } else { self.email = email }
+        self.phone = phone
+        self.name = name
         self.isDisabled = isDisabled
         self.created = created
-    }
-
-    /// The address the person can be found by; `nil` for a dev user.
-    package var email: String? {
-        if case .email(let address) = login { address } else { nil }
     }
 }
 
@@ -49,6 +64,18 @@ package enum AccountRules {
         let parts = trimmed.split(separator: UInt8(ascii: "@"), omittingEmptySubsequences: false)
         guard parts.count == 2, parts.allSatisfy({ !$0.isEmpty }) else { return nil }
         return String(decoding: trimmed, as: UTF8.self).lowercased()
+    }
+
+    /// A telephone number as it is stored and compared: `+` and 7 to 15 digits; `nil` if it cannot be one.
+    ///
+    /// Blanks, dots, dashes, slashes and brackets are left out, a leading `00` becomes `+`. A number without a country
+    /// is kept without the `+`, so it is found only as it was written.
+    package static func canonicalPhone(_ text: String) -> String? {
+        var digits = text.utf8.filter { !" .-/()".utf8.contains($0) }
+        let isInternational = digits.first == UInt8(ascii: "+") || digits.starts(with: "00".utf8)
+        if isInternational { digits.removeFirst(digits.first == UInt8(ascii: "+") ? 1 : 2) }
+        guard (7...15).contains(digits.count), digits.allSatisfy(\.isASCIIDigit) else { return nil }
+        return (isInternational ? "+" : "") + String(decoding: digits, as: UTF8.self)
     }
 
     /// 1 to 64 letters, digits, `.`, `_`, `-`, `@`, `+`.

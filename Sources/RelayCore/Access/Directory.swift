@@ -54,6 +54,33 @@ package protocol Directory: Sendable {
     /// The accounts behind `users`; those that are nobody's in this container are left out.
     func accounts(of users: [UserID], in home: ContainerEnvironment) throws(DirectoryError) -> [UserID: Account]
 
+    /// What `user` is in this container; `nil` for nobody, and for a server key's user.
+    func profile(of user: UserID, in home: ContainerEnvironment) throws(DirectoryError) -> UserProfile?
+    /// Users of this container by what they are looked for by, discoverable or not.
+    ///
+    /// Where several people have one address: a discoverable one before others, an account of the relay's own before
+    /// foreign ones, then the oldest. `dev-` users are found by address only if `includesDev`.
+    func profiles(
+        matching lookups: [UserLookup],
+        in home: ContainerEnvironment,
+        includesDev: Bool
+    ) throws(DirectoryError) -> [UserLookup: UserProfile]
+    /// Writes down whether the user may be found by others; does nothing if there is no such user.
+    func setDiscoverable(_ isDiscoverable: Bool, user: UserID, in home: ContainerEnvironment) throws(DirectoryError)
+    /// The containers that know the account, with the name each knows it by.
+    func profiles(of account: Account.ID) throws(DirectoryError) -> [(home: ContainerEnvironment, profile: UserProfile)]
+    func setName(_ name: PersonName, of account: Account.ID) throws(DirectoryError)
+    /// Also ends every sign-in of the account: whoever knew the old password is out.
+    func setPassword(_ password: String, of account: Account.ID) throws(DirectoryError)
+    /// The account of a person that an issuer vouches for, made or brought up to date.
+    func account(for person: ForeignPerson) throws(DirectoryError) -> Account
+    /// The issuers a container trusts.
+    func issuers(of container: ContainerID) throws(DirectoryError) -> [ForeignIssuer]
+
+    /// Sign-ins that were not ended by anybody, the newest first; some of their tokens may have run out.
+    func sessions(of account: Account.ID) throws(DirectoryError) -> [Session]
+    /// Ends all sign-ins of the account, or those to one container.
+    func revokeSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(DirectoryError)
     func addSession(_ session: Session) throws(DirectoryError)
     /// Ends one sign-in; its tokens are refused from then on.
     ///

@@ -6,34 +6,42 @@ import RelayCore
 ///
 /// Times are milliseconds since 1970; names and identifiers are case-sensitive text.
 enum AccountSchema {
-    /// Raised with every change; a file with a higher one is of a newer zonecast and left alone.
-    static let version = 1
+    /// What made each version of the file out of the one before; never changed, only added to.
+    ///
+    /// A file with a higher version than there are steps is of a newer zonecast and left alone.
+    private static let steps = [tables, people]
+    static var version: Int { steps.count }
 
-    /// Makes the tables if they are missing and gives back the relay's key.
+    /// Brings the tables up to date and gives back the relay's key.
     static func prepare(_ queue: DatabaseQueue, freshKey: [UInt8]) throws -> [UInt8] {
         try queue.writeWithoutTransaction { db in
-            if let key = try currentKey(db) { return key }
-            try db.inTransaction(.immediate) {
-                // Another process may have been faster.
-                if try Int.fetchOne(db, sql: "PRAGMA user_version") == 0 {
-                    try db.execute(sql: tables)
-                    try db.execute(sql: "INSERT INTO relay(id, token_key) VALUES (1, ?)", arguments: [Data(freshKey)])
-                    try db.execute(sql: "PRAGMA user_version = \(version)")
-                }
-                return .commit
+            if try found(db) < version { try bringUpToDate(db, freshKey: freshKey) }
+            guard let key = try Data.fetchOne(db, sql: "SELECT token_key FROM relay") else {
+                throw DirectoryError.unavailable("relay.sqlite has no key")
             }
-            guard let key = try currentKey(db) else { throw DirectoryError.unavailable("relay.sqlite has no key") }
-            return key
+            return Array(key)
         }
     }
 
-    private static func currentKey(_ db: Database) throws -> [UInt8]? {
+    private static func bringUpToDate(_ db: Database, freshKey: [UInt8]) throws {
+        try db.inTransaction(.immediate) {
+            // Another process may have been faster.
+            let from = try found(db)
+            for step in steps.dropFirst(from) { try db.execute(sql: step) }
+            if from == 0 {
+                try db.execute(sql: "INSERT INTO relay(id, token_key) VALUES (1, ?)", arguments: [Data(freshKey)])
+            }
+            if from < version { try db.execute(sql: "PRAGMA user_version = \(version)") }
+            return .commit
+        }
+    }
+
+    private static func found(_ db: Database) throws -> Int {
         let found = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
         guard found <= version else {
             throw DirectoryError.unavailable("relay.sqlite was made by a newer zonecast; use that one")
         }
-        guard found > 0 else { return nil }
-        return try Data.fetchOne(db, sql: "SELECT token_key FROM relay").map { Array($0) }
+        return found
     }
 
     private static let tables = """
@@ -66,6 +74,29 @@ enum AccountSchema {
         CREATE TABLE users(
             container TEXT NOT NULL, environment TEXT NOT NULL, account INTEGER NOT NULL REFERENCES accounts(id),
             name TEXT NOT NULL, PRIMARY KEY (container, environment, account), UNIQUE (container, environment, name)
+        ) WITHOUT ROWID;
+        """
+
+    /// Names, addresses to be found by, the choice to be found, and the issuers that containers trust.
+    private static let people = """
+        ALTER TABLE accounts ADD COLUMN email TEXT;
+        ALTER TABLE accounts ADD COLUMN phone TEXT;
+        ALTER TABLE accounts ADD COLUMN name_prefix TEXT;
+        ALTER TABLE accounts ADD COLUMN given_name TEXT;
+        ALTER TABLE accounts ADD COLUMN middle_name TEXT;
+        ALTER TABLE accounts ADD COLUMN family_name TEXT;
+        ALTER TABLE accounts ADD COLUMN name_suffix TEXT;
+        ALTER TABLE accounts ADD COLUMN nickname TEXT;
+        UPDATE accounts SET email = login WHERE is_dev = 0;
+        CREATE INDEX accounts_by_email ON accounts(email) WHERE email IS NOT NULL;
+        CREATE INDEX accounts_by_phone ON accounts(phone) WHERE phone IS NOT NULL;
+        ALTER TABLE users ADD COLUMN discoverable INTEGER NOT NULL DEFAULT 0;
+        CREATE INDEX users_of_account ON users(account);
+        CREATE TABLE issuers(
+            container TEXT NOT NULL REFERENCES containers(name), issuer TEXT NOT NULL,
+            audiences TEXT NOT NULL, algorithms TEXT NOT NULL, keys_url TEXT, keys_file TEXT,
+            claims TEXT NOT NULL, trusts_contacts INTEGER NOT NULL, created INTEGER NOT NULL,
+            PRIMARY KEY (container, issuer)
         ) WITHOUT ROWID;
         """
 }

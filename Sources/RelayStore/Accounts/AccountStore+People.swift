@@ -15,22 +15,22 @@ extension AccountStore {
 
     package func account(email: String) throws(DirectoryError) -> Account? {
         guard let email = AccountRules.canonicalEmail(email) else { return nil }
-        return try account(isDev: false, login: email)
+        return try account(.email, login: email)
     }
 
     package func devAccount(named name: String) throws(DirectoryError) -> Account {
-        if let account = try account(isDev: true, login: name) { return account }
+        if let account = try account(.dev, login: name) { return account }
         guard AccountRules.isDevName(name) else {
             throw .invalid("A dev user's name is 1 to 64 letters, digits, '.', '_', '-', '@' or '+'.")
         }
         let created = time.now().milliseconds
         try write { db in
             try db.execute(
-                sql: "INSERT OR IGNORE INTO accounts(is_dev, login, created) VALUES (1, ?, ?)",
-                arguments: [name, created]
+                sql: "INSERT OR IGNORE INTO accounts(is_dev, login, email, created) VALUES (1, ?, ?, ?)",
+                arguments: [name, AccountRules.canonicalEmail(name), created]
             )
         }
-        guard let account = try account(isDev: true, login: name) else { throw .missing("dev user \(name)") }
+        guard let account = try account(.dev, login: name) else { throw .missing("dev user \(name)") }
         return account
     }
 
@@ -74,11 +74,11 @@ extension AccountStore {
             else { throw DirectoryError.exists("user \(login)") }
             try db.execute(
                 sql: """
-                    INSERT INTO accounts(is_dev, login, salt, hash, rounds, block_size, parallelism, created)
-                    VALUES (0, ?, ?, ?, ?, ?, ?, ?)
+                    INSERT INTO accounts(is_dev, login, email, salt, hash, rounds, block_size, parallelism, created)
+                    VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?)
                     """,
                 arguments: [
-                    login, Data(hash.salt), Data(hash.hash), hash.cost.rounds, hash.cost.blockSize,
+                    login, login, Data(hash.salt), Data(hash.hash), hash.cost.rounds, hash.cost.blockSize,
                     hash.cost.parallelism,
                     created.milliseconds,
                 ]
@@ -98,7 +98,7 @@ extension AccountStore {
                     account.number,
                 ]
             )
-            try endSessions(of: account, in: db)
+            try endSessions(of: account, in: nil, db)
         }
     }
 
@@ -109,7 +109,7 @@ extension AccountStore {
                 sql: "UPDATE accounts SET disabled = ? WHERE id = ?",
                 arguments: [isDisabled, account.number]
             )
-            if isDisabled { try endSessions(of: account, in: db) }
+            if isDisabled { try endSessions(of: account, in: nil, db) }
         }
     }
 
@@ -118,19 +118,22 @@ extension AccountStore {
     package func session(_ id: Session.ID) throws(DirectoryError) -> Session? {
         try read { db in
             try Row.fetchOne(db.cachedStatement(sql: "SELECT * FROM sessions WHERE id = ?"), arguments: [id.data])
-                .flatMap { row in
-                    guard let home = Self.home(row), let kind = Session.Kind(rawValue: row["kind"]) else { return nil }
-                    return Session(
-                        id: id,
-                        secretHash: Array(row["secret_hash"] as Data),
-                        account: Account.ID(row["account"]),
-                        home: home,
-                        kind: kind,
-                        created: Timestamp(milliseconds: row["created"]),
-                        revoked: Self.revoked(row)
-                    )
-                }
+                .flatMap(Self.session)
         }
+    }
+
+    package func sessions(of account: Account.ID) throws(DirectoryError) -> [Session] {
+        try read { db in
+            try Row.fetchAll(
+                db,
+                sql: "SELECT * FROM sessions WHERE account = ? AND revoked IS NULL ORDER BY created DESC",
+                arguments: [account.number]
+            ).compactMap(Self.session)
+        }
+    }
+
+    package func revokeSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(DirectoryError) {
+        try revoke { db in try endSessions(of: account, in: home, db) }
     }
 
     package func addSession(_ session: Session) throws(DirectoryError) {
@@ -158,10 +161,15 @@ extension AccountStore {
         }
     }
 
-    private func endSessions(of account: Account.ID, in db: Database) throws {
+    private func endSessions(of account: Account.ID, in home: ContainerEnvironment?, _ db: Database) throws {
         try db.execute(
-            sql: "UPDATE sessions SET revoked = ? WHERE account = ? AND revoked IS NULL",
-            arguments: [time.now().milliseconds, account.number]
+            sql: """
+                UPDATE sessions SET revoked = ?1 WHERE account = ?2 AND revoked IS NULL
+                AND (?3 IS NULL OR (container = ?3 AND environment = ?4))
+                """,
+            arguments: [
+                time.now().milliseconds, account.number, home?.container.name, home?.environment.rawValue,
+            ]
         )
     }
 
@@ -204,11 +212,11 @@ extension AccountStore {
 
     // MARK: Rows
 
-    private func account(isDev: Bool, login: String) throws(DirectoryError) -> Account? {
+    func account(_ way: LoginWay, login: String) throws(DirectoryError) -> Account? {
         try read { db in
             try Row.fetchOne(
                 db.cachedStatement(sql: "SELECT * FROM accounts WHERE is_dev = ? AND login = ?"),
-                arguments: [isDev, login]
+                arguments: [way.rawValue, login]
             ).map(Self.account)
         }
     }
@@ -232,12 +240,33 @@ extension AccountStore {
         )
     }
 
-    private static func account(_ row: Row) -> Account {
-        Account(
+    static func account(_ row: Row) -> Account {
+        var name = PersonName(given: row["given_name"], family: row["family_name"])
+        name.prefix = row["name_prefix"]
+        name.middle = row["middle_name"]
+        name.suffix = row["name_suffix"]
+        name.nickname = row["nickname"]
+        return Account(
             id: Account.ID(row["id"]),
-            login: row["is_dev"] ? .dev(row["login"]) : .email(row["login"]),
+            login: LoginWay(rawValue: row["is_dev"]).login(row["login"]),
+            email: row["email"],
+            phone: row["phone"],
+            name: name,
             isDisabled: row["disabled"],
             created: Timestamp(milliseconds: row["created"])
+        )
+    }
+
+    private static func session(_ row: Row) -> Session? {
+        guard let home = Self.home(row), let kind = Session.Kind(rawValue: row["kind"]) else { return nil }
+        return Session(
+            id: Session.ID((row["id"] as Data).reduce(0) { $0 << 8 | UInt128($1) }),
+            secretHash: Array(row["secret_hash"] as Data),
+            account: Account.ID(row["account"]),
+            home: home,
+            kind: kind,
+            created: Timestamp(milliseconds: row["created"]),
+            revoked: Self.revoked(row)
         )
     }
 
@@ -245,6 +274,27 @@ extension AccountStore {
         guard let salt = row["salt"] as Data?, let hash = row["hash"] as Data? else { return nil }
         let cost = ScryptCost(rounds: row["rounds"], blockSize: row["block_size"], parallelism: row["parallelism"])
         return PasswordHash(cost: cost, salt: Array(salt), hash: Array(hash))
+    }
+}
+
+/// How a login is written into the file.
+struct LoginWay: RawRepresentable {
+    /// The column `is_dev`.
+    var rawValue: Int
+
+    static let email = LoginWay(rawValue: 0)
+    static let dev = LoginWay(rawValue: 1)
+    /// Issuer, a line feed, subject.
+    static let foreign = LoginWay(rawValue: 2)
+
+    func login(_ text: String) -> Account.Login {
+        switch rawValue {
+        case Self.dev.rawValue: return .dev(text)
+        case Self.foreign.rawValue:
+            let parts = text.split(separator: "\n", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            return .foreign(issuer: parts.first ?? "", subject: parts.count > 1 ? parts[1] : "")
+        default: return .email(text)
+        }
     }
 }
 

@@ -9,7 +9,7 @@ struct UserCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "user",
         abstract: "Add, list, sign in and disable users.",
-        subcommands: [Add.self, List.self, SignIn.self, Password.self, Disable.self]
+        subcommands: [Add.self, List.self, SignIn.self, Password.self, Profile.self, Disable.self]
     )
 
     /// Where a new password comes from: never from the command line, which others on the machine can read.
@@ -29,12 +29,17 @@ struct UserCommand: ParsableCommand {
         @Argument(help: "The e-mail address.")
         var email: String
 
+        @OptionGroup var person: PersonOptions
         @OptionGroup var password: PasswordOptions
         @OptionGroup var options: FolderOptions
 
         func run() throws {
             let word = try password.newPassword(of: email)
-            let account = try options.withDirectory(creates: true) { try $0.addAccount(email: email, password: word) }
+            let account = try options.withDirectory(creates: true) { store in
+                let account = try store.addAccount(email: email, password: word)
+                try person.write(to: account, in: store)
+                return account
+            }
             if options.json {
                 try Terminal.say(json: ["email": account.email ?? email])
             } else {
@@ -51,14 +56,26 @@ struct UserCommand: ParsableCommand {
         private struct Row: Encodable {
             var email: String?
             var devName: String?
+            var issuer: String?
+            var subject: String?
+            var phone: String?
+            var givenName: String?
+            var familyName: String?
             var disabled: Bool
             var created: String
 
             init(_ account: Account) {
                 switch account.login {
-                case .email(let address): email = address
+                case .email: break
                 case .dev(let name): devName = name
+                case .foreign(let from, let name):
+                    issuer = from
+                    subject = name
                 }
+                email = account.email
+                phone = account.phone
+                givenName = account.name.given
+                familyName = account.name.family
                 disabled = account.isDisabled
                 created = account.created.iso8601
             }
@@ -71,9 +88,13 @@ struct UserCommand: ParsableCommand {
             } else {
                 Terminal.say(
                     table: rows.map {
-                        [$0.email ?? "dev-\($0.devName ?? "")", $0.disabled ? "disabled" : "-", $0.created]
+                        [
+                            $0.devName.map { "dev-\($0)" } ?? $0.subject ?? $0.email ?? "",
+                            [$0.givenName, $0.familyName].compactMap { $0 }.joined(separator: " "),
+                            $0.issuer ?? "-", $0.disabled ? "disabled" : "-", $0.created,
+                        ]
                     },
-                    heading: ["USER", "STATE", "CREATED"],
+                    heading: ["USER", "NAME", "ISSUER", "STATE", "CREATED"],
                     empty: "There are no users yet. Add one with: zonecast user add EMAIL"
                 )
             }
@@ -152,6 +173,55 @@ struct UserCommand: ParsableCommand {
         }
     }
 
+    /// What other people may come to see, if the user chooses so in an application.
+    struct PersonOptions: ParsableArguments {
+        @Option(help: "The given name.")
+        var givenName: String?
+
+        @Option(help: "The family name.")
+        var familyName: String?
+
+        @Option(help: ArgumentHelp("A telephone number with its country, such as +49301234567.", valueName: "number"))
+        var phone: String?
+
+        var isEmpty: Bool { givenName == nil && familyName == nil && phone == nil }
+
+        /// An empty text takes away what was there; what is not given stays.
+        func write(to account: Account, in store: AccountStore) throws {
+            var name = account.name
+            if let givenName { name.given = PersonName.part(givenName) }
+            if let familyName { name.family = PersonName.part(familyName) }
+            if name != account.name { try store.setName(name, of: account.id) }
+            if let phone { try store.setPhone(phone.isEmpty ? nil : phone, of: account.id) }
+        }
+    }
+
+    struct Profile: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Set a user's name and telephone number.",
+            discussion: """
+                Others see them only where the user lets themself be found, which each user decides for each application.
+                """
+        )
+
+        @Argument(help: "The e-mail address.")
+        var email: String
+
+        @OptionGroup var person: PersonOptions
+        @OptionGroup var options: FolderOptions
+
+        func validate() throws {
+            if person.isEmpty { throw ValidationError("Give --given-name, --family-name or --phone.") }
+        }
+
+        func run() throws {
+            try options.withDirectory { store in
+                try person.write(to: try UserCommand.account(email, in: store), in: store)
+            }
+            if options.json { try Terminal.say(json: ["changed": true]) } else { Terminal.say("changed") }
+        }
+    }
+
     struct Disable: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Disable a user and end all their sign-ins. A running relay refuses them within a second."
@@ -177,11 +247,17 @@ struct UserCommand: ParsableCommand {
         }
     }
 
-    /// The account of an address, or of `dev-NAME` as the list shows it.
+    /// The account of an address, of `dev-NAME` or of a foreign subject, as the list shows it.
     static func account(_ name: String, in store: AccountStore) throws -> Account {
         if let account = try store.account(email: name) { return account }
-        let dev = try store.accounts().first { $0.login == .dev(String(name.dropFirst(4))) }
-        guard name.hasPrefix("dev-"), let dev else { throw DirectoryError.missing("user \(name)") }
-        return dev
+        let others = try store.accounts().filter { account in
+            switch account.login {
+            case .email: false
+            case .dev(let dev): name == "dev-\(dev)"
+            case .foreign(_, let subject): name == subject
+            }
+        }
+        guard let account = others.first, others.count == 1 else { throw DirectoryError.missing("user \(name)") }
+        return account
     }
 }

@@ -10,11 +10,12 @@ import Wire
 /// A whole relay in memory, asked by request values; `dev-NAME` tokens say who asks.
 final class RelayWorld: Sendable {
     let relay: Relay
+    let directory: AccountStore
     let stores: StoreFolder
     let container = "iCloud.org.example.notes"
 
     init(limits: Limits = Limits()) throws {
-        let directory = try AccountStore(inMemory: ())
+        directory = try AccountStore(inMemory: ())
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         settings.requestRate = nil

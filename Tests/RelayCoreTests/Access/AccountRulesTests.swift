@@ -16,6 +16,30 @@ import Testing
         #expect(AccountRules.canonicalEmail(text) == nil)
     }
 
+    @Test(arguments: [
+        ("+49 (30) 123-4567", "+49301234567"), ("0049.30.1234567", "+49301234567"), ("030 1234567", "0301234567"),
+    ])
+    func numbersAreWrittenInOneWay(written: String, stored: String) {
+        #expect(AccountRules.canonicalPhone(written) == stored)
+    }
+
+    @Test(arguments: ["", "+", "123456", "+1234567890123456", "+49 30 x", "++491234567", "٠١٢٣٤٥٦٧"])
+    func whatCannotBeANumber(text: String) {
+        #expect(AccountRules.canonicalPhone(text) == nil)
+    }
+
+    @Test(arguments: [
+        ("  Ada\n", "Ada"), ("Ada\u{0}\u{1B}[31m", "Ada[31m"), (" \t ", nil), ("", nil), ("Zoë", "Zoë"),
+    ])
+    func partsOfNamesAreTidied(written: String, kept: String?) {
+        #expect(PersonName.part(written) == kept)
+    }
+
+    @Test func aNameHasAnEnd() {
+        let cut = PersonName.part(String(repeating: "ä", count: 1000))
+        #expect(cut?.utf8.count == PersonName.longestPart)
+    }
+
     @Test func devNames() {
         for name in ["alice", "Alice.B-1_x@y+z", String(repeating: "a", count: 64)] {
             #expect(AccountRules.isDevName(name))

@@ -1,0 +1,35 @@
+import Records
+import RelayCore
+
+/// What users may learn of each other.
+///
+/// Wire reference 14.
+extension Authenticator {
+    func profile(of user: UserID, in home: ContainerEnvironment) throws(RelayError) -> UserProfile? {
+        try asking { () throws(DirectoryError) in try directory.profile(of: user, in: home) }
+    }
+
+    /// Discoverable or not; whoever asks must not be told of the others.
+    func profiles(
+        matching lookups: [UserLookup],
+        in home: ContainerEnvironment
+    ) throws(RelayError) -> [UserLookup: UserProfile] {
+        try asking { () throws(DirectoryError) in
+            try directory.profiles(matching: lookups, in: home, includesDev: settings.acceptsDevTokens)
+        }
+    }
+
+    func setDiscoverable(
+        _ isDiscoverable: Bool,
+        user: UserID,
+        in home: ContainerEnvironment
+    ) throws(RelayError) {
+        try asking { () throws(DirectoryError) in
+            try directory.setDiscoverable(isDiscoverable, user: user, in: home)
+        }
+    }
+
+    private func asking<Value>(_ body: () throws(DirectoryError) -> Value) throws(RelayError) -> Value {
+        do throws(CredentialRefusal) { return try wrapping(body) } catch { throw error.relayError(redirectURL: nil) }
+    }
+}

@@ -1,0 +1,168 @@
+import Foundation
+import GRDB
+import Records
+import RelayCore
+import RelayStore
+import Testing
+
+@Suite struct ProfileTests {
+    let store: AccountStore
+    let home: ContainerEnvironment
+
+    init() throws {
+        store = try AccountStore(inMemory: ())
+        home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.notes")), .development)
+        try store.addContainer(home.container)
+    }
+
+    private func foreign(_ subject: String, email: String?, name: String? = nil) -> ForeignPerson {
+        ForeignPerson(
+            issuer: "https://id.example",
+            subject: subject,
+            email: email,
+            phone: nil,
+            name: PersonName(given: name)
+        )
+    }
+
+    @Test func ofSeveralWithOneAddressTheRelaysOwnComesFirstUnlessHidden() throws {
+        let outside = try store.account(for: foreign("7", email: "ada@example.org"))
+        let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
+        let outsider = try store.user(of: outside.id, in: home)
+        let insider = try store.user(of: own.id, in: home)
+        func found() throws -> UserID? {
+            try store.profiles(matching: [.email("ada@example.org")], in: home, includesDev: false).values.first?.user
+        }
+        #expect(try found() == insider)
+        try store.setDiscoverable(true, user: outsider, in: home)
+        #expect(try found() == outsider)
+        try store.setDiscoverable(true, user: insider, in: home)
+        #expect(try found() == insider)
+    }
+
+    @Test func aDevUserIsFoundByAddressOnlyOnADevRelay() throws {
+        let dev = try store.devAccount(named: "ada@example.org")
+        let user = try store.user(of: dev.id, in: home)
+        let lookup = UserLookup.email("ada@example.org")
+        #expect(try store.profiles(matching: [lookup], in: home, includesDev: false).isEmpty)
+        #expect(try store.profiles(matching: [lookup], in: home, includesDev: true)[lookup]?.user == user)
+        #expect(try store.profile(of: user, in: home)?.account.id == dev.id)
+    }
+
+    @Test func lookingForSomebodyMakesNobodyAUser() throws {
+        let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
+        #expect(try store.profiles(matching: [.email("ada@example.org")], in: home, includesDev: true).isEmpty)
+        #expect(try store.profiles(of: own.id).isEmpty)
+    }
+
+    @Test func aForeignPersonKeepsOneAccountThatFollowsTheIssuer() throws {
+        let first = try store.account(for: foreign("7", email: "ada@example.org", name: "Ada"))
+        let again = try store.account(for: foreign("7", email: nil, name: "Augusta"))
+        #expect(again.id == first.id)
+        #expect(again.name.given == "Augusta" && again.email == nil)
+        #expect(try store.account(for: foreign("8", email: nil)).id != first.id)
+        #expect(again.login == .foreign(issuer: "https://id.example", subject: "7"))
+        // Nobody signs in to it with a password, and no address of the relay's own is taken by it.
+        #expect(try store.account(email: "ada@example.org") == nil)
+    }
+
+    @Test func issuersComeBackAsTheyWerePutAndTheirPeopleGoWithThem() throws {
+        let issuer = ForeignIssuer(
+            container: home.container,
+            issuer: "https://id.example",
+            audiences: ["notes", "web"],
+            algorithms: [.es256, .edDSA],
+            keys: .url("https://id.example/keys"),
+            claims: [.email: "mail"],
+            trustsContacts: true,
+            created: Timestamp(milliseconds: 5)
+        )
+        try store.putIssuer(issuer)
+        #expect(try store.issuers(of: home.container) == [issuer])
+        let other = try #require(ContainerID("iCloud.org.example.other"))
+        #expect(try store.issuers(of: other).isEmpty)
+        let person = try store.account(for: foreign("7", email: nil))
+        let longer = try store.account(
+            for: ForeignPerson(
+                issuer: "https://id.example.evil",
+                subject: "7",
+                email: nil,
+                phone: nil,
+                name: PersonName()
+            )
+        )
+        for (number, account) in [(UInt128(1), person), (2, longer)] {
+            try store.addSession(
+                Session(
+                    id: Session.ID(number),
+                    secretHash: [1],
+                    account: account.id,
+                    home: home,
+                    kind: .brief,
+                    created: Timestamp(milliseconds: 1)
+                )
+            )
+        }
+        let generation = try store.generation()
+        try store.removeIssuer("https://id.example", of: home.container)
+        #expect(try store.generation() != generation)
+        #expect(try store.issuers().isEmpty)
+        #expect(try store.sessions(of: person.id).isEmpty)
+        #expect(try store.sessions(of: longer.id).count == 1)
+        #expect(throws: DirectoryError.self) { try store.removeIssuer("https://id.example", of: home.container) }
+    }
+
+    @Test func signInsEndForOneContainerOrForAll() throws {
+        let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
+        let production = ContainerEnvironment(home.container, .production)
+        for (number, place) in [(UInt128(1), home), (2, home), (3, production)] {
+            try store.addSession(
+                Session(
+                    id: Session.ID(number),
+                    secretHash: [1],
+                    account: own.id,
+                    home: place,
+                    kind: .kept,
+                    created: Timestamp(milliseconds: Int64(number))
+                )
+            )
+        }
+        #expect(try store.sessions(of: own.id).map(\.id.number) == [3, 2, 1])
+        try store.revokeSessions(of: own.id, in: home)
+        #expect(try store.sessions(of: own.id).map(\.id.number) == [3])
+        try store.revokeSessions(of: own.id, in: nil)
+        #expect(try store.sessions(of: own.id).isEmpty)
+    }
+
+    @Test func aFileOfTheFirstVersionIsBroughtUpToDate() throws {
+        let folder = ScratchFolder()
+        let path = folder.path + "/relay.sqlite"
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        do {
+            let old = try DatabaseQueue(path: path)
+            try old.write { db in
+                try db.execute(
+                    sql: """
+                        CREATE TABLE relay(id INTEGER PRIMARY KEY, token_key BLOB, revocations INTEGER DEFAULT 0);
+                        INSERT INTO relay(id, token_key) VALUES (1, x'0102');
+                        CREATE TABLE containers(name TEXT PRIMARY KEY, created INTEGER NOT NULL) WITHOUT ROWID;
+                        CREATE TABLE accounts(id INTEGER PRIMARY KEY, is_dev INTEGER, login TEXT,
+                            disabled INTEGER DEFAULT 0, created INTEGER);
+                        INSERT INTO accounts VALUES (1, 0, 'ada@example.org', 0, 5), (2, 1, 'bob', 0, 6);
+                        CREATE TABLE users(container TEXT, environment TEXT, account INTEGER, name TEXT,
+                            PRIMARY KEY (container, environment, account)) WITHOUT ROWID;
+                        INSERT INTO users VALUES ('iCloud.org.example.notes', 'development', 1, '_a');
+                        PRAGMA user_version = 1;
+                        """
+                )
+            }
+            try old.close()
+        }
+        let store = try AccountStore(folder: folder.path)
+        #expect(try store.relayKey() == [1, 2])
+        let found = try store.profiles(matching: [.email("ada@example.org")], in: home, includesDev: false)
+        #expect(found.values.first?.user == UserID("_a"))
+        #expect(found.values.first?.isDiscoverable == false)
+        #expect(try store.accounts().map(\.email) == ["ada@example.org", nil])
+    }
+}
