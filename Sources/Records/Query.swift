@@ -27,41 +27,85 @@ package struct Query: Hashable, Sendable {
         }
     }
 
-    package enum Comparator: String, Hashable, Sendable, CaseIterable {
-        case equals = "EQUALS"
-        case notEquals = "NOT_EQUALS"
-        case lessThan = "LESS_THAN"
-        case lessThanOrEquals = "LESS_THAN_OR_EQUALS"
-        case greaterThan = "GREATER_THAN"
-        case greaterThanOrEquals = "GREATER_THAN_OR_EQUALS"
-        case `in` = "IN"
-        case notIn = "NOT_IN"
-        case beginsWith = "BEGINS_WITH"
-        case notBeginsWith = "NOT_BEGINS_WITH"
+    /// What a filter or a sort looks at.
+    package enum Field: Hashable, Sendable {
+        case system(SystemField)
+        /// A field of the type's own.
+        case own(String)
+        /// Every SEARCHABLE field together: what token filters without a field name look at.
+        case anySearchable
+
+        /// The field that a client's name means: one of the type's own first, since some of the names in use for the system
+        /// fields are legal field names.
+        package init(named name: String, in type: RecordType?) {
+            if type?.fields[name] == nil, let field = SystemField(anyName: name) {
+                self = .system(field)
+            } else {
+                self = .own(name)
+            }
+        }
+
+        /// Its name as errors and the wire say it.
+        package var name: String {
+            switch self {
+            case .system(let field): field.rawValue
+            case .own(let name): name
+            case .anySearchable: "self"
+            }
+        }
     }
 
     package struct Filter: Hashable, Sendable {
-        package var field: SystemField
+        package var field: Field
         package var comparator: Comparator
-        /// One value; several for `in` and `notIn`.
+        /// One value; several for comparators that take lists.
         ///
-        /// Text for names and tags, milliseconds for moments.
+        /// Of system fields: text for names and tags, milliseconds for moments.
         package var values: [FieldValue]
+        /// For `near`: the circle's radius in metres.
+        package var distance: Double?
 
-        package init(_ field: SystemField, _ comparator: Comparator, _ values: [FieldValue]) {
+        package init(_ field: Field, _ comparator: Comparator, _ values: [FieldValue], distance: Double? = nil) {
             self.field = field
             self.comparator = comparator
             self.values = values
+            self.distance = distance
+        }
+
+        package init(_ field: SystemField, _ comparator: Comparator, _ values: [FieldValue]) {
+            self.init(.system(field), comparator, values)
         }
     }
 
     package struct Sort: Hashable, Sendable {
-        package var field: SystemField
+        package var field: Field
         package var isAscending: Bool
+        /// For locations: sorts by the distance from here.
+        package var relativeLocation: Location?
 
-        package init(_ field: SystemField, ascending: Bool = true) {
+        package init(_ field: Field, ascending: Bool = true, relativeTo location: Location? = nil) {
             self.field = field
             self.isAscending = ascending
+            self.relativeLocation = location
+        }
+
+        package init(_ field: SystemField, ascending: Bool = true) {
+            self.init(.system(field), ascending: ascending)
+        }
+    }
+
+    /// Where a page ended: what its last record is sorted by, its name and its zone, so that the next page starts just
+    /// after it whatever was written meanwhile.
+    package struct Position: Hashable, Sendable {
+        /// One for each sort.
+        package var keys: [QueryKey]
+        package var recordName: String
+        package var zone: ZoneID
+
+        package init(keys: [QueryKey], recordName: String, zone: ZoneID) {
+            self.keys = keys
+            self.recordName = recordName
+            self.zone = zone
         }
     }
 

@@ -17,15 +17,25 @@ package struct RecordType: Hashable, Sendable {
     package struct Field: Hashable, Sendable {
         package var type: FieldType
         package var isEncrypted: Bool
+        package var indexes: Indexes
 
-        package init(_ type: FieldType, isEncrypted: Bool = false) {
+        package init(
+            _ type: FieldType,
+            isEncrypted: Bool = false,
+            indexes: Indexes = [.queryable, .sortable, .searchable]
+        ) {
             self.type = type
             self.isEncrypted = isEncrypted
+            self.indexes = indexes
         }
     }
 
     package var fields: [String: Field]
     package var grants: [Role: Rights]
+    package var systemIndexes: [Query.SystemField: Indexes] = [
+        .recordName: [.queryable, .sortable], .created: [.queryable, .sortable], .modified: [.queryable, .sortable],
+        .createdBy: [.queryable, .sortable], .modifiedBy: [.queryable, .sortable], .changeTag: [.queryable, .sortable],
+    ]
 
     package init(fields: [String: Field] = [:], grants: [Role: Rights] = RecordType.defaultGrants) {
         self.fields = fields
@@ -66,4 +76,15 @@ package struct Rights: OptionSet, Hashable, Sendable {
     package static let read = Rights(rawValue: 1)
     package static let create = Rights(rawValue: 2)
     package static let write = Rights(rawValue: 4)
+}
+
+/// Which ways of asking a field is made ready for.
+package struct Indexes: OptionSet, Hashable, Sendable {
+    package let rawValue: Int
+
+    package init(rawValue: Int) { self.rawValue = rawValue }
+
+    package static let queryable = Indexes(rawValue: 1)
+    package static let sortable = Indexes(rawValue: 2)
+    package static let searchable = Indexes(rawValue: 4)
 }

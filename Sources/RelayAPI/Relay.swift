@@ -218,7 +218,7 @@ extension Route.Operation {
         switch self {
         case .recordsModify: try await modifyRecords(context)
         case .recordsLookup: try lookupRecords(context)
-        case .recordsQuery: try queryRecords(context)
+        case .recordsQuery: try await queryRecords(context)
         case .recordsChanges: try fetchRecordChanges(context)
         case .zonesList: try listZones(context)
         case .zonesLookup: try lookupZones(context)

@@ -15,6 +15,10 @@ package protocol Store: Sendable {
     /// `tryAgainLater` where the store cannot be read.
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result
 
+    /// Like `read`, for a body that asks for pages of queries: makes the indexes that they lack, which may take seconds the
+    /// first time, and runs `body` again.
+    func query<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) async throws(RelayError) -> Result
+
     /// Runs `body` in the next commit and returns once that is on disk.
     ///
     /// `body` decides first and writes last: when it throws, it must not have written. It may run twice, when the commit
@@ -54,13 +58,15 @@ package protocol StoreReader {
         _ visit: (StoredRecord) -> Void
     ) throws(RelayError)
 
-    /// The live records that match, in the query's order, from just after `position` on.
-    func records(
-        matching query: Query,
-        in zone: Zone,
-        after position: QueryPosition?,
+    /// The live records of `zones` together that match, in the order of `QueryOrder`, from just after `position` on.
+    ///
+    /// Throws `tryAgainLater` where it would have to look at too much.
+    func page(
+        of query: Query,
+        in zones: [Zone],
+        after position: Query.Position?,
         limit: Int
-    ) throws(RelayError) -> [StoredRecord]
+    ) throws(RelayError) -> QueryPage
 
     func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription]
 }
@@ -117,15 +123,16 @@ package struct Zone: Hashable, Sendable {
     package var tracksChanges: Bool { !id.isDefault }
 }
 
-/// Where a page of a query ended: the sort values and the name of its last record, so that the next page starts just
-/// after it whatever was written meanwhile.
-package struct QueryPosition: Hashable, Sendable {
-    package var sortValues: [FieldValue]
-    package var recordName: String
+/// Some of a query's results.
+package struct QueryPage: Sendable {
+    /// Each with the zone it is from.
+    package var records: [(zone: ZoneID, record: StoredRecord)]
+    /// Where the next page starts; `nil` when this was the last.
+    package var next: Query.Position?
 
-    package init(sortValues: [FieldValue], recordName: String) {
-        self.sortValues = sortValues
-        self.recordName = recordName
+    package init(records: [(zone: ZoneID, record: StoredRecord)], next: Query.Position?) {
+        self.records = records
+        self.next = next
     }
 }
 

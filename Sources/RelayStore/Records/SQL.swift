@@ -20,6 +20,8 @@ struct SQL {
     func bind(_ index: Int32, _ value: UInt64) { sqlite3_bind_int64(handle, index, Int64(bitPattern: value)) }
     func bind(_ index: Int32, _ value: Bool) { sqlite3_bind_int64(handle, index, value ? 1 : 0) }
 
+    func bind(_ index: Int32, _ value: Double) { sqlite3_bind_double(handle, index, value) }
+
     func bind(_ index: Int32, _ value: String?) {
         guard var value else {
             sqlite3_bind_null(handle, index)
@@ -91,7 +93,10 @@ struct SQL {
 
     func int(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
     func unsigned(_ column: Int32) -> UInt64 { UInt64(bitPattern: sqlite3_column_int64(handle, column)) }
+    func real(_ column: Int32) -> Double { sqlite3_column_double(handle, column) }
     func bool(_ column: Int32) -> Bool { sqlite3_column_int64(handle, column) != 0 }
+    /// One of SQLite's five: `SQLITE_INTEGER` and so on.
+    func valueType(_ column: Int32) -> Int32 { sqlite3_column_type(handle, column) }
     func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
 
     func text(_ column: Int32) -> String {

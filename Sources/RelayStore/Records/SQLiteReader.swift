@@ -7,6 +7,8 @@ class SQLiteReader: StoreReader {
     let database: Database
     var names: StoreNames
     let committedSchema: Schema
+    /// What queries may cost here, and did.
+    var queryWork = QueryWork()
     private var lastUser: (number: Int64, user: UserID)?
     private var lastType: (number: Int64, name: String)?
 
@@ -138,7 +140,7 @@ class SQLiteReader: StoreReader {
         r.modified_at, r.modified_by, r.modified_device, r.parent, r.share, r.fields
         """
 
-    private static let byName = "SELECT \(recordColumns) FROM record r WHERE zone = ? AND name = ?"
+    static let byName = "SELECT \(recordColumns) FROM record r WHERE zone = ? AND name = ?"
 
     func records(named wanted: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord] {
         try attempt {

@@ -13,6 +13,8 @@ package final class SQLiteStore: Store {
     }
 
     package let epoch: UInt64
+    /// Records that a query may look at before it makes an index.
+    let recordsWithoutIndex: Int
 
     private struct Committed: Sendable {
         var names: StoreNames
@@ -35,15 +37,18 @@ package final class SQLiteStore: Store {
     /// - Parameters:
     ///   - place: the file, or memory.
     ///   - draw: gives random 64 bits, for epochs and zone identities.
+    ///   - recordsWithoutIndex: records that a query may look at before it makes an index.
     ///   - onCommit: hears of every committed change, on the commit thread: it must not wait for anything.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
+        recordsWithoutIndex: Int = SQLiteStore.fewRecords,
         onCommit: @escaping @Sendable ([CommittedChange]) -> Void = { _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws {
+        self.recordsWithoutIndex = recordsWithoutIndex
         access = try Self.open(place)
         try StoreLayout.migrate(access)
         let state = try access.write { database in try StoredState(database, draw: draw) }
@@ -76,11 +81,24 @@ package final class SQLiteStore: Store {
     package func read<Result>(
         _ body: (any StoreReader) throws(RelayError) -> Result
     ) throws(RelayError) -> Result {
+        var work = QueryWork()
+        return try read(&work, body)
+    }
+
+    /// Reads with a bound on what queries may cost, and tells what they did.
+    func read<Result>(
+        _ work: inout QueryWork,
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) throws(RelayError) -> Result {
         let known = committed.withLock { $0 }
         do {
             return try access.read { database in
                 let reader = SQLiteReader(database, names: known.names, schema: known.schema)
-                defer { learn(reader.names, since: known.names) }
+                reader.queryWork = work
+                defer {
+                    learn(reader.names, since: known.names)
+                    work = reader.queryWork
+                }
                 return try body(reader)
             }
         } catch let error as RelayError {
@@ -160,7 +178,9 @@ package final class SQLiteStore: Store {
                 }
             }
             memory.withLock { $0 = kept }
-            if writer.changes.contains(where: { $0.token == nil }) { mayHavePurges.withLock { $0 = true } }
+            if writer.hasDroppedIndexes || writer.changes.contains(where: { $0.token == nil }) {
+                mayHavePurges.withLock { $0 = true }
+            }
             return writer.changes
         }
     }
@@ -170,7 +190,9 @@ package final class SQLiteStore: Store {
         guard mayHavePurges.withLock({ $0 }), !isStopped.withLock({ $0 }) else { return false }
         var hasMore = false
         // A failure is met again by the next write, which has somebody to tell.
-        _ = try? transaction { hasMore = try $0.purgeDeletedZones(limit: 1_000) }
+        _ = try? transaction {
+            hasMore = try $0.purgeDeletedZones(limit: 1_000) || $0.purgeDroppedIndexes(limit: 1_000)
+        }
         mayHavePurges.withLock { $0 = hasMore }
         return hasMore
     }

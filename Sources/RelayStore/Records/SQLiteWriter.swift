@@ -11,14 +11,18 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         var schema: Schema
         var lastChange: UInt64
         var zones: [ZoneID: Zone] = [:]
+        /// `nil` until they are looked up.
+        var indexes: KeptIndexes?
     }
 
-    private(set) var memory: Memory
+    var memory: Memory
     /// Zones whose rows have to be written before the commit: once each, however many requests touched them.
     private var stamped: Set<ZoneID> = []
     /// What listeners hear once this is committed, in the order of the zones' first changes.
     private(set) var changes: [CommittedChange] = []
     private var changeIndex: [ZoneID: Int] = [:]
+    /// Whether indexes have been given up whose entries have to go.
+    var hasDroppedIndexes = false
     /// Set when SQL failed: then nothing of this transaction may be committed.
     private(set) var failure: (any Error)?
     private let epoch: UInt64
@@ -61,7 +65,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     /// Gives its memory to the next transaction, once this one is committed.
     func takeMemory() -> Memory {
-        var taken = Memory(schema: memory.schema, lastChange: memory.lastChange)
+        var taken = Memory(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
         if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
         return taken
     }
@@ -163,7 +167,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         try attempt {
             var run = zone.lastChange >> StoreLayout.runShift
             for record in records {
-                try put(record, over: replaced[record.name]?.change, in: zone)
+                try put(record, over: replaced[record.name], in: zone)
                 if record.change >> StoreLayout.runShift != run {
                     try enterRun(of: record.change, zone: zone.number)
                     run = record.change >> StoreLayout.runShift
@@ -177,7 +181,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         }
     }
 
-    private func put(_ record: StoredRecord, over replaced: UInt64?, in zone: Zone) throws {
+    private func put(_ record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws {
+        let type = try ensureNumber(ofType: record.type)
+        try updateIndexes(for: record, ofType: type, over: before, in: zone)
+        let replaced = before?.change
         if record.isDeleted, !zone.tracksChanges {
             guard let replaced else { return }
             let statement = try SQL("DELETE FROM record WHERE change = ?", in: database)
@@ -188,7 +195,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         statement.bind(1, record.change)
         statement.bind(2, zone.number)
         statement.bind(3, record.name)
-        statement.bind(4, try ensureNumber(ofType: record.type))
+        statement.bind(4, type)
         statement.bind(5, record.isDeleted)
         statement.bind(6, record.created.at.milliseconds)
         statement.bind(7, try ensureNumber(of: record.created.by))
@@ -238,7 +245,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         purge.bind(1, zone)
         purge.bind(2, Int64(limit))
         try purge.run()
-        if database.changesCount < limit {
+        if database.changesCount < limit, try !purgeEntries(ofZone: zone, limit: limit) {
             for sql in ["DELETE FROM zone_run WHERE zone = ?", "UPDATE zone SET purged = 1 WHERE id = ?"] {
                 let statement = try SQL(sql, in: database)
                 statement.bind(1, zone)

@@ -15,6 +15,7 @@ enum StoreLayout {
     static func migrate(_ writer: any DatabaseWriter) throws {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("1 records") { try $0.execute(sql: first) }
+        migrator.registerMigration("3 indexes") { try $0.execute(sql: indexes) }
         try migrator.migrate(writer)
     }
 
@@ -86,6 +87,32 @@ enum StoreLayout {
             zone_name TEXT,
             notification_info BLOB,
             PRIMARY KEY (user, scope, id)
+        ) STRICT, WITHOUT ROWID;
+        """
+
+    /// Indexes of fields, made when a query first needs them: types that nobody queries cost their writers nothing.
+    ///
+    /// Their entries hold a record's name, not its change number, so that a write touches only the entries of values that
+    /// changed.
+    private static let indexes = """
+        CREATE TABLE field_index (
+            id INTEGER PRIMARY KEY,
+            type INTEGER NOT NULL REFERENCES record_type (id),
+            -- the field, or `FIELD words`, or `words`
+            target TEXT NOT NULL,
+            -- records up to this change are entered ...
+            built_to INTEGER NOT NULL,
+            -- ... and those after this one as they are written
+            goal INTEGER NOT NULL,
+            dropped INTEGER NOT NULL DEFAULT 0
+        ) STRICT;
+        CREATE UNIQUE INDEX field_index_by_target ON field_index (type, target) WHERE dropped = 0;
+        CREATE TABLE field_value (
+            field INTEGER NOT NULL,
+            zone INTEGER NOT NULL,
+            value ANY NOT NULL,
+            name TEXT NOT NULL,
+            PRIMARY KEY (field, zone, value, name)
         ) STRICT, WITHOUT ROWID;
         """
 }

@@ -29,12 +29,18 @@ extension ClientRequest {
             }
             if !query.sorts.isEmpty {
                 object.key("sortBy")
-                object.array(query.sorts) { list, sort in
-                    list.object {
-                        $0.member("fieldName", sort.field.rawValue)
-                        $0.member("ascending", sort.isAscending)
-                    }
-                }
+                object.array(query.sorts) { write($1, to: &$0) }
+            }
+        }
+    }
+
+    private static func write(_ sort: Query.Sort, to writer: inout JSONWriter) {
+        writer.object { object in
+            object.member("fieldName", sort.field.name)
+            object.member("ascending", sort.isAscending)
+            if let place = sort.relativeLocation {
+                object.key("relativeLocation")
+                FieldCodec.write(.location(place), to: &object)
             }
         }
     }
@@ -42,24 +48,28 @@ extension ClientRequest {
     private static func write(_ filter: Query.Filter, to writer: inout JSONWriter) {
         writer.object { object in
             object.member("comparator", filter.comparator.rawValue)
-            object.member("fieldName", filter.field.rawValue)
+            if filter.field != .anySearchable { object.member("fieldName", filter.field.name) }
             object.key("fieldValue")
-            let isList = filter.comparator == .in || filter.comparator == .notIn
             let values = filter.values.map { operand($0, of: filter.field) }
-            if let first = values.first, !isList {
+            if let first = values.first, !filter.comparator.takesList {
                 FieldCodec.write(first, to: &object)
             } else if case .scalar(let element)? = values.first?.type {
                 FieldCodec.write(.list(element, values), to: &object)
             } else {
                 FieldCodec.write(.list(.string, []), to: &object)
             }
+            if let distance = filter.distance {
+                object.key("distance")
+                object.double(distance)
+            }
         }
     }
 
     /// Records and users are compared as references.
-    private static func operand(_ value: FieldValue, of field: Query.SystemField) -> FieldValue {
+    private static func operand(_ value: FieldValue, of field: Query.Field) -> FieldValue {
         switch (field, value) {
-        case (.recordName, .string(let name)), (.createdBy, .string(let name)), (.modifiedBy, .string(let name)):
+        case (.system(.recordName), .string(let name)), (.system(.createdBy), .string(let name)),
+            (.system(.modifiedBy), .string(let name)):
             .reference(Reference(recordName: name))
         default: value
         }

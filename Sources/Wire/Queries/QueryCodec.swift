@@ -1,121 +1,160 @@
 package import Records
 
-/// Queries from JSON, and the continuation markers of their pages.
+/// Queries from JSON.
 ///
 /// Wire reference 7.
 package enum QueryCodec {
-    /// Reads the `query` object.
+    /// Elements that a list in a filter may have.
+    static let listLimit = 250
+
+    /// Reads the `query` object; values are read as the types that the schema declares.
     ///
-    /// Throws `JSONError` for a wrong shape and `RelayError` for what no index serves.
-    package static func read(_ json: JSONValue) throws -> Query {
-        var query = Query(recordType: try json.required("recordType").string())
-        for filter in try json["filterBy"]?.elements() ?? [] { query.filters.append(try readFilter(filter)) }
+    /// Whether the query may be asked is not decided here. Throws `JSONError` for a wrong shape and `RelayError` for a value
+    /// that is not of its field's type.
+    package static func read(_ json: JSONValue, schema: Schema) throws -> Query {
+        let name = try json.required("recordType").string()
+        let type = schema.types[name]
+        var query = Query(recordType: name)
+        for filter in try json["filterBy"]?.elements() ?? [] {
+            query.filters.append(try FilterReader(filter, type: type).read())
+        }
         for sort in try json["sortBy"]?.elements() ?? [] {
-            let name = try sort.required("fieldName").string()
-            guard let field = Query.SystemField(anyName: name) else {
-                throw RelayError.badRequest("Field '\(name.prefix(64))' is not marked sortable")
+            var read = Query.Sort(.init(named: try sort.required("fieldName").string(), in: type))
+            read.isAscending = try sort["ascending"]?.bool() ?? true
+            if let place = sort["relativeLocation"] {
+                // A field value by the page, a bare location from some clients.
+                let value = try FieldCodec.read(place["value"] ?? place, as: .scalar(.location), of: read.field)
+                if case .location(let location) = value { read.relativeLocation = location }
             }
-            query.sorts.append(.init(field, ascending: try sort["ascending"]?.bool() ?? true))
+            query.sorts.append(read)
         }
         return query
     }
+}
 
-    private static func readFilter(_ json: JSONValue) throws -> Query.Filter {
-        let name = try json.required("fieldName").string()
+/// One filter on its way from JSON.
+private struct FilterReader {
+    let json: JSONValue
+    let type: RecordType?
+    let comparator: Query.Comparator
+    let field: Query.Field
+
+    init(_ json: JSONValue, type: RecordType?) throws {
+        self.json = json
+        self.type = type
         let word = try json.required("comparator").string()
-        guard let field = Query.SystemField(anyName: name) else {
-            throw RelayError.badRequest("Field '\(name.prefix(64))' is not marked queryable")
-        }
         guard let comparator = Query.Comparator(rawValue: word) else {
-            throw RelayError.badRequest("Comparator '\(word.prefix(64))' does not apply to field '\(name)'.")
+            throw RelayError.badRequest("'\(word.prefix(64))' is not a comparator.")
         }
+        self.comparator = comparator
+        let name = try json["fieldName"]?.string()
+        if let name, name != "self" || type?.fields[name] != nil {
+            field = .init(named: name, in: type)
+        } else if comparator.looksForTokens {
+            field = .anySearchable
+        } else {
+            throw RelayError.badRequest("fieldName is required for \(word).")
+        }
+    }
+
+    func read() throws -> Query.Filter {
         let value = try json.required("fieldValue")
-        let tag = try value["type"]?.string()
-        guard comparator == .in || comparator == .notIn else {
-            return .init(field, comparator, [try readValue(value.required("value"), for: field)])
+        let content = try value.required("value")
+        let tag = try value["type"].map { tag throws in
+            guard let type = FieldType(tag: try tag.string()) else { throw tag.mismatch("the tag of a field type") }
+            return type
         }
-        // Lists without their tag are what the live service calls unexpected.
-        guard let tag, tag.hasSuffix("_LIST") else {
-            throw RelayError.badRequest("BadRequestException: Unexpected input")
+        let values = comparator.takesList ? try list(content, tag: tag) : [try scalar(content, tag: tag)]
+        return .init(field, comparator, values, distance: try distance())
+    }
+
+    /// The circle's radius: beside the value, as the page has it, or of the filter's value.
+    private func distance() throws -> Double? {
+        guard comparator == .near else { return nil }
+        let metres = try json["distance"] ?? json.required("fieldValue")["distance"]
+        guard let metres else { throw RelayError.badRequest("NEAR needs a distance in metres.") }
+        guard let distance = try? metres.double(), distance >= 0 else {
+            throw metres.mismatch("a distance in metres, zero or more")
         }
-        let elements = try value.required("value").elements()
-        guard (1...250).contains(elements.count) else {
-            throw RelayError.badRequest("A list in a filter has 1 to 250 elements.")
+        return distance
+    }
+
+    private func scalar(_ json: JSONValue, tag: FieldType?) throws -> FieldValue {
+        // Several tokens may come as a list of words; together they are one text.
+        if comparator.looksForTokens, let words = try? json.elements() {
+            return .string(try words.map { try $0.string() }.joined(separator: " "))
         }
-        return .init(field, comparator, try elements.map { try readValue($0, for: field) })
+        if case .list? = tag { throw RelayError.unexpectedInput }
+        return try read(json, tag: tag.flatMap { if case .scalar(let scalar) = $0 { scalar } else { nil } })
+    }
+
+    private func list(_ json: JSONValue, tag: FieldType?) throws -> [FieldValue] {
+        var element: FieldType.Scalar?
+        if case .list(let scalar)? = tag { element = scalar }
+        // A list without its tag is what the live service calls unexpected.
+        guard element != nil || (tag == nil && comparator != .in && comparator != .notIn) else {
+            throw RelayError.unexpectedInput
+        }
+        let elements = try json.elements()
+        guard (1...QueryCodec.listLimit).contains(elements.count) else {
+            throw RelayError.badRequest("A list in a filter has 1 to \(QueryCodec.listLimit) elements.")
+        }
+        return try elements.map { try read($0, tag: element) }
+    }
+
+    /// Reads one value as what the field's values are; by its tag or its looks where the comparator does not apply, so
+    /// that this is what the client is told.
+    private func read(_ json: JSONValue, tag: FieldType.Scalar?) throws -> FieldValue {
+        switch field {
+        case .system(let system):
+            return try read(json, of: system, tag: tag)
+        case .own(let name):
+            guard let declared = type?.fields[name]?.type, let expected = comparator.valueType(for: declared) else {
+                guard let type = tag.map(FieldType.scalar) ?? FieldCodec.inferredType(of: json) else {
+                    throw json.mismatch("a value that a field can have")
+                }
+                return try FieldCodec.read(json, as: type, of: field)
+            }
+            guard tag == nil || tag == expected || (tag == .int64 && expected == .double) else {
+                throw RelayError.badRequest(
+                    "Field '\(name)' has a value type of \(declared.tag) and cannot be compared with a value of type "
+                        + "\(tag?.rawValue ?? "")"
+                )
+            }
+            return try FieldCodec.read(json, as: .scalar(expected), of: field)
+        case .anySearchable:
+            return try FieldCodec.read(json, as: .scalar(.string), of: field)
+        }
     }
 
     /// Names and tags as text, moments as milliseconds; a reference stands for the name it holds.
-    private static func readValue(_ json: JSONValue, for field: Query.SystemField) throws -> FieldValue {
-        switch field {
+    private func read(_ json: JSONValue, of system: Query.SystemField, tag: FieldType.Scalar?) throws -> FieldValue {
+        switch system {
         case .created, .modified:
-            guard let value = try? FieldCodec.read(json, as: .scalar(.timestamp)) else {
-                throw RelayError.badRequest("Invalid value, expected type TIMESTAMP. Field '\(field.rawValue)'.")
-            }
-            return value
+            return try FieldCodec.read(json, as: .scalar(.timestamp), of: field)
         case .recordName, .createdBy, .modifiedBy:
             return .string(json.isObject ? try json.required("recordName").string() : try json.string())
         case .changeTag:
             return .string(try json.string())
         }
     }
+}
 
-    // MARK: Markers
-
-    /// Where a page ended, in base64, with a mark of the query that it belongs to.
-    package static func marker(values: [FieldValue], recordName: String, query: Query) -> String {
-        var writer = JSONWriter()
-        writer.object { marker in
-            marker.member("q", fingerprint(of: query))
-            marker.member("n", recordName)
-            marker.key("v")
-            marker.array(values) { FieldCodec.write($1, to: &$0) }
-        }
-        return Base64.encode(writer.bytes)
-    }
-
-    /// Reads a marker of this query back.
-    ///
-    /// Throws `badRequest` for one of another query or of none.
-    package static func readMarker(_ text: String, query: Query) throws(RelayError) -> (
-        [FieldValue], recordName: String
-    ) {
+extension FieldCodec {
+    /// Reads a filter's or a sort's value; what is wrong with it is said of the field.
+    fileprivate static func read(
+        _ json: JSONValue,
+        as type: FieldType,
+        of field: Query.Field
+    ) throws(RelayError) -> FieldValue {
         do {
-            guard let bytes = Base64.decode(text) else { throw RelayError.wrongMarker }
-            let json = try JSONDocument(parsing: bytes).root
-            guard try json.required("q").string() == fingerprint(of: query) else { throw RelayError.wrongMarker }
-            let values = try json.required("v").elements().map { element in
-                guard let type = FieldType(tag: try element.required("type").string()) else {
-                    throw RelayError.wrongMarker
-                }
-                return try FieldCodec.read(element.required("value"), as: type)
-            }
-            guard values.count == query.sorts.count else { throw RelayError.wrongMarker }
-            return (values, try json.required("n").string())
+            return try read(json, as: type)
         } catch {
-            throw .wrongMarker
+            throw .badRequest("Invalid value, expected type \(type.tag). Field '\(field.name.prefix(64))'.")
         }
-    }
-
-    /// The same for the same query in every process: FNV-1a over its text.
-    private static func fingerprint(of query: Query) -> String {
-        var text = query.recordType
-        for filter in query.filters {
-            text += "|\(filter.field.rawValue) \(filter.comparator.rawValue)"
-            for value in filter.values {
-                var writer = JSONWriter()
-                FieldCodec.writeBare(value, to: &writer)
-                text += " " + String(decoding: writer.bytes, as: UTF8.self)
-            }
-        }
-        for sort in query.sorts { text += "|\(sort.field.rawValue) \(sort.isAscending)" }
-        return String(
-            text.utf8.reduce(UInt64(0xCBF2_9CE4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 },
-            radix: 36
-        )
     }
 }
 
 extension RelayError {
-    static let wrongMarker = RelayError.badRequest("The continuationMarker does not belong to this query.")
+    fileprivate static let unexpectedInput = RelayError.badRequest("BadRequestException: Unexpected input")
 }

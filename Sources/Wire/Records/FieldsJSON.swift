@@ -49,6 +49,24 @@ package enum FieldsJSON {
         return entries
     }
 
+    /// The values of these fields alone; absent ones are left out.
+    ///
+    /// Throws only when the bytes are not what `encode` wrote: a damaged store.
+    package static func values(
+        of names: Set<String>,
+        in bytes: [UInt8]
+    ) throws(JSONError) -> [String: FieldValue] {
+        var values: [String: FieldValue] = [:]
+        for (name, json) in try JSONDocument(parsing: bytes, limits: .response).root.members()
+        where names.contains(name) {
+            guard let type = FieldType(tag: try json.required("type").string()),
+                let value = try? FieldCodec.read(json.required("value"), as: type)
+            else { throw json.mismatch("a field of its own type") }
+            values[name] = value
+        }
+        return values
+    }
+
     /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`.
     ///
     /// Entries untouched are copied.

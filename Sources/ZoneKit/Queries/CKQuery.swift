@@ -30,7 +30,7 @@ public final class CKQuery: NSObject, NSCopying, @unchecked Sendable {
         predicate = NSPredicate(value: true)
         form = query.filters.isEmpty ? .all : .filters(query.filters)
         order = Mutex(
-            query.sorts.map { NSSortDescriptor(key: $0.field.rawValue, ascending: $0.isAscending) }
+            query.sorts.map { NSSortDescriptor(key: $0.field.name, ascending: $0.isAscending) }
         )
     }
 

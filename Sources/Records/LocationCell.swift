@@ -1,0 +1,74 @@
+/// Places as cells of a grid over the globe, numbered so that near places mostly have near numbers.
+///
+/// Latitude and longitude are cut into 2^26 steps each (0.6 m at most) and their bits interleaved (Morton order): every
+/// square whose side is a power of two steps is one range of numbers.
+package enum GeoGrid {
+    /// Bits of each axis.
+    static let bits = 26
+    static let steps = UInt64(1) << UInt64(bits)
+
+    /// The step of `degrees` between `-half` and `half`; what lies outside counts to the edge.
+    static func step(_ degrees: Double, half: Double) -> UInt64 {
+        let scaled = ((degrees + half) / (2 * half) * Double(steps)).rounded(.down)
+        return UInt64(max(0, min(scaled, Double(steps - 1))))
+    }
+
+    /// Interleaves: latitude in the odd bits, longitude in the even ones.
+    static func number(latitude: UInt64, longitude: UInt64) -> UInt64 { spread(latitude) << 1 | spread(longitude) }
+
+    private static func spread(_ value: UInt64) -> UInt64 {
+        var bits = value & 0xFFFF_FFFF
+        bits = (bits | bits << 16) & 0x0000_FFFF_0000_FFFF
+        bits = (bits | bits << 8) & 0x00FF_00FF_00FF_00FF
+        bits = (bits | bits << 4) & 0x0F0F_0F0F_0F0F_0F0F
+        bits = (bits | bits << 2) & 0x3333_3333_3333_3333
+        return (bits | bits << 1) & 0x5555_5555_5555_5555
+    }
+
+    /// Ranges of cell numbers that together hold every place between these edges, and some more; 18 at most.
+    ///
+    /// With `west` greater than `east` the box goes over the date line.
+    package static func ranges(
+        south: Double,
+        north: Double,
+        west: Double,
+        east: Double
+    ) -> [ClosedRange<UInt64>] {
+        if west > east {
+            return merged(
+                ranges(south: south, north: north, west: west, east: 180)
+                    + ranges(south: south, north: north, west: -180, east: east)
+            )
+        }
+        let rows = step(south, half: 90)...step(north, half: 90)
+        let columns = step(west, half: 180)...step(east, half: 180)
+        let widest = max(rows.upperBound - rows.lowerBound, columns.upperBound - columns.lowerBound)
+        // Squares of at least half the width of the box: three on each side cover it.
+        let level = UInt64(max(0, UInt64.bitWidth - widest.leadingZeroBitCount - 1))
+        var found: [ClosedRange<UInt64>] = []
+        for row in rows.lowerBound >> level...rows.upperBound >> level {
+            for column in columns.lowerBound >> level...columns.upperBound >> level {
+                let first = number(latitude: row << level, longitude: column << level)
+                found.append(first...first + (UInt64(1) << (2 * level)) - 1)
+            }
+        }
+        return merged(found)
+    }
+
+    private static func merged(_ ranges: [ClosedRange<UInt64>]) -> [ClosedRange<UInt64>] {
+        ranges.sorted { $0.lowerBound < $1.lowerBound }.reduce(into: []) { merged, next in
+            if let last = merged.last, next.lowerBound <= last.upperBound + 1 {
+                merged[merged.count - 1] = last.lowerBound...max(last.upperBound, next.upperBound)
+            } else {
+                merged.append(next)
+            }
+        }
+    }
+}
+
+extension Location {
+    /// The number of its cell; 52 bits.
+    package var cell: UInt64 {
+        GeoGrid.number(latitude: GeoGrid.step(latitude, half: 90), longitude: GeoGrid.step(longitude, half: 180))
+    }
+}

@@ -1,0 +1,39 @@
+import Records
+import RelayCore
+import Wire
+
+/// `records/query`.
+///
+/// Wire reference 7.
+func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
+    let body = context.body
+    let query = try QueryCodec.read(body.required("query"), schema: context.store.currentSchema)
+    guard query.filters.count <= context.limits.queryFilters, query.sorts.count <= context.limits.querySorts else {
+        throw RelayError.badRequest(
+            "A query may have \(context.limits.queryFilters) filters and \(context.limits.querySorts) sort keys."
+        )
+    }
+    let isZoneWide = try body["zoneWide"]?.bool() ?? false
+    let zone = isZoneWide ? nil : try context.zone(of: body)
+    let request = QueryRecords(
+        query,
+        in: zone,
+        of: context.database,
+        limit: try context.resultsLimit(of: body),
+        after: try body["continuationMarker"].map { try QueryMarker.decode($0.string(), of: query, in: zone) }
+    )
+    let page = try await context.store.query { reader throws(RelayError) in try request.read(from: reader) }
+
+    let selection = try context.selection(of: body)
+    return try EndpointAnswer { writer in
+        writer.key("records")
+        writer.open(UInt8(ascii: "["))
+        for (zone, record) in page.records {
+            try RecordAnswer(zone: zone, selection: selection).write(record, to: &writer)
+        }
+        writer.close(UInt8(ascii: "]"))
+        if let next = page.next {
+            writer.member("continuationMarker", QueryMarker.encode(next, of: query, in: zone))
+        }
+    }
+}

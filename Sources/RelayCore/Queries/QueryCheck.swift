@@ -1,0 +1,144 @@
+package import Records
+
+/// Whether a query may be asked: its fields exist, its comparators apply to them, and the schema has declared the indexes
+/// that they need.
+///
+/// Wire reference 7.1; schema reference 3.
+package struct QueryCheck {
+    private let query: Query
+    private let type: RecordType
+
+    /// Words that one search may look for.
+    package static let tokenLimit = 100
+
+    package init(_ query: Query, of type: RecordType) {
+        self.query = query
+        self.type = type
+    }
+
+    /// Throws `badRequest` with the first thing that is wrong.
+    package func check() throws(RelayError) {
+        for filter in query.filters { try check(filter) }
+        // Everything of a type is found by its records' names.
+        if query.filters.isEmpty { try demand(.queryable, of: .system(.recordName), called: "recordName") }
+        for sort in query.sorts { try check(sort) }
+    }
+
+    private func check(_ filter: Query.Filter) throws(RelayError) {
+        let comparator = filter.comparator
+        switch filter.field {
+        case .anySearchable:
+            guard !type.searchableFields.isEmpty else {
+                throw .badRequest("Record type '\(query.recordType)' has no field that is marked searchable")
+            }
+        case .system(let system):
+            guard comparator.valueType(for: system) != nil else { throw unfit(filter, "REFERENCE") }
+        case .own(let name):
+            let field = try declared(name)
+            guard !field.isEncrypted else { throw unfit(filter, "ENCRYPTED_\(field.type.tag)") }
+            guard let expected = comparator.valueType(for: field.type) else { throw unfit(filter, field.type.tag) }
+            guard filter.values.allSatisfy({ $0.type == .scalar(expected) }) else {
+                throw .badRequest("Invalid value, expected type \(expected.rawValue). Field '\(name)'.")
+            }
+        }
+        try checkIndex(for: filter)
+        try checkValues(filter)
+    }
+
+    private func checkIndex(for filter: Query.Filter) throws(RelayError) {
+        guard filter.field != .anySearchable else { return }
+        if filter.comparator.looksForTokens {
+            try demand(.searchable, of: filter.field)
+        } else if !(filter.comparator.isRange && indexes(of: filter.field).contains(.sortable)) {
+            // A sorted index serves ranges as well.
+            try demand(.queryable, of: filter.field)
+        }
+    }
+
+    private func checkValues(_ filter: Query.Filter) throws(RelayError) {
+        switch filter.comparator {
+        case .containsAllTokens, .containsAnyTokens:
+            guard (1...Self.tokenLimit).contains(filter.tokens.count) else {
+                throw .badRequest("A search looks for 1 to \(Self.tokenLimit) words; field '\(filter.field.name)'.")
+            }
+        case .beginsWith, .notBeginsWith, .listMemberBeginsWith, .notListMemberBeginsWith:
+            guard case .string(let prefix)? = filter.values.first, prefix.utf8.count <= QueryKey.longest else {
+                throw .badRequest("A prefix has at most \(QueryKey.longest) bytes; field '\(filter.field.name)'.")
+            }
+        case .near:
+            guard case .location(let center)? = filter.values.first, filter.distance.map({ $0 >= 0 }) ?? false else {
+                throw .badRequest("NEAR needs a distance in metres; field '\(filter.field.name)'.")
+            }
+            try check(center, filter.field)
+        default: break
+        }
+    }
+
+    private func check(_ sort: Query.Sort) throws(RelayError) {
+        let name = sort.field.name
+        if case .own(let own) = sort.field {
+            let field = try declared(own)
+            if case .list = field.type { throw .badRequest("Field '\(name)' is a list and cannot be sorted by") }
+            guard !field.isEncrypted, !field.type.isAsset else {
+                throw .badRequest("Field '\(name)' is not marked sortable")
+            }
+            guard (field.type == .scalar(.location)) == (sort.relativeLocation != nil) else {
+                throw .badRequest(
+                    sort.relativeLocation == nil
+                        ? "Sorting by field '\(name)', a LOCATION, needs a relativeLocation"
+                        : "Field '\(name)' is no LOCATION: relativeLocation does not apply to it"
+                )
+            }
+        } else if sort.relativeLocation != nil {
+            throw .badRequest("Field '\(name)' is no LOCATION: relativeLocation does not apply to it")
+        }
+        if let center = sort.relativeLocation { try check(center, sort.field) }
+        try demand(.sortable, of: sort.field)
+    }
+
+    private func check(_ center: Location, _ field: Query.Field) throws(RelayError) {
+        guard (-90...90).contains(center.latitude), (-180...180).contains(center.longitude) else {
+            throw .badRequest(
+                "A place has a latitude of -90 to 90 and a longitude of -180 to 180 degrees; field '\(field.name)'."
+            )
+        }
+    }
+
+    // MARK: Schema
+
+    private func declared(_ name: String) throws(RelayError) -> RecordType.Field {
+        guard let field = type.fields[name] else {
+            throw .badRequest("Unknown field '\(name.prefix(64))': record type '\(query.recordType)' does not have it")
+        }
+        return field
+    }
+
+    private func indexes(of field: Query.Field) -> Indexes {
+        switch field {
+        case .own(let name): type.fields[name]?.indexes ?? []
+        case .system(let system): type.systemIndexes[system] ?? []
+        case .anySearchable: []
+        }
+    }
+
+    private func demand(_ index: Indexes, of field: Query.Field, called name: String? = nil) throws(RelayError) {
+        guard !indexes(of: field).contains(index) else { return }
+        let name = name ?? (field == .system(.recordName) ? "recordName" : field.name)
+        let word = index == .queryable ? "queryable" : index == .sortable ? "sortable" : "searchable"
+        throw .badRequest("Field '\(name)' is not marked \(word)")
+    }
+
+    private func unfit(_ filter: Query.Filter, _ type: String) -> RelayError {
+        .badRequest(
+            "Field '\(filter.field.name)' has a value type of \(type) and cannot be queried using filter type "
+                + filter.comparator.rawValue
+        )
+    }
+}
+
+extension RecordType {
+    /// The fields whose words can be searched, in binary order.
+    package var searchableFields: [String] {
+        fields.filter { $0.value.indexes.contains(.searchable) && !$0.value.isEncrypted }.keys.sorted()
+    }
+}

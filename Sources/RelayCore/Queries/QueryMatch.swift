@@ -1,0 +1,109 @@
+package import Records
+
+/// Whether records match a query's filters: the meaning of every comparator, in one place.
+///
+/// What is not there equals nothing, is in no list and contains nothing; so the negative comparators, each the exact
+/// opposite of its positive, hold for it. Text compares byte for byte; only words (`CONTAINS_…_TOKENS`) are without case and
+/// diacritics. Wire reference 7.1.
+package struct QueryMatch: Sendable {
+    private let conditions: [Condition]
+    /// The type's own fields that the filters look at.
+    package let fieldNames: Set<String>
+
+    /// The filters must be such as `QueryCheck` lets pass for `type`.
+    package init(_ filters: some Sequence<Query.Filter>, type: RecordType) {
+        conditions = filters.map { Condition($0, type: type) }
+        fieldNames = conditions.reduce(into: []) { $0.formUnion($1.fieldNames) }
+    }
+
+    /// Whether there are no filters, so that everything matches.
+    package var isEmpty: Bool { conditions.isEmpty }
+
+    package func holds(for values: QueryValues) -> Bool {
+        conditions.allSatisfy { $0.holds(for: values) }
+    }
+}
+
+/// One filter with its values made ready to be compared with.
+private struct Condition: Sendable {
+    let filter: Query.Filter
+    let comparator: Query.Comparator
+    let isNegative: Bool
+    let keys: [QueryKey]
+    let tokens: Set<String>
+    let fieldNames: Set<String>
+
+    init(_ filter: Query.Filter, type: RecordType) {
+        self.filter = filter
+        comparator = filter.comparator.opposite ?? filter.comparator
+        isNegative = filter.comparator.opposite != nil
+        tokens = comparator.looksForTokens ? filter.tokens : []
+        keys = comparator.looksForTokens ? [] : filter.keys
+        switch filter.field {
+        case .system: fieldNames = []
+        case .own(let name): fieldNames = [name]
+        case .anySearchable: fieldNames = Set(type.searchableFields)
+        }
+    }
+
+    func holds(for values: QueryValues) -> Bool { isPositive(for: values) != isNegative }
+
+    private func isPositive(for values: QueryValues) -> Bool {
+        switch comparator {
+        case .containsAllTokens: return !tokens.isEmpty && tokens.isSubset(of: values.tokens(of: fieldNames))
+        case .containsAnyTokens: return !tokens.isDisjoint(with: values.tokens(of: fieldNames))
+        default: break
+        }
+        guard let value = values.value(of: filter.field) else { return false }
+        if case .list(_, let members) = value { return holds(forList: members) }
+        switch comparator {
+        case .equals, .in:
+            return filter.values.indices.contains { equals(value, at: $0, key: values.key(of: filter.field)) }
+        case .near: return isNear(value)
+        case .beginsWith: return begins(value)
+        default: return compares(values.key(of: filter.field))
+        }
+    }
+
+    private func compares(_ key: QueryKey) -> Bool {
+        guard let bound = keys.first else { return false }
+        return switch comparator {
+        case .lessThan: key < bound
+        case .lessThanOrEquals: key <= bound
+        case .greaterThan: key > bound
+        case .greaterThanOrEquals: key >= bound
+        default: false
+        }
+    }
+
+    private func holds(forList members: [FieldValue]) -> Bool {
+        func contains(_ index: Int) -> Bool {
+            members.contains { equals($0, at: index, key: QueryKey($0) ?? .absent) }
+        }
+        return switch comparator {
+        case .listContains, .listContainsAll: keys.indices.allSatisfy(contains)
+        case .listContainsAny: keys.indices.contains(where: contains)
+        case .listMemberBeginsWith: members.contains(where: begins)
+        default: false
+        }
+    }
+
+    /// A location's key is only its cell.
+    private func equals(_ value: FieldValue, at index: Int, key: QueryKey) -> Bool {
+        guard key == keys[index] else { return false }
+        guard case .location(let place) = value, case .location(let other) = filter.values[index] else { return true }
+        return place.latitude == other.latitude && place.longitude == other.longitude
+    }
+
+    private func begins(_ value: FieldValue) -> Bool {
+        guard case .string(let text) = value, case .string(let prefix)? = filter.values.first else { return false }
+        return text.utf8.starts(with: prefix.utf8)
+    }
+
+    private func isNear(_ value: FieldValue) -> Bool {
+        guard case .location(let place) = value, case .location(let center)? = filter.values.first,
+            let radius = filter.distance
+        else { return false }
+        return Distance.between(place, center) <= radius
+    }
+}

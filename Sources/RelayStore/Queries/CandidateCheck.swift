@@ -1,0 +1,86 @@
+import GRDB
+import Records
+import RelayCore
+
+/// What is left to be asked of a record that one index has offered: other indexes first, then the record itself.
+struct CandidateCheck {
+    private let run: QueryRun
+    private let probes: [(place: IndexPlace, probe: KeyProbe)]
+    private let match: QueryMatch
+    /// The list or text field whose entries may offer one record several times, with the ranges visited.
+    private let repeated: (target: IndexTarget, ranges: [KeyRange])?
+    /// The type's own fields that filters, order and the above look at.
+    let fieldNames: Set<String>
+
+    /// Of the index that offers, `target`, the filters that `keys` answer, all single keys visited, need no second look;
+    /// `ranges` is what was visited where a record may stand under several keys.
+    init(
+        _ filters: [Query.Filter],
+        run: QueryRun,
+        through target: IndexTarget?,
+        keys: [QueryKey]? = nil,
+        ranges: [KeyRange]? = nil
+    ) {
+        self.run = run
+        var probes: [(place: IndexPlace, probe: KeyProbe)] = []
+        var rest: [Query.Filter] = []
+        for filter in filters {
+            if let keys, IndexTarget(filter) == target, filter.isAnswered(by: keys) { continue }
+            if let probe = filter.probe, case .entries(let number)? = run.place(of: IndexTarget(filter)) {
+                probes.append((.entries(number), probe))
+            } else {
+                rest.append(filter)
+            }
+        }
+        self.probes = probes
+        match = QueryMatch(rest, type: run.type)
+        if let target, let ranges, ranges.count > 1 || ranges.first?.point == nil, target.hasSeveralKeys(in: run.type) {
+            repeated = (target, ranges)
+        } else {
+            repeated = nil
+        }
+        fieldNames = match.fieldNames.union(run.order.fieldNames)
+            .union(repeated.map { $0.target.fieldNames(in: run.type) } ?? [])
+    }
+
+    /// Whether the other indexes have this record where its filters want it.
+    func passesProbes(_ name: String) throws -> Bool {
+        for (place, probe) in probes {
+            guard case .entries(let number) = place else { continue }
+            let isThere: (QueryKey) throws -> Bool = { key in
+                try run.reader.hasEntry(index: number, zone: run.zoneNumber, key: key, name: name)
+            }
+            let holds = try probe.wantsAll ? probe.keys.allSatisfy(isThere) : probe.keys.contains(where: isThere)
+            guard holds != probe.isNegative else { return false }
+        }
+        return true
+    }
+
+    /// Whether the filters that are left hold and this is the entry that speaks for the record.
+    func holds(for values: QueryValues, under key: QueryKey) -> Bool {
+        guard match.holds(for: values) else { return false }
+        guard let repeated else { return true }
+        let offered = repeated.target.keys(of: values, in: run.type)
+            .filter { key in repeated.ranges.contains { $0.side(of: key) == 0 } }
+        return offered.min() == key
+    }
+}
+
+extension Query.Filter {
+    /// Whether entries under these keys, of its own index, match it and nothing else.
+    fileprivate func isAnswered(by keys: [QueryKey]) -> Bool {
+        guard let probe, !probe.isNegative, !probe.wantsAll || probe.keys.count == 1 else { return false }
+        return probe.keys == Array(Set(keys)).sorted()
+    }
+}
+
+extension IndexTarget {
+    /// Whether a record may stand under several keys.
+    fileprivate func hasSeveralKeys(in type: RecordType) -> Bool {
+        switch self {
+        case .words, .allWords: true
+        case .value(.own(let name)): if case .list? = type.fields[name]?.type { true } else { false }
+        case .value: false
+        }
+    }
+}

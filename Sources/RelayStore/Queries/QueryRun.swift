@@ -1,0 +1,288 @@
+import GRDB
+import Records
+import RelayCore
+
+/// One query at work on one state of the store: it plans each zone by what is there, and fills a page.
+final class QueryRun {
+    /// What a query may cost beyond its page before it is told to wait for an index.
+    struct Allowance: Sendable {
+        /// Records that may be looked at while an index is missing.
+        var records: Int
+    }
+
+    let reader: SQLiteReader
+    let query: Query
+    let order: QueryOrder
+    let type: RecordType
+    let typeNumber: Int64
+    let after: Query.Position?
+    let allowance: Allowance
+    private let indexes: [IndexTarget: FieldIndex]
+    private var page: PageOfQuery
+    /// Records and index entries looked at, for the tests that say nothing was scanned.
+    private(set) var examined = 0
+    /// Indexes that would have helped, once one was missed.
+    private(set) var missing: Set<IndexTarget> = []
+    private var zone: Zone
+
+    var zoneNumber: Int64 { zone.number }
+
+    /// `zone` is the first to visit.
+    init(
+        _ query: Query,
+        type: (number: Int64, definition: RecordType),
+        after: Query.Position?,
+        limit: Int,
+        allowance: Allowance,
+        zone: Zone,
+        reader: SQLiteReader
+    ) throws {
+        self.reader = reader
+        self.query = query
+        self.type = type.definition
+        typeNumber = type.number
+        self.after = after
+        self.allowance = allowance
+        self.zone = zone
+        order = QueryOrder(query)
+        page = PageOfQuery(order, limit: limit)
+        indexes = try reader.indexes(ofType: type.number)
+    }
+
+    /// Visits the zones and gives the page of all of them together.
+    func run(in zones: [Zone]) throws -> QueryPage {
+        let sorted = zones.sorted { QueryOrder.isBefore($0.id, $1.id) }
+        for zone in sorted {
+            if order.isZoneByZone {
+                if let after, QueryOrder.isBefore(zone.id, after.zone) { continue }
+                if page.isFull { break }
+            }
+            self.zone = zone
+            try visit()
+        }
+        return page.page
+    }
+
+    // MARK: One zone
+
+    private func visit() throws {
+        let planner = QueryPlanner(query: query, order: order, isReady: { self.place(of: $0) != nil })
+        if let names = planner.names { return try visit(.names(names)) }
+        let options = try counted(planner.options)
+        missing = planner.missing(options)
+        try visit(planner.plan(options) ?? .scan)
+    }
+
+    /// The options that are ready with their entries counted, roughly at first.
+    private func counted(_ options: [QueryOption]) throws -> [QueryOption] {
+        var ready = options.filter { place(of: $0.target) != nil }
+        // With nothing to choose between there is nothing to count.
+        for limit in [QueryPlanner.fewEntries, QueryPlanner.manyEntries] {
+            for index in ready.indices { ready[index].count = try count(ready[index], upTo: limit) }
+            if ready.contains(where: { $0.count < limit }) { break }
+        }
+        return ready
+    }
+
+    private func count(_ option: QueryOption, upTo limit: Int) throws -> Int {
+        guard let place = place(of: option.target) else { return limit }
+        var count = 0
+        for range in option.ranges where count < limit {
+            let scan = IndexScan(place, zone: zone.number, range: range)
+            count += try scan.count(upTo: limit - count, in: reader.database)
+        }
+        return count
+    }
+
+    /// Where the index stands, if it is complete.
+    func place(of target: IndexTarget) -> IndexPlace? {
+        // The public zone is polled by this field and has an index of its own for it.
+        if target == .value(.system(.modified)), zone.number == 1 { return .publicModified(type: typeNumber) }
+        guard let index = indexes[target], index.isReady else { return nil }
+        return .entries(index.number)
+    }
+
+    // MARK: Plans
+
+    private func visit(_ plan: QueryPlan) throws {
+        switch plan {
+        case .names(let names):
+            let check = CandidateCheck(query.filters, run: self, through: nil)
+            for name in Set(names) { try offer(IndexEntry(key: .absent, name: name), check) }
+        case .inOrder(let target, let range): try visitInOrder(target, range)
+        case .byName(let target, let keys): try visitByName(target, keys)
+        case .gather(let target, let ranges): try gather(target, ranges)
+        case .nearest(let center, let target): try visitNearest(to: center, target)
+        case .scan: try scan()
+        }
+    }
+
+    private func visitInOrder(_ target: IndexTarget, _ range: KeyRange) throws {
+        guard let place = place(of: target) else { return }
+        let isAscending = order.sorts.first?.isAscending ?? order.namesAscend
+        // Entries of one key come in the order of names, in the same direction: where further sorts follow, or names go the
+        // other way, that is not the order of the results.
+        let isExact = order.sorts.count <= 1 && order.namesAscend == isAscending
+        let keys = order.sorts.isEmpty ? start.map { [QueryKey.text($0.recordName)] } : start?.keys
+        let first = start.flatMap { start in
+            keys?.first.map { IndexEntry(key: $0, name: isExact ? start.recordName : isAscending ? "" : Self.lastName) }
+        }
+        var cursor = IndexCursor(
+            place,
+            zone: zone.number,
+            range: range,
+            ascending: isAscending,
+            start: first,
+            in: reader.database
+        )
+        let check = CandidateCheck(query.filters, run: self, through: target)
+        while let entry = try cursor.advance() {
+            if page.isFull, let last = page.entries.last {
+                let isBeyond =
+                    isExact ? !page.takes(position(of: entry)) : isPast(entry.key, last.position, isAscending)
+                if isBeyond { return }
+            }
+            try offer(entry, check)
+        }
+    }
+
+    /// Whether `key` is later in the first sort than the page's last record.
+    private func isPast(_ key: QueryKey, _ last: Query.Position, _ isAscending: Bool) -> Bool {
+        guard let bar = last.keys.first, key != bar else { return false }
+        return (key > bar) == isAscending
+    }
+
+    /// After every record name.
+    private static let lastName = "\u{7F}"
+
+    private func visitByName(_ target: IndexTarget, _ keys: [QueryKey]) throws {
+        guard let place = place(of: target) else { return }
+        let cursors = keys.map { key in
+            IndexCursor(
+                place,
+                zone: zone.number,
+                range: .only(key),
+                ascending: order.namesAscend,
+                start: start.map { IndexEntry(key: key, name: $0.recordName) },
+                in: reader.database
+            )
+        }
+        var merged = MergedCursor(cursors, ascending: order.namesAscend)
+        let check = CandidateCheck(query.filters, run: self, through: target, keys: keys)
+        while let entry = try merged.advance() {
+            guard page.takes(Query.Position(keys: [], recordName: entry.name, zone: zone.id)) else { return }
+            try offer(entry, check)
+        }
+    }
+
+    private func gather(_ target: IndexTarget, _ ranges: [KeyRange]) throws {
+        guard let place = place(of: target) else { return }
+        let points = ranges.compactMap(\.point)
+        if points.count == ranges.count {
+            let check = CandidateCheck(query.filters, run: self, through: target, keys: points)
+            let cursors = ranges.map { IndexCursor(place, zone: zone.number, range: $0, in: reader.database) }
+            var merged = MergedCursor(cursors, ascending: true)
+            while let entry = try merged.advance() { try offer(entry, check) }
+            return
+        }
+        let check = CandidateCheck(query.filters, run: self, through: target, ranges: ranges)
+        for range in ranges {
+            var cursor = IndexCursor(place, zone: zone.number, range: range, in: reader.database)
+            while let entry = try cursor.advance() { try offer(entry, check) }
+        }
+    }
+
+    private func visitNearest(to center: Location, _ target: IndexTarget) throws {
+        guard let place = place(of: target) else { return }
+        let check = CandidateCheck(query.filters, run: self, through: nil)
+        let reach = reach(around: center)
+        // Places right there are at distance zero.
+        var done = -1.0
+        if case .real(let distance)? = start?.keys.first { done = min(distance, Distance.longest).nextDown }
+        var radius = max(done * 1.25, 100)
+        var ring = Ring(center: center, inner: done, outer: radius)
+        while done < Distance.longest {
+            for cells in Distance.cells(within: radius, of: center) {
+                var cursor = IndexCursor(place, zone: zone.number, range: KeyRange(cells: cells), in: reader.database)
+                while let entry = try cursor.advance() { try offer(entry, check, in: ring) }
+            }
+            if let last = page.entries.last, page.isFull, case .real(let bar)? = last.position.keys.first, bar <= radius
+            {
+                return
+            }
+            if let reach, radius >= reach { return }
+            done = radius
+            radius = min(radius * 2, Distance.longest * 1.001)
+            ring = Ring(center: center, inner: done, outer: radius)
+        }
+        var cursor = IndexCursor(place, zone: zone.number, range: .only(.absent), in: reader.database)
+        while let entry = try cursor.advance() { try offer(entry, check) }
+    }
+
+    /// How far from `center` a match can be, where a filter says so.
+    private func reach(around center: Location) -> Double? {
+        query.filters.compactMap { filter in
+            guard filter.comparator == .near, filter.field == order.sorts.first?.field,
+                case .location(let place)? = filter.values.first, Distance.between(place, center) == 0
+            else { return nil }
+            return filter.distance
+        }.min()
+    }
+
+    private func scan() throws {
+        let check = CandidateCheck(query.filters, run: self, through: nil)
+        try reader.visitNames(ofType: typeNumber, in: zone) { name in
+            guard let name else { return try self.countOne() }
+            try self.offer(IndexEntry(key: .absent, name: name), check)
+        }
+    }
+
+    /// Counts something looked at; while an index is missing that is not for free.
+    private func countOne() throws {
+        examined += 1
+        if !missing.isEmpty, examined > allowance.records { throw IndexMissing(targets: missing) }
+    }
+
+    // MARK: Candidates
+
+    /// Where the page starts inside this zone.
+    private var start: Query.Position? {
+        guard let after else { return nil }
+        return order.isZoneByZone && after.zone != zone.id ? nil : after
+    }
+
+    private func position(of entry: IndexEntry) -> Query.Position {
+        Query.Position(keys: order.sorts.isEmpty ? [] : [entry.key], recordName: entry.name, zone: zone.id)
+    }
+
+    /// Looks at one record that may match, and keeps it if it does and belongs on the page.
+    private func offer(_ entry: IndexEntry, _ check: CandidateCheck, in ring: Ring? = nil) throws {
+        try countOne()
+        guard try check.passesProbes(entry.name), let record = try reader.liveRecord(named: entry.name, in: zone),
+            record.type == query.recordType
+        else { return }
+        let values = try QueryValues(record, fields: check.fieldNames)
+        guard check.holds(for: values, under: entry.key) else { return }
+        let position = Query.Position(keys: order.keys(of: values), recordName: record.name, zone: zone.id)
+        if let ring, !ring.holds(position) { return }
+        if let start, !order.areInOrder(start, position) { return }
+        page.insert(.init(position: position, zone: zone, record: record))
+    }
+}
+
+/// The places farther than one distance and no farther than another.
+private struct Ring {
+    var center: Location
+    var inner: Double
+    var outer: Double
+
+    func holds(_ position: Query.Position) -> Bool {
+        guard case .real(let distance)? = position.keys.first else { return false }
+        return distance > inner && distance <= outer
+    }
+}
+
+/// Thrown where a query would have to look at too much for want of these indexes.
+struct IndexMissing: Error {
+    var targets: Set<IndexTarget>
+}

@@ -1,0 +1,129 @@
+import GRDB
+import Records
+import RelayCore
+
+extension SQLiteReader {
+    func page(
+        of query: Query,
+        in zones: [Zone],
+        after position: Query.Position?,
+        limit: Int
+    ) throws(RelayError) -> QueryPage {
+        guard let number = names.typeNumbers[query.recordType], let type = try schema.types[query.recordType],
+            let first = zones.first
+        else { return QueryPage(records: [], next: nil) }
+        return try attempt {
+            let run = try QueryRun(
+                query,
+                type: (number, type),
+                after: position,
+                limit: limit,
+                allowance: queryWork.allowance,
+                zone: first,
+                reader: self
+            )
+            defer { queryWork.examined += run.examined }
+            do {
+                return try RunTime.limited(on: database) { try run.run(in: zones) }
+            } catch let error as IndexMissing {
+                queryWork.missing.formUnion(
+                    error.targets.map { WantedIndex(recordType: query.recordType, target: $0) }
+                )
+                throw error.relayError(of: query.recordType)
+            }
+        }
+    }
+
+    /// The type's indexes that are not on their way out, by what they find by.
+    func indexes(ofType type: Int64) throws -> [IndexTarget: FieldIndex] {
+        let statement = try SQL(FieldIndex.select + " WHERE type = ? AND dropped = 0", in: database)
+        defer { statement.reset() }
+        statement.bind(1, type)
+        var found: [IndexTarget: FieldIndex] = [:]
+        while try statement.step() {
+            let index = FieldIndex(row: statement)
+            found[index.target] = index
+        }
+        return found
+    }
+
+    func liveRecord(named name: String, in zone: Zone) throws -> StoredRecord? {
+        let statement = try SQL(Self.byName, in: database)
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        statement.bind(2, name)
+        guard try statement.step(), !statement.bool(3) else { return nil }
+        return try record(in: statement)
+    }
+
+    func hasEntry(index: Int64, zone: Int64, key: QueryKey, name: String) throws -> Bool {
+        let statement = try SQL(
+            "SELECT 1 FROM field_value WHERE field = ? AND zone = ? AND value = ? AND name = ?",
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, index)
+        statement.bind(2, zone)
+        statement.bind(3, key)
+        statement.bind(4, name)
+        return try statement.step()
+    }
+
+    /// Hands over the name of each live record of the zone, `nil` for those of other types.
+    func visitNames(ofType type: Int64, in zone: Zone, _ visit: (String?) throws -> Void) throws {
+        // The zone's records by its own index where it has one, else through its runs.
+        let isPublic = zone.number == 1
+        let statement = try SQL(
+            isPublic
+                ? """
+                SELECT type, name FROM record INDEXED BY public_by_modified
+                WHERE zone = 1 AND deleted = 0 AND type = ?2 AND ?1 = 1
+                """
+                : """
+                SELECT CASE r.deleted WHEN 0 THEN r.type END, r.name
+                FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run ON r.run = z.run AND r.zone = z.zone
+                WHERE z.zone = ?1 AND ?2 <> 0
+                """,
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        statement.bind(2, type)
+        while try statement.step() { try visit(statement.int(0) == type ? statement.text(1) : nil) }
+    }
+}
+
+/// What the queries of one access may cost, and did.
+struct QueryWork {
+    var allowance = QueryRun.Allowance(records: 20_000)
+    /// Records and index entries looked at.
+    var examined = 0
+    /// Indexes for want of which a query failed.
+    var missing: Set<WantedIndex> = []
+}
+
+extension FieldIndex {
+    static let select = "SELECT id, type, target, built_to, goal FROM field_index"
+
+    /// Reads a row of `select`.
+    init(row: SQL) {
+        self.init(
+            number: row.int(0),
+            type: row.int(1),
+            target: IndexTarget(text: row.text(2)),
+            builtTo: row.unsigned(3),
+            goal: row.unsigned(4)
+        )
+    }
+}
+
+extension IndexMissing {
+    func relayError(of type: String) -> RelayError {
+        let fields = targets.map { "'\($0.fieldName)'" }.sorted().joined(separator: ", ")
+        return RelayError(
+            .tryAgainLater,
+            "The index of record type '\(type)' on \(fields) is being built.",
+            retryAfter: .seconds(5)
+        )
+    }
+}

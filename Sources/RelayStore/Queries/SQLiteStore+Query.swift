@@ -1,0 +1,60 @@
+package import Records
+package import RelayCore
+
+extension SQLiteStore {
+    /// Records that a query may look at before it asks for an index: a page's worth, since what is so small needs none.
+    package static let fewRecords = 200
+    /// Records that it may look at while the index it lacks is being built.
+    private static let manyRecords = 20_000
+    /// Records that one step of building reads: some 20 ms in which other writes wait.
+    private static let buildingStep = 2_000
+    /// How long a query waits for its index.
+    private static let longestWait = Duration.seconds(20)
+
+    /// Answers from what there is while that is cheap; else builds the indexes that are missing, step by step among the
+    /// other writes, and answers from them.
+    ///
+    /// What one query has built the next goes on from, so a query that was told to try again later is not told so for ever.
+    package func query<Result>(
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result {
+        try await countedQuery(body).0
+    }
+
+    /// As `query`, with the number of records and index entries that were looked at for the answer.
+    package func countedQuery<Result>(
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) async throws(RelayError) -> (Result, examined: Int) {
+        let deadline = ContinuousClock.now + Self.longestWait
+        var work = QueryWork(allowance: .init(records: recordsWithoutIndex))
+        while true {
+            let refusal: RelayError
+            do throws(RelayError) {
+                work.examined = 0
+                let result = try read(&work, body)
+                return (result, work.examined)
+            } catch {
+                refusal = error
+            }
+            guard !work.missing.isEmpty, ContinuousClock.now < deadline else { throw refusal }
+            let missing = work.missing
+            work.missing = []
+            let isComplete = try await build(missing)
+            // The second try may look at more; a third waits until the indexes are there.
+            guard !isComplete, work.allowance.records == Self.manyRecords else {
+                work.allowance.records = Self.manyRecords
+                continue
+            }
+            while try await !build(missing) {
+                guard ContinuousClock.now < deadline else { throw refusal }
+            }
+        }
+    }
+
+    private func build(_ missing: Set<WantedIndex>) async throws(RelayError) -> Bool {
+        try await write { writer throws(RelayError) in
+            guard let writer = writer as? SQLiteWriter else { return true }
+            return try writer.build(missing, limit: Self.buildingStep)
+        }
+    }
+}

@@ -1,0 +1,246 @@
+import GRDB
+import Records
+import RelayCore
+
+/// The indexes that writes keep up, by their record types' numbers.
+struct KeptIndexes {
+    var ofType: [Int64: [FieldIndex]] = [:]
+}
+
+extension SQLiteWriter {
+    // MARK: Keeping up
+
+    /// Enters what `record` holds now and takes out what the one before it held and it does not.
+    ///
+    /// Costs a look into an empty dictionary while no query has needed an index.
+    func updateIndexes(
+        for record: StoredRecord,
+        ofType type: Int64,
+        over replaced: StoredRecord?,
+        in zone: Zone
+    ) throws {
+        let kept = try keptIndexes()
+        guard !kept.ofType.isEmpty, let indexes = kept.ofType[type],
+            let definition = memory.schema.types[record.type]
+        else { return }
+        let names = Set(indexes.flatMap { $0.target.fieldNames(in: definition) })
+        let before = try replaced.flatMap { $0.isDeleted ? nil : try QueryValues($0, fields: names) }
+        let after = record.isDeleted ? nil : try QueryValues(record, fields: names)
+        for index in indexes where !isServedElsewhere(index.target, in: zone) {
+            let old = before.map { index.target.keys(of: $0, in: definition) } ?? []
+            let new = after.map { index.target.keys(of: $0, in: definition) } ?? []
+            for key in old where !new.contains(key) { try remove(key, index, zone.number, record.name) }
+            for key in new where !old.contains(key) { try enter(key, index, zone.number, record.name) }
+        }
+    }
+
+    /// The public zone has an index of its own for the time of modification.
+    private func isServedElsewhere(_ target: IndexTarget, in zone: Zone) -> Bool {
+        zone.number == 1 && target == .value(.system(.modified))
+    }
+
+    private func enter(_ key: QueryKey, _ index: FieldIndex, _ zone: Int64, _ name: String) throws {
+        let statement = try SQL(
+            "INSERT OR IGNORE INTO field_value (field, zone, value, name) VALUES (?, ?, ?, ?)",
+            in: database
+        )
+        try run(statement, key, index, zone, name)
+    }
+
+    private func remove(_ key: QueryKey, _ index: FieldIndex, _ zone: Int64, _ name: String) throws {
+        let statement = try SQL(
+            "DELETE FROM field_value WHERE field = ? AND zone = ? AND value = ? AND name = ?",
+            in: database
+        )
+        try run(statement, key, index, zone, name)
+    }
+
+    private func run(
+        _ statement: SQL,
+        _ key: QueryKey,
+        _ index: FieldIndex,
+        _ zone: Int64,
+        _ name: String
+    ) throws {
+        statement.bind(1, index.number)
+        statement.bind(2, zone)
+        statement.bind(3, key)
+        statement.bind(4, name)
+        try statement.run()
+    }
+
+    /// Those in memory, read from the file where they are not.
+    private func keptIndexes() throws -> KeptIndexes {
+        if let kept = memory.indexes { return kept }
+        var kept = KeptIndexes()
+        let statement = try SQL(FieldIndex.select + " WHERE dropped = 0", in: database)
+        defer { statement.reset() }
+        while try statement.step() {
+            let index = FieldIndex(row: statement)
+            kept.ofType[index.type, default: []].append(index)
+        }
+        memory.indexes = kept
+        return kept
+    }
+
+    // MARK: Building
+
+    /// Takes the building of these indexes a step further, beginning it where it has not begun; true once all are
+    /// complete.
+    ///
+    /// A step reads `limit` records at most, so that other writes wait for it no longer than for each other.
+    func build(_ wanted: Set<WantedIndex>, limit: Int) throws(RelayError) -> Bool {
+        try attempt {
+            var isComplete = true
+            for (typeName, wanted) in Dictionary(grouping: wanted, by: \.recordType) {
+                guard let type = names.typeNumbers[typeName], let definition = memory.schema.types[typeName] else {
+                    continue
+                }
+                var indexes = try wanted.map { try ensureIndex($0.target, ofType: type) }.filter { !$0.isReady }
+                guard let least = indexes.map(\.builtTo).min() else { continue }
+                // Those that are as far take the step together.
+                indexes = indexes.filter { $0.builtTo == least }
+                try build(indexes, of: typeName, definition, limit: limit)
+                isComplete =
+                    try isComplete
+                    && self.indexes(ofType: type).allSatisfy { target, index in
+                        index.isReady || !wanted.contains { $0.target == target }
+                    }
+            }
+            return isComplete
+        }
+    }
+
+    private func ensureIndex(_ target: IndexTarget, ofType type: Int64) throws -> FieldIndex {
+        if let index = try indexes(ofType: type)[target] { return index }
+        let statement = try SQL(
+            "INSERT INTO field_index (type, target, built_to, goal) VALUES (?, ?, 0, ?)",
+            in: database
+        )
+        statement.bind(1, type)
+        statement.bind(2, target.text)
+        statement.bind(3, memory.lastChange)
+        try statement.run()
+        memory.indexes = nil
+        return FieldIndex(
+            number: database.lastInsertedRowID,
+            type: type,
+            target: target,
+            builtTo: 0,
+            goal: memory.lastChange
+        )
+    }
+
+    /// Enters the records of the next `limit` changes.
+    private func build(_ indexes: [FieldIndex], of typeName: String, _ type: RecordType, limit: Int) throws {
+        guard let first = indexes.first, let goal = indexes.map(\.goal).max() else { return }
+        let fields = Set(indexes.flatMap { $0.target.fieldNames(in: type) })
+        let rows = try SQL(
+            """
+            SELECT \(Self.recordColumns), r.zone FROM record r WHERE r.change > ? AND r.change <= ?
+            ORDER BY r.change LIMIT ?
+            """,
+            in: database
+        )
+        rows.bind(1, first.builtTo)
+        rows.bind(2, goal)
+        rows.bind(3, Int64(limit))
+        defer { rows.reset() }
+        var (seen, reached) = (0, goal)
+        while try rows.step() {
+            seen += 1
+            reached = rows.unsigned(0)
+            guard rows.int(2) == first.type, !rows.bool(3) else { continue }
+            let record = try record(in: rows)
+            let values = try QueryValues(record, fields: fields)
+            let zone = rows.int(13)
+            for index in indexes where zone != 1 || index.target != .value(.system(.modified)) {
+                for key in index.target.keys(of: values, in: type) { try enter(key, index, zone, record.name) }
+            }
+        }
+        if seen < limit { reached = goal }
+        for index in indexes {
+            let statement = try SQL("UPDATE field_index SET built_to = ? WHERE id = ?", in: database)
+            statement.bind(1, reached)
+            statement.bind(2, index.number)
+            try statement.run()
+        }
+        memory.indexes = nil
+    }
+
+    // MARK: Dropping
+
+    /// Gives up the indexes that the schema has ceased to want.
+    ///
+    /// No query uses them from now on; their entries go little by little.
+    func dropIndexes(from old: Schema, to new: Schema) throws {
+        for (number, kept) in try keptIndexes().ofType {
+            guard let name = names.types[number] else { continue }
+            for index in kept where !index.target.survives(from: old.types[name], to: new.types[name]) {
+                let statement = try SQL("UPDATE field_index SET dropped = 1 WHERE id = ?", in: database)
+                statement.bind(1, index.number)
+                try statement.run()
+                memory.indexes = nil
+                hasDroppedIndexes = true
+            }
+        }
+    }
+
+    /// Removes up to `limit` entries of dropped indexes; true while there are more.
+    func purgeDroppedIndexes(limit: Int) throws -> Bool {
+        let next = try SQL("SELECT id FROM field_index WHERE dropped = 1 LIMIT 1", in: database)
+        guard try next.step() else {
+            next.reset()
+            return false
+        }
+        let number = next.int(0)
+        next.reset()
+        if try removeEntries(of: number, limit: limit) < limit {
+            let statement = try SQL("DELETE FROM field_index WHERE id = ?", in: database)
+            statement.bind(1, number)
+            try statement.run()
+        }
+        return true
+    }
+
+    private func removeEntries(of index: Int64, zone: Int64? = nil, limit: Int) throws -> Int {
+        let statement = try SQL(
+            """
+            DELETE FROM field_value WHERE (field, zone, value, name) IN (
+                SELECT field, zone, value, name FROM field_value
+                WHERE field = ?1 \(zone == nil ? "" : "AND zone = ?3") LIMIT ?2)
+            """,
+            in: database
+        )
+        statement.bind(1, index)
+        statement.bind(2, Int64(limit))
+        if let zone { statement.bind(3, zone) }
+        try statement.run()
+        return database.changesCount
+    }
+
+    /// Removes up to `limit` entries of a zone that is gone; true while there are more.
+    func purgeEntries(ofZone zone: Int64, limit: Int) throws -> Bool {
+        for index in try keptIndexes().ofType.values.joined()
+        where try removeEntries(of: index.number, zone: zone, limit: limit) == limit {
+            return true
+        }
+        return false
+    }
+}
+
+extension IndexTarget {
+    /// Whether the type's new definition means by it what the old one did.
+    fileprivate func survives(from old: RecordType?, to new: RecordType?) -> Bool {
+        guard let old, let new else { return false }
+        switch self {
+        case .value(.own(let name)), .words(let name):
+            guard let before = old.fields[name], let after = new.fields[name] else { return false }
+            let needed: Indexes = if case .words = self { .searchable } else { [.queryable, .sortable] }
+            return before.type == after.type && !after.indexes.isDisjoint(with: needed)
+        case .allWords: return old.searchableFields == new.searchableFields
+        // Rights to read may need one of these without the schema asking for it.
+        case .value: return true
+        }
+    }
+}

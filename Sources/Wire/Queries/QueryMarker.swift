@@ -1,0 +1,87 @@
+package import Records
+
+/// Continuation markers: where a page ended, in base64, with a mark of the query that it belongs to.
+///
+/// Wire reference 7.
+package enum QueryMarker {
+    /// The marker of a page that ended at `position`; `zone` is where the query looks, `nil` for everywhere.
+    package static func encode(_ position: Query.Position, of query: Query, in zone: ZoneID?) -> String {
+        var writer = JSONWriter()
+        writer.object { marker in
+            marker.member("q", fingerprint(of: query, in: zone))
+            marker.member("n", position.recordName)
+            marker.member("z", position.zone.zoneName)
+            marker.member("o", position.zone.owner.recordName)
+            marker.key("k")
+            marker.array(position.keys) { write($1, to: &$0) }
+        }
+        return Base64.encode(writer.bytes)
+    }
+
+    /// Reads a marker of this query back.
+    ///
+    /// Throws `badRequest` for one of another query or of none.
+    package static func decode(
+        _ text: String,
+        of query: Query,
+        in zone: ZoneID?
+    ) throws(RelayError) -> Query.Position {
+        do {
+            guard let bytes = Base64.decode(text) else { throw RelayError.wrongMarker }
+            let json = try JSONDocument(parsing: bytes).root
+            guard try json.required("q").string() == fingerprint(of: query, in: zone) else {
+                throw RelayError.wrongMarker
+            }
+            let owner = UserID(try json.required("o").string())
+            return Query.Position(
+                keys: try json.required("k").elements().map { try readKey($0) },
+                recordName: try json.required("n").string(),
+                zone: ZoneID(try json.required("z").string(), owner: owner)
+            )
+        } catch {
+            throw .wrongMarker
+        }
+    }
+
+    private static func write(_ key: QueryKey, to writer: inout JSONWriter) {
+        writer.object {
+            switch key {
+            case .absent: break
+            case .number(let number): $0.member("i", number)
+            case .real(let number):
+                // Every bit has to come back.
+                $0.member("d", String(number.bitPattern, radix: 36))
+            case .text(let text): $0.member("t", text)
+            case .bytes(let bytes): $0.member("b", Base64.encode(bytes))
+            }
+        }
+    }
+
+    private static func readKey(_ json: JSONValue) throws -> QueryKey {
+        if let number = json["i"] { return .number(try number.int64()) }
+        if let text = json["t"] { return .text(try text.string()) }
+        if let bits = json["d"] {
+            guard let bits = UInt64(try bits.string(), radix: 36) else { throw RelayError.wrongMarker }
+            return .real(Double(bitPattern: bits))
+        }
+        if let bytes = json["b"] {
+            guard let bytes = Base64.decode(try bytes.string()) else { throw RelayError.wrongMarker }
+            return .bytes(bytes)
+        }
+        guard json.isObject else { throw RelayError.wrongMarker }
+        return .absent
+    }
+
+    /// The same for the same query in every process: FNV-1a over its JSON.
+    private static func fingerprint(of query: Query, in zone: ZoneID?) -> String {
+        var text = ClientRequest.encode(query)
+        if let zone { text += "\(zone)".utf8 }
+        return String(text.reduce(UInt64(0xCBF2_9CE4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }, radix: 36)
+    }
+}
+
+extension RelayError {
+    fileprivate static let wrongMarker = RelayError.badRequest(
+        "The continuationMarker does not belong to this query: send the query that it came with, unchanged."
+    )
+}

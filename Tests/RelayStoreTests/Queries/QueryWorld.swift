@@ -1,0 +1,126 @@
+import Records
+import RelayCore
+import RelayStore
+import Synchronization
+import Testing
+import Wire
+
+/// A store with things of all kinds of fields, and the same things in memory to compare its answers with.
+final class QueryWorld {
+    let store: SQLiteStore
+    let user = UserID("_00000000000000000000000000000001")
+    private(set) var records: [RecordID: StoredRecord] = [:]
+    private(set) var zones: [ZoneID] = []
+
+    static let type = RecordType(fields: [
+        "title": .init(.scalar(.string)), "count": .init(.scalar(.int64)), "ratio": .init(.scalar(.double)),
+        "due": .init(.scalar(.timestamp)), "blob": .init(.scalar(.bytes)), "owner": .init(.scalar(.reference)),
+        "spot": .init(.scalar(.location)), "tags": .init(.list(.string)), "numbers": .init(.list(.int64)),
+        "note": .init(.scalar(.string)), "spots": .init(.list(.location)),
+    ])
+
+    /// With 0 `recordsWithoutIndex` every query uses indexes.
+    init(recordsWithoutIndex: Int = 0) throws {
+        let drawn = Mutex(UInt64(7))
+        store = try SQLiteStore(
+            .memory,
+            draw: {
+                drawn.withLock {
+                    $0 += 1; return $0
+                }
+            },
+            recordsWithoutIndex: recordsWithoutIndex
+        )
+    }
+
+    func makeZone(_ name: String) async throws {
+        let id = ZoneID(name, owner: user)
+        _ = try await store.write { writer throws(RelayError) in
+            if try writer.schema.types["Thing"] == nil {
+                try writer.define(["Thing": Self.type, "Other": Self.type])
+            }
+            return try writer.makeZone(id, by: "phone")
+        }
+        zones.append(id)
+    }
+
+    /// Saves or, with `nil`, deletes.
+    func put(_ changes: [(name: String, fields: [String: FieldValue]?)], in id: ZoneID, type: String = "Thing")
+        async throws
+    {
+        let (user, now) = (user, Timestamp(milliseconds: Int64(records.count)))
+        let written = try await store.write { writer throws(RelayError) -> [StoredRecord] in
+            guard let zone = try writer.zone(id) else { throw .zoneNotFound }
+            let before = try writer.records(named: changes.map(\.name), in: zone)
+            let stamp = StoredRecord.Stamp(at: now, by: user, device: DeviceMark(bits: 1))
+            let records = changes.map { change in
+                StoredRecord(
+                    name: change.name,
+                    type: type,
+                    change: writer.takeChangeNumber(),
+                    created: before[change.name]?.created ?? stamp,
+                    modified: stamp,
+                    fields: FieldsJSON.encode((change.fields ?? [:]).map { .init(name: $0, value: $1) }),
+                    isDeleted: change.fields == nil
+                )
+            }
+            try writer.put(records, replacing: before, in: zone, by: "phone")
+            return records
+        }
+        for record in written {
+            records[RecordID(record.name, in: id)] = record.isDeleted || type != "Thing" ? nil : record
+        }
+    }
+
+    /// All pages of a query, and how much was looked at for them.
+    func answer(_ query: Query, in ids: [ZoneID]? = nil, limit: Int = 7) async throws -> (
+        names: [RecordID], examined: Int
+    ) {
+        var (names, examined): ([RecordID], Int) = ([], 0)
+        var position: Query.Position?
+        repeat {
+            let from = position
+            let (page, cost) = try await store.countedQuery { reader throws(RelayError) in
+                var found: [Zone] = []
+                for id in ids ?? zones { if let zone = try reader.zone(id) { found.append(zone) } }
+                return try reader.page(of: query, in: found, after: from, limit: limit)
+            }
+            #expect(page.records.count <= limit)
+            #expect(page.next == nil || page.records.count == limit)
+            names += page.records.map { RecordID($0.record.name, in: $0.zone) }
+            examined += cost
+            position = page.next
+        } while position != nil
+        return (names, examined)
+    }
+
+    /// What the answer should be, by looking at everything.
+    func expectation(_ query: Query, in ids: [ZoneID]? = nil) throws -> [RecordID] {
+        let match = QueryMatch(query.filters, type: Self.type)
+        let order = QueryOrder(query)
+        var found: [Query.Position] = []
+        for (id, record) in records where (ids ?? zones).contains(id.zone) {
+            let values = try QueryValues(record, fields: Set(Self.type.fields.keys))
+            guard match.holds(for: values) else { continue }
+            found.append(.init(keys: order.keys(of: values), recordName: id.recordName, zone: id.zone))
+        }
+        return found.sorted { order.areInOrder($0, $1) }.map { RecordID($0.recordName, in: $0.zone) }
+    }
+}
+
+/// A small reproducible source of random numbers.
+struct Dice: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+
+    mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &self) }
+    mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
+    mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+}
