@@ -21,6 +21,7 @@ package final class Relay: Sendable {
     private let hub: NoticeHub?
     /// Held while subscriptions are read and told to the hub, so that it hears of them in order.
     private let tellingHub = Mutex(())
+    private let pages: Pages
     private let welcomed = Mutex<Set<WelcomeKey>>([])
 
     private struct WelcomeKey: Hashable {
@@ -49,10 +50,12 @@ package final class Relay: Sendable {
         self.limits = limits
         self.time = time
         self.random = random
+        pages = Pages(authenticator, time: time, random: random)
     }
 
     /// Answers a request; every failure is an answer too, in the wire's own form.
     package func respond(to request: APIRequest) async -> APIResponse {
+        if let place = Pages.Place(request.path) { return await pages.respond(to: request, at: place) }
         let id = requestID()
         var authentication: Authentication?
         var response: APIResponse

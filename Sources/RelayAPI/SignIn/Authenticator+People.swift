@@ -1,3 +1,4 @@
+import Crypto
 package import Records
 package import RelayCore
 import Synchronization
@@ -6,7 +7,8 @@ import Synchronization
 extension Authenticator {
     /// Starts a session for whoever this password belongs to.
     ///
-    /// A wrong one counts against the address it came from.
+    /// A wrong one counts against the address it came from and against the e-mail address it was tried for. Computes for
+    /// a quarter of a second.
     package func signIn(
         email: String,
         password: String,
@@ -14,14 +16,41 @@ extension Authenticator {
         in home: ContainerEnvironment,
         kind: Session.Kind
     ) throws(CredentialRefusal) -> (webToken: String, user: UserID) {
+        try chargeSignIn(email: email, from: address)
+        let account = try checked(email: email, password: password, from: address)
+        return try start(account, in: home, kind: kind, discoverable: false)
+    }
+
+    /// Counts an attempt before it is made, so that many at once cannot slip past the limit.
+    func chargeSignIn(email: String, from address: String) throws(CredentialRefusal) {
         let uptime = time.uptime()
-        // Counted before it is checked, so that many at once cannot slip past the limit.
         try remember(at: uptime) { (memory) throws(CredentialRefusal) in
-            try memory.chargeSignIn(from: address, at: uptime)
+            try memory.chargeSignIn(from: address, for: SignInTarget(email), at: uptime)
         }
-        let started = try wrapping { () throws(DirectoryError) -> (webToken: String, user: UserID)? in
-            guard let account = try directory.account(email: email, password: password) else { return nil }
-            return try SignIn.start(
+    }
+
+    /// The account if the password is its own; the attempt then no longer counts.
+    func checked(email: String, password: String, from address: String) throws(CredentialRefusal) -> Account {
+        let found = try wrapping { () throws(DirectoryError) in
+            try directory.account(email: email, password: password)
+        }
+        guard let found else { throw .failed }
+        let uptime = time.uptime()
+        memory.withLock { $0.refundSignIn(from: address, for: SignInTarget(email), at: uptime) }
+        return found
+    }
+
+    /// Begins a session; where `discoverable`, the person also chose to be found.
+    ///
+    /// Otherwise their choice stays as it is.
+    func start(
+        _ account: Account,
+        in home: ContainerEnvironment,
+        kind: Session.Kind,
+        discoverable: Bool
+    ) throws(CredentialRefusal) -> (webToken: String, user: UserID) {
+        try wrapping { () throws(DirectoryError) in
+            let started = try SignIn.start(
                 for: account.id,
                 in: home,
                 kind: kind,
@@ -29,17 +58,62 @@ extension Authenticator {
                 time: time,
                 random: random
             )
+            if discoverable { try directory.setDiscoverable(true, user: started.user, in: home) }
+            return started
         }
-        guard let started else { throw .failed }
-        memory.withLock { $0.refundSignIn(from: address, at: uptime) }
-        return started
+    }
+
+    /// Makes the user of a `dev-NAME` token known to the container.
+    func meetDevUser(
+        _ name: String,
+        in home: ContainerEnvironment,
+        discoverable: Bool
+    ) throws(CredentialRefusal) {
+        try wrapping { () throws(DirectoryError) in
+            try directory.ensureContainer(home.container)
+            let user = try directory.user(of: try directory.devAccount(named: name).id, in: home)
+            if discoverable { try directory.setDiscoverable(true, user: user, in: home) }
+        }
+    }
+
+    /// `nil` for one that is disabled or not there.
+    func account(_ id: Account.ID) throws(CredentialRefusal) -> Account? {
+        let found = try wrapping { () throws(DirectoryError) in try directory.account(id) }
+        return found.flatMap { $0.isDisabled ? nil : $0 }
+    }
+
+    /// Also ends every sign-in of the account.
+    func setPassword(_ password: String, of account: Account.ID) throws(CredentialRefusal) {
+        try wrapping { () throws(DirectoryError) in try directory.setPassword(password, of: account) }
+        try forget()
+    }
+
+    /// Ends all sign-ins of the account, or those to one container; their tokens are refused from then on.
+    func endSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(CredentialRefusal) {
+        try wrapping { () throws(DirectoryError) in try directory.revokeSessions(of: account, in: home) }
+        try forget()
     }
 
     /// Ends the session a request came by; every token of it is refused from then on.
     package func signOut(_ authentication: Authentication) throws(CredentialRefusal) {
         guard case .session(let id, _) = authentication.credential else { return }
         try wrapping { () throws(DirectoryError) in try directory.revokeSession(id) }
+        try forget()
+    }
+
+    /// Does at once what would happen within `pollInterval`.
+    private func forget() throws(CredentialRefusal) {
         let generation = try generation()
         memory.withLock { $0.forget(generation) }
+    }
+}
+
+/// The account that somebody tries to sign in to, whether or not there is one: a hash, so that each takes the same room.
+struct SignInTarget: Hashable, Sendable {
+    private let number: UInt128
+
+    init(_ email: String) {
+        let canonical = AccountRules.canonicalEmail(email) ?? ""
+        number = SHA256.hash(data: Array(canonical.utf8)).prefix(16).reduce(0) { $0 << 8 | UInt128($1) }
     }
 }

@@ -18,7 +18,7 @@ package final class Authenticator: Sendable {
     let settings: SignInSettings
     let time: TimeSource
     let random: RandomSource
-    private let relayKey: [UInt8]
+    let relayKey: [UInt8]
     let memory: Mutex<Memory>
 
     package init(

@@ -101,6 +101,7 @@ struct Memory: Sendable {
     private var users: TokenBuckets<UserID>?
     private var addresses: TokenBuckets<String>?
     private var failures: TokenBuckets<String>?
+    private var targets: TokenBuckets<SignInTarget>?
     /// When tokens found good before a revocation were first succeeded: the one thing that must outlive a `forget`.
     private var succeeded = GenerationalCache<GrantKey, Duration>(capacity: 8192)
     private let keepsSucceeded: Bool
@@ -110,6 +111,7 @@ struct Memory: Sendable {
         users = settings.requestRate.map { TokenBuckets($0) }
         addresses = settings.requestRate.map { TokenBuckets($0) }
         failures = settings.failedSignInRate.map { TokenBuckets($0) }
+        targets = settings.failedSignInRatePerAccount.map { TokenBuckets($0) }
         keepsSucceeded = settings.grace != nil
     }
 
@@ -174,12 +176,18 @@ struct Memory: Sendable {
     }
 
     /// Counts one password tried from `address`, as if it were wrong.
-    mutating func chargeSignIn(from address: String, at uptime: Duration) throws(CredentialRefusal) {
+    mutating func chargeSignIn(
+        from address: String,
+        for target: SignInTarget,
+        at uptime: Duration
+    ) throws(CredentialRefusal) {
         if let wait = failures?.take(address, at: uptime) { throw .throttled(retryAfter: wait) }
+        if let wait = targets?.take(target, at: uptime) { throw .throttled(retryAfter: wait) }
     }
 
     /// The password was right after all.
-    mutating func refundSignIn(from address: String, at uptime: Duration) {
+    mutating func refundSignIn(from address: String, for target: SignInTarget, at uptime: Duration) {
         failures?.giveBack(address, at: uptime)
+        targets?.giveBack(target, at: uptime)
     }
 }

@@ -23,6 +23,11 @@ package struct SignInSettings: Sendable {
     package var requestRate: RateLimit? = RateLimit(perSecond: 40, burst: 200)
     /// Wrong passwords from one address; `nil`: any number.
     package var failedSignInRate: RateLimit? = RateLimit(perSecond: 10.0 / 60, burst: 10)
+    /// Wrong passwords for one account, whether or not it is there; `nil`: any number.
+    ///
+    /// More than from one address, since a stranger could lock the owner out with it, and little enough that guessing
+    /// from many addresses stays hopeless: 20 at once, then one in two minutes.
+    package var failedSignInRatePerAccount: RateLimit? = RateLimit(perSecond: 30.0 / 3600, burst: 20)
     /// How far a signed request's date may be from the relay's clock, either way.
     ///
     /// Wire reference 3.4.

@@ -35,6 +35,10 @@ package protocol Directory: Sendable {
     ///
     /// Finds revoked ones too.
     func apiToken(hash: [UInt8]) throws(DirectoryError) -> APIToken?
+    /// By its public identifier.
+    ///
+    /// Finds revoked ones too.
+    func apiToken(id: String) throws(DirectoryError) -> APIToken?
     /// All of them, revoked ones too.
     func apiTokens() throws(DirectoryError) -> [APIToken]
     /// Finds revoked ones too.

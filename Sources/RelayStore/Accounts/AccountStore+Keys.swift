@@ -63,6 +63,13 @@ extension AccountStore {
         }
     }
 
+    package func apiToken(id: String) throws(DirectoryError) -> APIToken? {
+        try read { db in
+            try Row.fetchOne(db.cachedStatement(sql: "SELECT * FROM api_tokens WHERE id = ?"), arguments: [id])
+                .flatMap(Self.apiToken)
+        }
+    }
+
     /// Makes a token and gives its text, which is kept nowhere.
     package func addAPIToken(
         in home: ContainerEnvironment,

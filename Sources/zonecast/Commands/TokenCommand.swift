@@ -1,5 +1,6 @@
 import ArgumentParser
 import Records
+import RelayAPI
 import RelayCore
 import RelayStore
 
@@ -50,9 +51,7 @@ struct TokenCommand: ParsableCommand {
                     "\"\(origin)\" is not an origin. Write scheme and host without a path: https://app.example"
                 )
             }
-            if let callbackURL,
-                callbackURL.split(separator: ":").count < 2 || callbackURL.contains(where: \.isWhitespace)
-            {
+            if let callbackURL, !Callback.isUsable(callbackURL) {
                 throw ValidationError(
                     "\"\(callbackURL)\" is not an address to go to. Write it with its scheme: https://app.example/done"
                 )

@@ -1,0 +1,38 @@
+/// A piece of a page.
+///
+/// Whatever is interpolated into one is escaped, unless it is a piece itself, so that no text of a person or a request
+/// can become markup.
+struct HTML: ExpressibleByStringInterpolation, Sendable {
+    var text: String
+
+    init(stringLiteral text: String) { self.text = text }
+    init(stringInterpolation: StringInterpolation) { text = stringInterpolation.text }
+
+    struct StringInterpolation: StringInterpolationProtocol {
+        var text = ""
+
+        init(literalCapacity: Int, interpolationCount: Int) { text.reserveCapacity(literalCapacity) }
+
+        mutating func appendLiteral(_ literal: String) { text += literal }
+        mutating func appendInterpolation(_ plain: String) { text += HTML.escaped(plain) }
+        mutating func appendInterpolation(_ piece: HTML) { text += piece.text }
+        mutating func appendInterpolation(_ piece: HTML?) { text += piece?.text ?? "" }
+        mutating func appendInterpolation(_ pieces: [HTML]) { for piece in pieces { text += piece.text } }
+    }
+
+    /// Good between tags and inside quoted attributes.
+    static func escaped(_ plain: String) -> String {
+        var text = ""
+        for scalar in plain.unicodeScalars {
+            switch scalar {
+            case "&": text += "&amp;"
+            case "<": text += "&lt;"
+            case ">": text += "&gt;"
+            case "\"": text += "&quot;"
+            case "'": text += "&#39;"
+            default: text.unicodeScalars.append(scalar)
+            }
+        }
+        return text
+    }
+}

@@ -1,0 +1,86 @@
+import Crypto
+import Foundation
+import HTTPTypes
+import Records
+import RelayCore
+
+/// Makes sure that a form comes from a page of ours in the same browser, and remembers who opened an account page.
+///
+/// Nothing is written down: a random cookie, which other sites can neither read nor send (`SameSite=Strict`), and values
+/// sealed to it with a key that comes from the relay's own.
+struct PageGuard: Sendable {
+    static let cookieName = "zonecast_page"
+    /// How long an account page that was opened with a password can be used.
+    static let ticketLifetime = Duration.seconds(15 * 60)
+
+    private let key: SymmetricKey
+
+    init(relayKey: [UInt8]) {
+        key = HKDF<SHA256>.deriveKey(
+            inputKeyMaterial: SymmetricKey(data: relayKey),
+            info: Array("zonecast pages 1".utf8),
+            outputByteCount: 32
+        )
+    }
+
+    /// The cookie's value, if the request has one that can be ours.
+    static func cookie(of request: APIRequest) -> String? {
+        for header in request.headers[values: .cookie] {
+            for part in header.split(separator: ";") {
+                let pair = part.drop { $0 == " " }.split(separator: "=", maxSplits: 1)
+                guard pair.count == 2, pair[0] == cookieName else { continue }
+                let value = String(pair[1])
+                return Hex.isDigits(value, count: 32) ? value : nil
+            }
+        }
+        return nil
+    }
+
+    /// What each form carries in its field `form`.
+    func formSeal(_ cookie: String) -> String { Hex.encode(tag("form", Array(cookie.utf8))) }
+
+    /// Whether a form that arrived was made by us for this browser.
+    func isOurs(_ request: APIRequest, _ fields: FormFields, ownHosts: [String]) -> Bool {
+        guard let cookie = Self.cookie(of: request), let seal = fields["form"] else { return false }
+        if let site = request.headers[.fetchSite], site != "same-origin", site != "none" { return false }
+        if let origin = request.headers[.origin] {
+            guard let host = origin.split(separator: "://", maxSplits: 1).last, ownHosts.contains(String(host)) else {
+                return false
+            }
+        }
+        return ConstantTime.areEqual(Array(seal.utf8), Array(formSeal(cookie).utf8))
+    }
+
+    /// Says that this browser's user has just shown the account's password.
+    func ticket(for account: Account.ID, cookie: String, at now: Timestamp) -> String {
+        let end = (now + Self.ticketLifetime).milliseconds
+        return "\(account.number).\(end)." + seal(account.number, end, cookie)
+    }
+
+    /// Whose account the page is, if the ticket is of this browser and its time is not over.
+    func account(ofTicket ticket: String, cookie: String, at now: Timestamp) -> Account.ID? {
+        let parts = ticket.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3, let number = Int64(parts[0]), let end = Int64(parts[1]), now.milliseconds < end,
+            ConstantTime.areEqual(Array(parts[2].utf8), Array(seal(number, end, cookie).utf8))
+        else { return nil }
+        return Account.ID(number)
+    }
+
+    private func seal(_ account: Int64, _ end: Int64, _ cookie: String) -> String {
+        Hex.encode(tag("ticket", Array("\(account).\(end).\(cookie)".utf8)))
+    }
+
+    private func tag(_ purpose: String, _ bytes: [UInt8]) -> HMAC<SHA256>.MAC {
+        HMAC<SHA256>.authenticationCode(for: Array(purpose.utf8) + [0] + bytes, using: key)
+    }
+}
+
+extension HTTPField.Name {
+    /// Where a browser says from what kind of site a request comes.
+    static let fetchSite: HTTPField.Name = {
+        guard let name = HTTPField.Name("Sec-Fetch-Site") else {
+            preconditionFailure("the name holds only letters and dashes")
+        }
+        return name
+    }()
+}

@@ -1,0 +1,140 @@
+import HTTPTypes
+import Records
+import RelayCore
+
+/// Signing in to an application.
+///
+/// Wire reference 3.3.
+extension Pages {
+    /// An application that may be signed in to: what its link leads to, looked up.
+    private struct Application {
+        var link: SignInLink
+        var home: ContainerEnvironment
+        /// `nil`: a `--dev` relay, and no token named.
+        var token: APIToken?
+        /// Windows that may be told.
+        var origins: [String]
+
+        var leadsSomewhere: Bool { token?.callbackURL != nil || !origins.isEmpty }
+
+        func page(_ visit: Visit) -> SignInPage {
+            SignInPage(
+                link: link,
+                application: home.container.name,
+                destination: token?.callbackURL.map(Callback.place),
+                asksNameOnly: token == nil,
+                formSeal: visit.formSeal
+            )
+        }
+
+        var policySource: String? { token?.callbackURL.flatMap(Callback.policySource) }
+    }
+
+    func showSignIn(_ request: APIRequest) -> APIResponse {
+        let visit = visit(request)
+        guard let fields = FormFields((request.query ?? "").utf8), let application = application(fields) else {
+            return visit.answer(SignInPage.broken(), status: .badRequest, isSecure: isSecure)
+        }
+        guard application.leadsSomewhere else {
+            return visit.answer(SignInPage.leadsNowhere(), status: .badRequest, isSecure: isSecure)
+        }
+        return visit.answer(
+            application.page(visit).html(),
+            isSecure: isSecure,
+            destination: application.policySource
+        )
+    }
+
+    func signIn(_ request: APIRequest) async -> APIResponse {
+        let visit = visit(request)
+        guard let unchecked = FormFields(request.body), let application = application(unchecked),
+            application.leadsSomewhere
+        else { return visit.answer(SignInPage.broken(), status: .badRequest, isSecure: isSecure) }
+        let name = unchecked["email"] ?? unchecked["name"] ?? ""
+        func again(_ trouble: SignInPage.Trouble, _ status: HTTPResponse.Status) -> APIResponse {
+            visit.answer(
+                application.page(visit).html(email: name, keep: unchecked["keep"] != nil, trouble: trouble),
+                status: status,
+                isSecure: isSecure,
+                destination: application.policySource
+            )
+        }
+        guard let fields = fields(of: request) else { return again(.cookies, .forbidden) }
+        if application.token == nil, !AccountRules.isDevName(name) { return again(.name, .forbidden) }
+        do throws(CredentialRefusal) {
+            let webToken = try await start(fields, application, from: request.remoteAddress)
+            return arrive(application, webToken: webToken, visit)
+        } catch {
+            return refusal(error, again)
+        }
+    }
+
+    /// What a page says to a refusal; `again` shows the form with it.
+    func refusal(
+        _ refusal: CredentialRefusal,
+        _ again: (SignInPage.Trouble, HTTPResponse.Status) -> APIResponse
+    ) -> APIResponse {
+        switch refusal {
+        case .throttled(let wait):
+            var response = again(.throttled(minutes: max(1, Int((wait.inSeconds / 60).rounded(.up)))), .tooManyRequests)
+            response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
+            return response
+        case .failed, .ended, .malformed: return again(.wrong, .forbidden)
+        case .unavailable: return again(.throttled(minutes: 1), .serviceUnavailable)
+        }
+    }
+
+    private func start(
+        _ fields: FormFields,
+        _ application: Application,
+        from address: String
+    ) async throws(CredentialRefusal) -> String {
+        let (authenticator, home) = (authenticator, application.home)
+        let wantsToBeFound = fields["discoverable"] != nil
+        let kind: Session.Kind = fields["keep"] != nil ? .kept : .brief
+        if application.token == nil {
+            let name = fields["name"] ?? ""
+            return try await desk.inTurn { () throws(CredentialRefusal) in
+                try authenticator.meetDevUser(name, in: home, discoverable: wantsToBeFound)
+                return "dev-\(name)"
+            }
+        }
+        let (email, password) = (fields["email"] ?? "", fields["password"] ?? "")
+        try authenticator.chargeSignIn(email: email, from: address)
+        return try await desk.inTurn { () throws(CredentialRefusal) in
+            let account = try authenticator.checked(email: email, password: password, from: address)
+            return try authenticator.start(account, in: home, kind: kind, discoverable: wantsToBeFound).webToken
+        }
+    }
+
+    private func arrive(_ application: Application, webToken: String, _ visit: Visit) -> APIResponse {
+        guard let callback = application.token?.callbackURL else {
+            return visit.answer(
+                SignInPage.handOver(webToken: webToken, origins: application.origins),
+                isSecure: isSecure
+            )
+        }
+        var response = APIResponse(status: .seeOther)
+        response.headers[.location] = Callback.address(callback, webToken: webToken)
+        Self.protect(&response, destination: application.policySource)
+        return response
+    }
+
+    /// Unknown, revoked and of another container are all the same: none.
+    private func application(_ fields: FormFields) -> Application? {
+        guard let link = SignInLink(fields), let container = ContainerID(link.container),
+            let environment = Environment(rawValue: link.environment)
+        else { return nil }
+        let home = ContainerEnvironment(container, environment)
+        let isDev = authenticator.settings.acceptsDevTokens
+        let asked = OriginRule(origins: [], allowsLoopback: isDev).allows(link.origin) ? [link.origin] : []
+        guard !link.token.isEmpty else {
+            return isDev ? Application(link: link, home: home, token: nil, origins: asked) : nil
+        }
+        guard let token = try? authenticator.directory.apiToken(id: link.token), token.home == home,
+            token.revoked == nil, token.callbackURL.map(Callback.isUsable) ?? true
+        else { return nil }
+        let origins = token.allowedOrigins + asked.filter { !token.allowedOrigins.contains($0) }
+        return Application(link: link, home: home, token: token, origins: origins)
+    }
+}

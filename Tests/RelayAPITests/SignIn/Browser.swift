@@ -1,0 +1,95 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+
+/// Just enough of a browser to use the relay's pages: it keeps the cookie and sends what forms hold.
+///
+/// Runs no scripts.
+final class Browser {
+    let relay: Relay
+    var cookie: String?
+    var address = "192.0.2.7"
+    private(set) var page = ""
+
+    init(_ world: SignInWorld) throws {
+        relay = Relay(
+            authenticator: try world.authenticator(),
+            stores: StoreFolder(folder: nil, draw: { 1 }),
+            time: world.clock.source,
+            random: .system
+        )
+    }
+
+    /// Where an application sends a person: what the answer 421 to its request says.
+    func link(apiToken: String, in home: ContainerEnvironment, headers: HTTPFields = [:]) async throws -> String {
+        let answer = await relay.respond(
+            to: APIRequest(
+                method: .get,
+                path: "/database/1/\(home.container)/\(home.environment.rawValue)/public/users/caller",
+                query: "ckAPIToken=\(apiToken)",
+                headers: headers
+            )
+        )
+        #expect(answer.status.code == 421)
+        let body = String(decoding: answer.body, as: UTF8.self)
+        let url = try #require(body.firstMatch(of: /"redirectURL":"([^"]*)"/)?.1)
+        return String(url).replacing("\\/", with: "/")
+    }
+
+    @discardableResult
+    func open(_ url: String) async throws -> APIResponse {
+        let parts = try #require(URLComponents(string: url))
+        return await send(APIRequest(method: .get, path: parts.path, query: parts.percentEncodedQuery))
+    }
+
+    /// Fills in the page's form (the one whose `action` field has this value, where there are several) and sends it.
+    @discardableResult
+    func submit(
+        _ path: String,
+        _ typed: [String: String],
+        action: String? = nil,
+        headers: HTTPFields = [:]
+    ) async -> APIResponse {
+        var fields = hiddenFields(action: action)
+        fields.merge(typed) { $1 }
+        let body = fields.map { "\(Self.escaped($0.key))=\(Self.escaped($0.value))" }.joined(separator: "&")
+        return await send(APIRequest(method: .post, path: path, headers: headers, body: Array(body.utf8)))
+    }
+
+    func hiddenFields(action: String? = nil) -> [String: String] {
+        let forms = page.components(separatedBy: "<form ")
+        let form = forms.first { form in
+            action.map { form.contains("name=\"action\" value=\"\($0)\"") } ?? form.contains("name=\"form\"")
+        }
+        var fields: [String: String] = [:]
+        for match in (form ?? "").matches(of: /<input type="hidden" name="([^"]*)" value="([^"]*)"/) {
+            fields[String(match.1)] = String(match.2)
+        }
+        return fields
+    }
+
+    private func send(_ request: APIRequest) async -> APIResponse {
+        var request = request
+        request.remoteAddress = address
+        request.headers.append(HTTPField(name: Self.host, value: "relay.example"))
+        if let cookie { request.headers[.cookie] = cookie }
+        let response = await relay.respond(to: request)
+        if let set = response.headers[.setCookie] { cookie = set.split(separator: ";").first.map(String.init) }
+        // Whoever is sent elsewhere can still go back to the form.
+        if response.status.kind != .redirection { page = String(decoding: response.body, as: UTF8.self) }
+        return response
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
+    }
+
+    private static let host: HTTPField.Name = {
+        guard let name = HTTPField.Name("Host") else { preconditionFailure("a field name") }
+        return name
+    }()
+}
