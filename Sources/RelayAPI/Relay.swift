@@ -22,7 +22,12 @@ package final class Relay: Sendable {
     /// Held while subscriptions are read and told to the hub, so that it hears of them in order.
     private let tellingHub = Mutex(())
     private let pages: Pages
+    /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
+    private let idStart: [UInt8]
+    private let requestCount = Atomic<UInt64>(0)
     private let welcomed = Mutex<Set<WelcomeKey>>([])
+    /// What paths that meant something mean: clients send few, and send them again and again.
+    private let routes = Mutex(GenerationalCache<String, Route>(capacity: 1024))
 
     private struct WelcomeKey: Hashable {
         var home: ContainerEnvironment
@@ -35,7 +40,7 @@ package final class Relay: Sendable {
     ///   - hub: Hears of changed subscriptions; `nil` where nobody listens.
     ///   - limits: Bounds of requests and users.
     ///   - time: The clocks.
-    ///   - random: For names and request identifiers.
+    ///   - random: For names, and where request identifiers begin.
     package init(
         authenticator: Authenticator,
         stores: any StoreCatalog,
@@ -51,6 +56,7 @@ package final class Relay: Sendable {
         self.time = time
         self.random = random
         pages = Pages(authenticator, time: time, random: random)
+        idStart = random.bytes(8)
     }
 
     /// Answers a request; every failure is an answer too, in the wire's own form.
@@ -60,7 +66,7 @@ package final class Relay: Sendable {
         var authentication: Authentication?
         var response: APIResponse
         do {
-            let route = try Route(path: request.path)
+            let route = try route(ofPath: request.path)
             if request.method == .options { return preflight(request, route, id: id) }
             guard request.method == .post || (request.method == .get && route.operation.allowsGet) else {
                 throw RelayError(
@@ -78,6 +84,13 @@ package final class Relay: Sendable {
         }
         decorate(&response, request, authentication, id: id)
         return response
+    }
+
+    private func route(ofPath path: String) throws(RelayError) -> Route {
+        if let route = routes.withLock({ $0[path] }) { return route }
+        let route = try Route(path: path)
+        if path.utf8.count <= 256 { routes.withLock { $0[path] = route } }
+        return route
     }
 
     private func answer(
@@ -212,7 +225,11 @@ package final class Relay: Sendable {
         return response
     }
 
-    private func requestID() -> String { UUIDText.make(random.bytes(16)) }
+    /// Tells one request from all others; nobody need be unable to guess it.
+    private func requestID() -> String {
+        let number = requestCount.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
+        return UUIDText.make(idStart + withUnsafeBytes(of: number.bigEndian) { Array($0) })
+    }
 }
 
 extension Route.Operation {

@@ -29,7 +29,7 @@ struct RecordAnswer {
         writer.fragment(Text.fields)
         writer.raw(fields)
         writer.fragment(Text.changeTag)
-        writer.digits(record.change, radix: 36)
+        writer.digits(record.change, radix: .thirtySix)
         writer.fragment(Text.created)
         write(record.created, to: &writer)
         writer.fragment(Text.modified)
@@ -45,15 +45,15 @@ struct RecordAnswer {
 
     /// A record's text between its values.
     private enum Text {
-        static let recordName = Array(#""recordName":"#.utf8)
-        static let recordType = Array(#","recordType":"#.utf8)
-        static let fields = Array(#","fields":"#.utf8)
-        static let changeTag = Array(#","pluginFields":{},"recordChangeTag":"#.utf8)
-        static let created = Array(#","created":{"timestamp":"#.utf8)
-        static let modified = Array(#","modified":{"timestamp":"#.utf8)
-        static let user = Array(#","userRecordName":"#.utf8)
-        static let device = Array(#","deviceID":"#.utf8)
-        static let zone = Array(#","deleted":false,"zoneID":"#.utf8)
+        static let recordName: StaticString = #""recordName":"#
+        static let recordType: StaticString = #","recordType":"#
+        static let fields: StaticString = #","fields":"#
+        static let changeTag: StaticString = #","pluginFields":{},"recordChangeTag":"#
+        static let created: StaticString = #","created":{"timestamp":"#
+        static let modified: StaticString = #","modified":{"timestamp":"#
+        static let user: StaticString = #","userRecordName":"#
+        static let device: StaticString = #","deviceID":"#
+        static let zone: StaticString = #","deleted":false,"zoneID":"#
     }
 
     func writeTombstone(_ name: String, type: String?, to writer: inout JSONWriter) {
@@ -89,7 +89,7 @@ struct RecordAnswer {
         writer.fragment(Text.user)
         writer.string(stamp.by.recordName)
         writer.fragment(Text.device)
-        writer.digits(stamp.device.bits, radix: 16)
+        writer.digits(stamp.device.bits, radix: .sixteen)
         writer.close(UInt8(ascii: "}"))
     }
 }

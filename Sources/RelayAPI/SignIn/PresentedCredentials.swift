@@ -25,22 +25,24 @@ struct PresentedCredentials {
     }
 
     private mutating func read(query: String) {
-        for part in query.utf8.split(separator: UInt8(ascii: "&")) {
-            if part.starts(with: Self.apiTokenStart) {
-                note(apiToken)
-                apiToken = Self.text(part.dropFirst(Self.apiTokenStart.count))
-            } else if part.starts(with: Self.webTokenStart) {
-                note(webToken)
-                webToken = Self.text(part.dropFirst(Self.webTokenStart.count))
+        var query = query
+        query.withUTF8 { bytes in
+            for part in bytes.split(separator: UInt8(ascii: "&")) {
+                if let value = Self.value(of: "ckAPIToken=", in: part) {
+                    note(apiToken)
+                    apiToken = value.isEmpty ? nil : value
+                } else if let value = Self.value(of: "ckWebAuthToken=", in: part) {
+                    note(webToken)
+                    webToken = value.isEmpty ? nil : value
+                }
             }
         }
     }
 
-    private static let apiTokenStart = Array("ckAPIToken=".utf8)
-    private static let webTokenStart = Array("ckWebAuthToken=".utf8)
-
-    private static func text(_ bytes: Substring.UTF8View) -> String? {
-        bytes.isEmpty ? nil : String(Substring(bytes))
+    private static func value(of name: StaticString, in part: Slice<UnsafeBufferPointer<UInt8>>) -> String? {
+        let start = UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+        guard part.starts(with: start) else { return nil }
+        return String(decoding: part.dropFirst(start.count), as: UTF8.self)
     }
 
     private mutating func read(_ field: HTTPField) {

@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import Records
 package import RelayCore
@@ -18,12 +19,8 @@ extension TimeSource {
 }
 
 extension RandomSource {
-    /// The machine's own generator, fit for secrets.
+    /// A generator fit for secrets: the cryptography library's own, which asks the system for a seed and not for each draw.
     package static let system = RandomSource { count in
-        var generator = SystemRandomNumberGenerator()
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(count + 7)
-        while bytes.count < count { withUnsafeBytes(of: generator.next()) { bytes.append(contentsOf: $0) } }
-        return Array(bytes.prefix(count))
+        SymmetricKey(size: SymmetricKeySize(bitCount: count * 8)).withUnsafeBytes { Array($0) }
     }
 }

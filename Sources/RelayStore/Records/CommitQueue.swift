@@ -11,49 +11,89 @@ protocol QueuedWrite: AnyObject, Sendable {
     func finish(_ failure: RelayError?)
 }
 
-/// The one thread that writes a store: takes all writes that wait, makes one commit of them, answers them, and again.
+/// Carries out a store's writes one commit after the other: all that wait make one commit, are answered, and again.
 ///
-/// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync, and a lone one
-/// waits for nobody. The queue needs no bound of its own: every entry is a request that waits for its answer, and those
-/// are bounded by the connections.
+/// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync. A lone write waits
+/// for nobody, not even for a thread to wake: on a fast disk, while writes come one by one, its caller commits it. The
+/// queue needs no bound of its own: every entry is a request that waits for its answer, and those are bounded by the
+/// connections.
 final class CommitQueue: @unchecked Sendable {
-    // Guarded by `condition`: `waiting`, `isClosed`, `hasEnded`.
+    // Guarded by `condition`: all that follow it.
     private let condition = NSCondition()
     private var waiting: [any QueuedWrite] = []
+    private var isCommitting = false
     private var isClosed = false
     private var hasEnded = false
+    private var hasIdleWork = true
+    /// Writes of the latest commit: more than one, and the next ones had better gather too.
+    private var latestBatch = 1
+    /// How long commits take, the later ones counting most.
+    private var commitTime = Duration.zero
+
+    private let commit: @Sendable ([any QueuedWrite]) -> Void
 
     /// Writes of one commit at the most: bounds how long the first of them waits.
     private static let batchLimit = 512
+    /// The longest commit that a caller does itself, for its thread then serves nobody else.
+    private static let callersTime = Duration.milliseconds(1)
 
     /// Starts the thread.
     ///
-    /// `commit` gets each batch, `idle` is called when nothing waits and says whether to be called again.
-    init(name: String, commit: @escaping @Sendable ([any QueuedWrite]) -> Void, idle: @escaping @Sendable () -> Bool) {
+    /// - Parameters:
+    ///   - name: the thread's.
+    ///   - commit: gets each batch; on the thread, or on that of a lone write's caller.
+    ///   - idle: does a little of what can wait, on the thread, never beside a commit; says whether there is more. Called at
+    ///     first and after `leaveIdleWork`.
+    init(
+        name: String,
+        commit: @escaping @Sendable ([any QueuedWrite]) -> Void,
+        idle: @escaping @Sendable () -> Bool
+    ) {
+        self.commit = commit
         let thread = Thread { [self] in
-            var hasIdleWork = true
-            while let batch = next(hasIdleWork: hasIdleWork) {
-                if !batch.isEmpty { commit(batch) }
-                hasIdleWork = idle()
+            // Only a thread itself can give itself a name that the system shows.
+            Thread.current.name = name
+            while let batch = next() {
+                if !batch.isEmpty { timed(batch) }
+                let hasMore = batch.isEmpty ? idle() : false
+                condition.withLock {
+                    isCommitting = false
+                    if batch.isEmpty { hasIdleWork = hasMore }
+                }
             }
             condition.withLock {
                 hasEnded = true
                 condition.broadcast()
             }
         }
-        thread.name = name
         thread.start()
     }
 
-    /// Queues a write; false once the queue is closed.
+    /// Queues a write, or carries it out before it returns; false once the queue is closed.
     func add(_ write: any QueuedWrite) -> Bool {
-        condition.withLock {
-            guard !isClosed else { return false }
+        condition.lock()
+        guard !isClosed else {
+            condition.unlock()
+            return false
+        }
+        guard !isCommitting, waiting.isEmpty, latestBatch == 1, commitTime < Self.callersTime else {
             waiting.append(write)
-            condition.signal()
+            if !isCommitting { condition.signal() }
+            condition.unlock()
             return true
         }
+        isCommitting = true
+        condition.unlock()
+        timed([write])
+        condition.withLock {
+            isCommitting = false
+            if !waiting.isEmpty || isClosed || hasIdleWork { condition.broadcast() }
+        }
+        return true
     }
+
+    /// There is something to do once nothing waits; called within a commit.
+    func leaveIdleWork() { condition.withLock { hasIdleWork = true } }
 
     /// Takes no more, and returns when all that waited is done.
     func close() {
@@ -64,13 +104,25 @@ final class CommitQueue: @unchecked Sendable {
         }
     }
 
-    /// `nil` at the end; nothing at all while there is idle work to go on with.
-    private func next(hasIdleWork: Bool) -> [any QueuedWrite]? {
+    private func timed(_ batch: [any QueuedWrite]) {
+        let start = ContinuousClock.now
+        commit(batch)
+        let time = ContinuousClock.now - start
         condition.withLock {
-            while waiting.isEmpty, !hasIdleWork, !isClosed { condition.wait() }
-            if waiting.isEmpty { return hasIdleWork ? [] : nil }
+            latestBatch = batch.count
+            commitTime = (commitTime * 7 + time) / 8
+        }
+    }
+
+    /// `nil` at the end; nothing at all where there is idle work to do.
+    private func next() -> [any QueuedWrite]? {
+        condition.withLock {
+            while isCommitting || (waiting.isEmpty && !hasIdleWork && !isClosed) { condition.wait() }
+            // What can wait also waits for the next start.
+            if waiting.isEmpty, isClosed { return nil }
             let batch = Array(waiting.prefix(Self.batchLimit))
             waiting.removeFirst(batch.count)
+            isCommitting = true
             return batch
         }
     }

@@ -21,7 +21,7 @@ package final class SQLiteStore: Store {
         var schema: Schema
     }
 
-    private let access: any DatabaseWriter
+    private let connections: StoreConnections
     private let committed: Mutex<Committed>
     private let onCommit: @Sendable ([CommittedChange]) -> Void
     private let onLostWrite: @Sendable () -> Void
@@ -29,7 +29,6 @@ package final class SQLiteStore: Store {
     /// The writer's memory between two transactions; taken out for the length of one.
     private let memory: Mutex<SQLiteWriter.Memory?>
     private let isStopped = Mutex(false)
-    private let mayHavePurges = Mutex(true)
     private let queue = Mutex<CommitQueue?>(nil)
 
     /// Opens the file, or makes it with its folder.
@@ -38,7 +37,7 @@ package final class SQLiteStore: Store {
     ///   - place: the file, or memory.
     ///   - draw: gives random 64 bits, for epochs and zone identities.
     ///   - recordsWithoutIndex: records that a query may look at before it makes an index.
-    ///   - onCommit: hears of every committed change, on the commit thread: it must not wait for anything.
+    ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
@@ -49,9 +48,8 @@ package final class SQLiteStore: Store {
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws {
         self.recordsWithoutIndex = recordsWithoutIndex
-        access = try Self.open(place)
-        try StoreLayout.migrate(access)
-        let state = try access.write { database in try StoredState(database, draw: draw) }
+        connections = try StoreConnections(place)
+        let state = try connections.write { database in try StoredState(database, draw: draw) }
         epoch = state.epoch
         committed = Mutex(Committed(names: state.names, schema: state.schema))
         memory = Mutex(SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange))
@@ -69,7 +67,7 @@ package final class SQLiteStore: Store {
     /// Finishes the writes that wait and closes the file.
     package func close() {
         queue.withLock { $0.take() }?.close()
-        try? access.close()
+        connections.close()
     }
 
     deinit { close() }
@@ -92,7 +90,7 @@ package final class SQLiteStore: Store {
     ) throws(RelayError) -> Result {
         let known = committed.withLock { $0 }
         do {
-            return try access.read { database in
+            return try connections.read { database in
                 let reader = SQLiteReader(database, names: known.names, schema: known.schema)
                 reader.queryWork = work
                 defer {
@@ -149,81 +147,64 @@ package final class SQLiteStore: Store {
 
     /// Runs `body` in a transaction and commits it; returns when that is on disk.
     private func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> [CommittedChange] {
-        try access.writeWithoutTransaction { database in
-            try database.beginTransaction(.immediate)
-            let known = committed.withLock { $0 }
-            let writer = SQLiteWriter(
-                database,
-                names: known.names,
-                memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
-                epoch: epoch,
-                drawIdentity: draw
-            )
-            do {
+        let known = committed.withLock { $0 }
+        var lastChange: UInt64 = 0
+        do {
+            let writer = try connections.write { database in
+                let writer = SQLiteWriter(
+                    database,
+                    names: known.names,
+                    // Handed over whole: a second owner would make each transaction copy it.
+                    memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
+                    epoch: epoch,
+                    drawIdentity: draw
+                )
+                defer { lastChange = writer.memory.lastChange }
                 try body(writer)
                 if let failure = writer.failure { throw failure }
                 try writer.finish()
-                try database.commit()
-            } catch {
-                try? database.rollback()
-                // What the lost transaction learnt of zones is not so; the numbers it took are not given again.
-                memory.withLock { $0 = .init(schema: known.schema, lastChange: writer.memory.lastChange) }
-                throw error
+                return writer
             }
-            let kept = writer.takeMemory()
-            if kept.schema.version != known.schema.version || writer.names.count != known.names.count {
-                committed.withLock {
-                    $0.names.merge(writer.names)
-                    $0.schema = kept.schema
-                }
-            }
-            memory.withLock { $0 = kept }
-            if writer.hasDroppedIndexes || writer.changes.contains(where: { $0.token == nil }) {
-                mayHavePurges.withLock { $0 = true }
-            }
-            return writer.changes
+            return learn(from: writer, since: known)
+        } catch {
+            // What the lost transaction learnt of zones is not so; the numbers it took are not given again.
+            memory.withLock { $0 = .init(schema: known.schema, lastChange: max(lastChange, $0?.lastChange ?? 0)) }
+            throw error
         }
+    }
+
+    /// Keeps what a committed transaction learnt, and gives its changes.
+    private func learn(from writer: SQLiteWriter, since known: Committed) -> [CommittedChange] {
+        let kept = writer.takeMemory()
+        if kept.schema.version != known.schema.version || writer.names.count != known.names.count {
+            committed.withLock {
+                $0.names.merge(writer.names)
+                $0.schema = kept.schema
+            }
+        }
+        memory.withLock { $0 = kept }
+        if writer.hasDroppedIndexes || writer.changes.contains(where: { $0.token == nil }) {
+            queue.withLock { $0 }?.leaveIdleWork()
+        }
+        return writer.changes
     }
 
     /// Removes some of what deleted zones left behind; true while there is more.
     private func purge() -> Bool {
-        guard mayHavePurges.withLock({ $0 }), !isStopped.withLock({ $0 }) else { return false }
+        guard !isStopped.withLock({ $0 }) else { return false }
         var hasMore = false
         // A failure is met again by the next write, which has somebody to tell.
         _ = try? transaction {
             hasMore = try $0.purgeDeletedZones(limit: 1_000) || $0.purgeDroppedIndexes(limit: 1_000)
         }
-        mayHavePurges.withLock { $0 = hasMore }
         return hasMore
     }
 
-    // MARK: Opening
-
-    private static func open(_ place: Place) throws -> any DatabaseWriter {
-        var configuration = GRDB.Configuration()
-        configuration.label = "zonecast-store"
-        switch place {
-        case .memory:
-            return try DatabaseQueue(configuration: configuration)
-        case .file(let path):
-            configuration.maximumReaderCount = 16
-            configuration.prepareDatabase { database in
-                try database.execute(sql: "PRAGMA mmap_size = 268435456; PRAGMA cache_size = -32768")
-            }
-            let pool = try DatabasePool(path: path, configuration: configuration)
-            // GRDB sets NORMAL when a pool opens; only FULL keeps an answered write through a power cut.
-            // A checkpoint costs two more fsyncs and stops the writes: at 32 MiB of log it comes a tenth as often as by
-            // default, and a page written many times meanwhile is copied once.
-            try pool.writeWithoutTransaction {
-                try $0.execute(sql: "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 8000")
-            }
-            return pool
-        }
-    }
+    // MARK: Looking beneath
 
     /// `PRAGMA synchronous` of the writing connection, for the test that reads it back: 2 is FULL.
     package func synchronousLevel() throws -> Int {
-        try access.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
+        try connections.inspect { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
     }
 
     /// The statement that reads a zone's feed, for the test that looks at its plan.
@@ -231,7 +212,7 @@ package final class SQLiteStore: Store {
 
     /// What SQLite's own check of the whole file says: `ok` when nothing is wrong.
     package func integrityReport() throws -> String {
-        try access.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") ?? "no answer" }
+        try connections.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") ?? "no answer" }
     }
 }
 

@@ -54,8 +54,8 @@ package struct JSONWriter {
     }
 
     /// Finished text from the middle of an object, up to where the next value goes: for what is written by the million.
-    package mutating func fragment(_ text: [UInt8]) {
-        bytes.append(contentsOf: text)
+    package mutating func fragment(_ text: StaticString) {
+        bytes.append(contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
         needsComma = false
     }
 
@@ -91,17 +91,26 @@ package struct JSONWriter {
     package mutating func int(_ number: Int64) {
         separate()
         if number < 0 { bytes.append(UInt8(ascii: "-")) }
-        appendDigits(of: number.magnitude, radix: 10)
+        appendDigits(of: number.magnitude) { $0.quotientAndRemainder(dividingBy: 10) }
         needsComma = true
     }
 
     package mutating func int(_ number: Int) { int(Int64(number)) }
 
-    /// A string of lower-case digits: 16 and 36 are the radixes of marks and tags.
-    package mutating func digits(_ number: UInt64, radix: UInt64) {
+    /// The bases of numbers in strings: of device marks and of change tags.
+    package enum Radix {
+        case sixteen
+        case thirtySix
+    }
+
+    /// A string of lower-case digits.
+    package mutating func digits(_ number: UInt64, radix: Radix) {
         separate()
         bytes.append(UInt8(ascii: "\""))
-        appendDigits(of: number, radix: radix)
+        switch radix {
+        case .sixteen: appendDigits(of: number) { $0.quotientAndRemainder(dividingBy: 16) }
+        case .thirtySix: appendDigits(of: number) { $0.quotientAndRemainder(dividingBy: 36) }
+        }
         bytes.append(UInt8(ascii: "\""))
         needsComma = true
     }
@@ -149,17 +158,21 @@ package struct JSONWriter {
         if needsComma { bytes.append(UInt8(ascii: ",")) }
     }
 
-    private static let digitCharacters = Array("0123456789abcdefghijklmnopqrstuvwxyz".utf8)
-
-    private mutating func appendDigits(of number: UInt64, radix: UInt64) {
+    /// `divide` divides by the base: a constant there is a multiplication, a variable a slow division.
+    @inline(__always)
+    private mutating func appendDigits(
+        of number: UInt64,
+        _ divide: (UInt64) -> (quotient: UInt64, remainder: UInt64)
+    ) {
         var rest = number
-        // 64 binary digits would be the longest of any radix.
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 64) { digits in
+        // 20 decimal digits are the most that 64 bits make in these bases.
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
             var start = digits.count
             repeat {
-                let (quotient, remainder) = rest.quotientAndRemainder(dividingBy: radix)
+                let (quotient, remainder) = divide(rest)
                 start -= 1
-                digits[start] = Self.digitCharacters[Int(truncatingIfNeeded: remainder)]
+                let digit = UInt8(truncatingIfNeeded: remainder)
+                digits[start] = digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
                 rest = quotient
             } while rest != 0
             bytes.append(contentsOf: UnsafeBufferPointer(rebasing: digits[start...]))

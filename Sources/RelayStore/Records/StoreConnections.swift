@@ -1,0 +1,93 @@
+import GRDB
+import Synchronization
+
+/// A store's connections to its SQLite file: one that writes, and as many that read as are read from at once.
+///
+/// Not GRDB's pool: for each access that parses SQL to begin and to end, asks for the schema's version and searches its
+/// connections, which costs several times what SQLite needs to find a record. Here a read is two kept statements.
+final class StoreConnections: Sendable {
+    private let writer: DatabaseQueue
+    /// What opens another reader; `nil` in memory, where the one connection does everything.
+    private let openReader: (@Sendable () throws -> DatabaseQueue)?
+    private let restingReaders = Mutex<[DatabaseQueue]>([])
+
+    /// Readers kept open; there are more only while more threads read.
+    private static let keptReaders = 16
+
+    /// Opens the file, or makes it; its folder must exist.
+    init(_ place: SQLiteStore.Place) throws {
+        var configuration = Configuration()
+        configuration.label = "zonecast-store"
+        // Another process holds the file's lock for a moment only: the command line, or a backup.
+        configuration.busyMode = .timeout(5)
+        switch place {
+        case .memory:
+            writer = try DatabaseQueue(configuration: configuration)
+            openReader = nil
+        case .file(let path):
+            configuration.prepareDatabase { database in
+                try database.execute(sql: "PRAGMA mmap_size = 268435456; PRAGMA cache_size = -32768")
+            }
+            var reading = configuration
+            reading.readonly = true
+            configuration.journalMode = .wal
+            writer = try DatabaseQueue(path: path, configuration: configuration)
+            openReader = { [reading] in try DatabaseQueue(path: path, configuration: reading) }
+            // GRDB sets NORMAL when it turns WAL on; only FULL keeps an answered write through a power cut.
+            // A checkpoint costs two more fsyncs and stops the writes: at 32 MiB of log it comes a tenth as often as by
+            // default, and a page written many times meanwhile is copied once.
+            try writer.inDatabase {
+                try $0.execute(sql: "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 8000")
+            }
+        }
+        try StoreLayout.migrate(writer)
+    }
+
+    func close() {
+        restingReaders.withLock { readers in
+            readers.forEach { try? $0.close() }
+            readers = []
+        }
+        try? writer.close()
+    }
+
+    /// Runs `body` on one committed state, on this thread.
+    func read<Result>(_ body: (Database) throws -> Result) throws -> Result {
+        guard let openReader else { return try writer.inDatabase { try Self.transact("BEGIN", $0, body) } }
+        let reader = try restingReaders.withLock { $0.popLast() } ?? openReader()
+        defer {
+            let isKept = restingReaders.withLock { readers in
+                guard readers.count < Self.keptReaders else { return false }
+                readers.append(reader)
+                return true
+            }
+            if !isKept { try? reader.close() }
+        }
+        return try reader.inDatabase { try Self.transact("BEGIN", $0, body) }
+    }
+
+    /// Runs `body` in a transaction, and returns when that is on disk; nothing of it is kept when it throws.
+    func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
+        try writer.inDatabase { try Self.transact("BEGIN IMMEDIATE", $0, body) }
+    }
+
+    /// Runs `body` on the connection that writes, outside of a transaction.
+    func inspect<Result>(_ body: (Database) throws -> Result) throws -> Result { try writer.inDatabase(body) }
+
+    private static func transact<Result>(
+        _ begin: String,
+        _ database: Database,
+        _ body: (Database) throws -> Result
+    ) throws -> Result {
+        try SQL(begin, in: database).run()
+        do {
+            let result = try body(database)
+            try SQL("COMMIT", in: database).run()
+            return result
+        } catch {
+            // Some failures have rolled back already.
+            if database.isInsideTransaction { try? SQL("ROLLBACK", in: database).run() }
+            throw error
+        }
+    }
+}
