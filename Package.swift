@@ -67,7 +67,7 @@ var package = Package(
         // The relay, from what it decides up to its sockets.
         .ours("RelayCore", ["Records", "Wire"]),
         .ours("RelayStore", ["Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras]),
-        .ours("RelayAPI", ["Records", "Wire", "RelayCore", httpTypes, crypto, logging]),
+        .ours("RelayAPI", ["Records", "Wire", "RelayCore", httpTypes, crypto, cryptoExtras, logging]),
         .ours(
             "RelayServer",
             [
@@ -111,7 +111,7 @@ var package = Package(
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
         .tests("RelayStore", ["Records", "Wire", "RelayCore", grdb]),
-        .tests("RelayAPI", ["Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto]),
+        .tests("RelayAPI", ["Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto, cryptoExtras]),
         .tests(
             "RelayServer",
             ["Records", "Wire", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioWebSocket, nioEmbedded, httpTypes, logging]

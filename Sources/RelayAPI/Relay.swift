@@ -22,6 +22,7 @@ package final class Relay: Sendable {
     /// Held while subscriptions are read and told to the hub, so that it hears of them in order.
     private let tellingHub = Mutex(())
     private let pages: Pages
+    private let publicRates: PublicRates
     /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
     private let idStart: [UInt8]
     private let requestCount = Atomic<UInt64>(0)
@@ -55,6 +56,7 @@ package final class Relay: Sendable {
         self.limits = limits
         self.time = time
         self.random = random
+        publicRates = PublicRates(authenticator.settings)
         pages = Pages(authenticator, time: time, random: random)
         idStart = random.bytes(8)
     }
@@ -77,6 +79,9 @@ package final class Relay: Sendable {
             }
             let known = try authenticator.authenticate(request, in: route.home)
             authentication = known
+            if route.scope == .public {
+                try publicRates.charge(route.home.container, known.caller.user, at: time.uptime())
+            }
             let answer = try await answer(request, route, known)
             response = APIResponse(status: .init(code: answer.status), body: answer.body)
         } catch {
@@ -111,6 +116,7 @@ package final class Relay: Sendable {
                 database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
                 authentication: authentication,
                 authenticator: authenticator,
+                remoteAddress: request.remoteAddress,
                 isGet: request.method == .get,
                 store: store,
                 body: json,
@@ -181,7 +187,12 @@ package final class Relay: Sendable {
             $0.member("uuid", id)
             $0.members(of: error)
         }
-        return APIResponse(status: .init(code: error.status ?? error.code.status), body: answer.body)
+        var response = APIResponse(status: .init(code: error.status ?? error.code.status), body: answer.body)
+        if let wait = error.retryAfter {
+            // Whole seconds and at least one, as the header has no fractions.
+            response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
+        }
+        return response
     }
 
     private func decorate(
@@ -192,14 +203,19 @@ package final class Relay: Sendable {
     ) {
         response.headers.append(Self.json)
         response.headers[.requestUUID] = id
+        if request.method == .get { response.headers[.cacheControl] = "no-store" }
         if let token = authentication?.freshWebToken { response.headers[.webAuthToken] = token }
-        guard let origin = request.headers[.origin], let authentication, authentication.allowsOrigin(origin) else {
-            return
+        if let origin = authentication?.origin {
+            response.headers[.vary] = "Origin"
+            CrossOrigin.allow(origin, &response)
+        } else if authentication == nil, let origin = request.headers[.origin] {
+            // A page must also be able to read where to sign in.
+            response.headers[.vary] = "Origin"
+            guard let home = Route.home(ofPath: request.path),
+                authenticator.allowsOrigin(origin, of: request, in: home)
+            else { return }
+            CrossOrigin.allow(origin, &response)
         }
-        response.headers[.accessControlAllowOrigin] = origin
-        response.headers[.vary] = "Origin"
-        response.headers[.accessControlExposeHeaders] =
-            "X-Apple-Request-UUID, X-Apple-CloudKit-Web-Auth-Token, X-Responding-Instance, Via"
     }
 
     private static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
@@ -208,20 +224,11 @@ package final class Relay: Sendable {
     ///
     /// Wire reference 1.1.
     private func preflight(_ request: APIRequest, _ route: Route, id: String) -> APIResponse {
-        var response = APIResponse(status: .noContent)
-        response.headers[.requestUUID] = id
-        guard let origin = request.headers[.origin], authenticator.allowsOrigin(origin, of: request, in: route.home)
-        else {
-            response.status = .forbidden
-            return response
+        let origin = request.headers[.origin].flatMap {
+            authenticator.allowsOrigin($0, of: request, in: route.home) ? $0 : nil
         }
-        response.headers[.accessControlAllowOrigin] = origin
-        response.headers[.vary] = "Origin"
-        response.headers[.accessControlAllowMethods] = "GET, POST, OPTIONS"
-        response.headers[.accessControlAllowHeaders] =
-            "Content-Type, X-Apple-CloudKit-Request-KeyID, X-Apple-CloudKit-Request-ISO8601Date, "
-            + "X-Apple-CloudKit-Request-SignatureV1, X-Zonecast-Device-ID"
-        response.headers[.accessControlMaxAge] = "600"
+        var response = CrossOrigin.preflight(origin)
+        response.headers[.requestUUID] = id
         return response
     }
 
@@ -256,6 +263,7 @@ extension Route.Operation {
         case .usersLookupID: try lookupUsersByRecordName(context)
         case .usersLookupContacts: try lookupContacts(context)
         case .usersDiscoverability: try discoverability(context)
+        case .usersSignIn: try await signIn(context)
         case .usersSignOut: try signOut(context)
         }
     }

@@ -9,6 +9,8 @@ struct RequestContext: Sendable {
     var authentication: Authentication
     /// Whom to ask about people.
     var authenticator: Authenticator
+    /// The peer's, for limits that count by address.
+    var remoteAddress: String
     /// Called by GET, where the operation knows both.
     var isGet: Bool
     var store: any Store

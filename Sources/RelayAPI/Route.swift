@@ -32,6 +32,8 @@ package struct Route: Hashable, Sendable {
         case usersLookupContacts = "users/lookup/contacts"
         /// Ours: whether the caller may be found by others.
         case usersDiscoverability = "users/discoverability"
+        /// Ours: a foreign issuer's identity token for a web auth token.
+        case usersSignIn = "users/signin"
         /// Ours: ends the session that the request comes by.
         case usersSignOut = "users/signout"
 
@@ -46,7 +48,7 @@ package struct Route: Hashable, Sendable {
         }
 
         /// Whether nobody in particular may call it in the public database.
-        var allowsAnonymous: Bool { self == .recordsLookup || self == .recordsQuery }
+        var allowsAnonymous: Bool { self == .recordsLookup || self == .recordsQuery || self == .usersSignIn }
     }
 
     /// Reads a path as it stood in the request line; what stands in front of `/database/1/` is a proxy's prefix.

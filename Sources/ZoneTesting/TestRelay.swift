@@ -141,7 +141,11 @@ private struct RunningRelay: Sendable {
         }
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
-        if options.isUnhurried { settings.requestRate = nil }
+        if options.isUnhurried {
+            settings.requestRate = nil
+            settings.publicRate = nil
+            settings.failedCredentialRate = nil
+        }
         let hub = NoticeHub(relayName: "test", noticeID: { source.hex(byteCount: 16) })
         stores = StoreFolder(
             folder: folder?.path,

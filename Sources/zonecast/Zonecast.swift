@@ -16,7 +16,8 @@ struct Zonecast: AsyncParsableCommand {
         version: Self.version,
         subcommands: [
             Demo.self, Watch.self,
-            Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, KeyCommand.self, ConfigCommand.self,
+            Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, IssuerCommand.self, KeyCommand.self,
+            ConfigCommand.self,
         ]
     )
 

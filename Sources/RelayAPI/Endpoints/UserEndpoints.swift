@@ -89,6 +89,27 @@ func discoverability(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
+/// `users/signin`, ours: exchanges an identity token (JWT) of an issuer that the container trusts for a web auth token.
+///
+/// Takes `{ "identityToken": "…", "keepSignedIn": false }`; the API token says for which container. Whatever is wrong
+/// with the token, the answer is the same. Design 6.
+func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
+    if case .serverKey = context.database.caller.identity { throw RelayError.accessDenied }
+    let token = try context.body.required("identityToken").string()
+    let kind: Session.Kind = try context.body["keepSignedIn"]?.bool() ?? false ? .kept : .brief
+    let started = try await context.authenticator.signIn(
+        identityToken: token,
+        from: context.remoteAddress,
+        in: context.home,
+        kind: kind
+    )
+    return EndpointAnswer {
+        $0.member("ckWebAuthToken", started.webToken)
+        $0.member("userRecordName", started.user.recordName)
+        $0.member("expires", started.expires.milliseconds)
+    }
+}
+
 /// `users/signout`, ours: ends the session that the request comes by, and with it every token of it.
 func signOut(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()

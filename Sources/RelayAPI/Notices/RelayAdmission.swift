@@ -29,7 +29,6 @@ package final class RelayAdmission: NoticeAdmission {
     package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
         guard let home = Route.home(ofPath: request.path) else { throw .containerRefused }
         let authentication = try authenticate(request, hello: hello, in: home)
-        if let origin = request.headers[.origin], !authentication.allowsOrigin(origin) { throw .originRefused }
         guard case .user(let user) = authentication.caller.identity else { throw .notAuthenticated }
         do throws(RelayError) {
             try await relay.welcome(user, home)
@@ -67,6 +66,7 @@ package final class RelayAdmission: NoticeAdmission {
             switch error {
             case .failed, .malformed: throw .notAuthenticated
             case .ended: throw .tokenExpired
+            case .foreignOrigin: throw .originRefused
             case .throttled, .unavailable: throw .tryLater
             }
         }

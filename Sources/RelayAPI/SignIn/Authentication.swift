@@ -17,25 +17,14 @@ package struct Authentication: Sendable {
     package var freshWebToken: String?
     /// When `freshWebToken`, or where there is none the token presented, ends; `nil`: never.
     package var expires: Timestamp?
-    /// Browser origins the API token allows.
-    ///
-    /// Empty for a server key.
-    package var allowedOrigins: [String]
+    /// The page in a browser that the request is from, found to be allowed; `nil`: no browser's.
+    package var origin: String?
     package var credential: Credential
     /// The account behind a `.user` caller.
     package var account: Account.ID?
-    /// Whether pages served from this machine may call, whatever the API token says: on a `--dev` relay.
-    var allowsLoopbackOrigins = false
     /// Makes further tokens of the session; `nil` where nothing rotates.
     var seal: WebTokenSeal?
     var signIn: SignInAddress
-
-    /// Whether a browser page of this origin (as in the `Origin` header) may see the answer.
-    ///
-    /// Never for `null`.
-    package func allowsOrigin(_ origin: String) -> Bool {
-        OriginRule(origins: allowedOrigins, allowsLoopback: allowsLoopbackOrigins).allows(origin)
-    }
 
     /// What to throw at a caller that needs a user and has none.
     ///
@@ -45,16 +34,37 @@ package struct Authentication: Sendable {
     }
 }
 
-/// Which origins may read answers in a browser.
+/// Which browser pages may call, by the `Origin` header.
 ///
 /// Reliability reference, section 4.
 struct OriginRule {
+    /// The API token's.
     var origins: [String]
-    var allowsLoopback: Bool
+    var settings: SignInSettings
+    /// The request's `Host`.
+    var host: String?
 
+    /// Never for `null`, which any page can be.
     func allows(_ origin: String) -> Bool {
         guard origin != "null", !origin.isEmpty else { return false }
-        return origins.contains(origin) || (allowsLoopback && Self.isLoopback(origin))
+        return origins.contains(origin) || settings.allowedOrigins.contains(origin) || isOwn(origin)
+            || (settings.acceptsDevTokens && Self.isLoopback(origin))
+    }
+
+    /// Whether the page is the relay's own.
+    ///
+    /// On a `--dev` relay the `Host` says nothing about that: there no secret is asked for, and a page of any name can
+    /// be made to point to this machine.
+    private func isOwn(_ origin: String) -> Bool {
+        if let address = settings.publicURL, Self.origin(of: address) == origin { return true }
+        guard let host, !settings.acceptsDevTokens else { return false }
+        return origin == "https://\(host)" || origin == "http://\(host)"
+    }
+
+    /// Scheme, host and port of an address.
+    private static func origin(of address: String) -> String {
+        let parts = address.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
+        return parts.prefix(3).joined(separator: "/")
     }
 
     /// `http://localhost:5173` and its like: a page that was served from this machine.
@@ -75,11 +85,14 @@ struct SignInAddress: Sendable {
     var home: ContainerEnvironment
     /// The API token's public identifier; `nil` on a `--dev` relay that was shown none.
     var apiTokenID: String?
+    /// The page that asks, where the sign-in page cannot know it from the API token: on a `--dev` relay.
+    var origin: String?
 
     var url: String {
         let base = publicURL ?? "http://\(usableHost)"
         let token = apiTokenID.map { "&token=\($0)" } ?? ""
         return "\(base)/signin?container=\(home.container.name)&environment=\(home.environment.rawValue)\(token)"
+            + (origin.map { "&origin=\($0)" } ?? "")
     }
 
     /// A peer's `Host` goes back into a URL only if it looks like one.

@@ -15,10 +15,12 @@ extension Authenticator {
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Authentication? {
         let shown = PresentedCredentials(request)
-        if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
-        guard shown.bearer != nil || shown.webToken != nil else { return nil }
-        guard !shown.isAmbiguous else { throw .failed }
-        return try authenticateSocket(shown, in: home)
+        return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
+            if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
+            guard shown.bearer != nil || shown.webToken != nil else { return nil }
+            guard !shown.isAmbiguous else { throw .failed }
+            return try authenticateSocket(shown, in: home)
+        }
     }
 
     /// Who opens a socket, by what its hello says: tokens as they are, not percent-encoded.
@@ -36,7 +38,9 @@ extension Authenticator {
         if let apiToken { shown.apiToken = PercentCoding.encode(apiToken) }
         shown.bearer = webToken
         if let deviceID { shown.deviceID = deviceID }
-        return try authenticateSocket(shown, in: home)
+        return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
+            try authenticateSocket(shown, in: home)
+        }
     }
 
     /// A number that is another one once something was revoked: as long as it stands still, no open socket needs a look.

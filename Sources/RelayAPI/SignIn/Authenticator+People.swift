@@ -117,3 +117,28 @@ struct SignInTarget: Hashable, Sendable {
         number = SHA256.hash(data: Array(canonical.utf8)).prefix(16).reduce(0) { $0 << 8 | UInt128($1) }
     }
 }
+
+/// Signing in with another's word.
+extension Authenticator {
+    /// Starts a session for whoever an issuer that the container trusts says this is.
+    func signIn(
+        identityToken: String,
+        from address: String,
+        in home: ContainerEnvironment,
+        kind: Session.Kind
+    ) async throws(CredentialRefusal) -> (webToken: String, user: UserID, expires: Timestamp) {
+        let person: ForeignPerson
+        do throws(TokenFault) {
+            person = try await foreign.person(of: identityToken, in: home.container)
+        } catch {
+            try chargeFailure(from: address)
+            throw .failed
+        }
+        return try await foreignDesk.inTurn { [self] () throws(CredentialRefusal) in
+            let account = try wrapping { () throws(DirectoryError) in try directory.account(for: person) }
+            guard !account.isDisabled else { throw .failed }
+            let started = try start(account, in: home, kind: kind, discoverable: false)
+            return (started.webToken, started.user, time.now() + settings.lifetime(kind))
+        }
+    }
+}

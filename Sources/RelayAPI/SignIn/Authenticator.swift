@@ -20,10 +20,14 @@ package final class Authenticator: Sendable {
     let random: RandomSource
     let relayKey: [UInt8]
     let memory: Mutex<Memory>
+    let foreign: ForeignSignIn
+    let passwordDesk = SignInDesk()
+    let foreignDesk = SignInDesk()
 
     package init(
         directory: any Directory,
         settings: SignInSettings = SignInSettings(),
+        keySource: any KeySource = NoKeySource(),
         time: TimeSource,
         random: RandomSource
     ) throws(DirectoryError) {
@@ -31,6 +35,12 @@ package final class Authenticator: Sendable {
         self.settings = settings
         self.time = time
         self.random = random
+        foreign = ForeignSignIn(
+            directory: directory,
+            keys: IssuerKeys(source: keySource, limits: settings.issuerKeys, time: time),
+            time: time,
+            skew: settings.issuerClockSkew
+        )
         relayKey = try directory.relayKey()
         memory = Mutex(Memory(settings: settings, generation: try directory.generation()))
     }
@@ -47,9 +57,11 @@ package final class Authenticator: Sendable {
     ) throws(RelayError) -> Authentication {
         let shown = PresentedCredentials(request)
         do throws(CredentialRefusal) {
-            if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
-            guard !shown.isAmbiguous else { throw CredentialRefusal.failed }
-            return try authenticate(shown, from: request.remoteAddress, in: home)
+            return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
+                if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
+                guard !shown.isAmbiguous else { throw .failed }
+                return try authenticate(shown, from: request.remoteAddress, in: home)
+            }
         } catch {
             guard error == .ended else { throw error.relayError(redirectURL: nil) }
             var address = signIn(shown, in: home)
@@ -66,7 +78,8 @@ package final class Authenticator: Sendable {
         if PresentedCredentials(request).apiToken != nil { return allowsOrigin(origin, of: request, in: home) }
         let tokens = (try? directory.apiTokens()) ?? []
         let origins = tokens.filter { $0.home == home && $0.revoked == nil }.flatMap(\.allowedOrigins)
-        return OriginRule(origins: origins, allowsLoopback: settings.acceptsDevTokens).allows(origin)
+        let host = PresentedCredentials(request).host
+        return OriginRule(origins: origins, settings: settings, host: host).allows(origin)
     }
 
     /// Whether a browser page of `origin` may send `request`, as asked by a preflight, which shows no credentials but
@@ -74,9 +87,7 @@ package final class Authenticator: Sendable {
     package func allowsOrigin(_ origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
         let shown = PresentedCredentials(request)
         let token = try? apiToken(shown, in: home, at: time.uptime())
-        return OriginRule(origins: token?.allowedOrigins ?? [], allowsLoopback: settings.acceptsDevTokens).allows(
-            origin
-        )
+        return OriginRule(origins: token?.allowedOrigins ?? [], settings: settings, host: shown.host).allows(origin)
     }
 
     // MARK: Tokens
@@ -230,12 +241,38 @@ package final class Authenticator: Sendable {
         }
     }
 
+    /// Counts what fails in `body` against the address it came from; past the limit it says so instead.
+    ///
+    /// What does not fail goes through whatever was counted: the address may be that of many people.
+    func countingFailures<Value>(
+        from address: String,
+        _ body: () throws(CredentialRefusal) -> Value
+    ) throws(CredentialRefusal) -> Value {
+        do throws(CredentialRefusal) { return try body() } catch {
+            if error == .failed { try chargeFailure(from: address) }
+            throw error
+        }
+    }
+
+    func chargeFailure(from address: String) throws(CredentialRefusal) {
+        let uptime = time.uptime()
+        let wait = memory.withLock { $0.chargeFailure(from: address, at: uptime) }
+        if let wait { throw .throttled(retryAfter: wait) }
+    }
+
     func wrapping<Value>(_ body: () throws(DirectoryError) -> Value) throws(CredentialRefusal) -> Value {
         do throws(DirectoryError) { return try body() } catch { throw CredentialRefusal(error) }
     }
 
     func signIn(_ shown: PresentedCredentials, in home: ContainerEnvironment) -> SignInAddress {
-        SignInAddress(publicURL: settings.publicURL, host: shown.host, home: home, apiTokenID: nil)
+        let isPage = settings.acceptsDevTokens && shown.origin.map { OriginRule.isLoopback($0) } ?? false
+        return SignInAddress(
+            publicURL: settings.publicURL,
+            host: shown.host,
+            home: home,
+            apiTokenID: nil,
+            origin: isPage ? shown.origin : nil
+        )
     }
 
     func authentication(
@@ -247,16 +284,19 @@ package final class Authenticator: Sendable {
         if let device = shown.deviceID, !NameRules.isRecordName(device) {
             throw .malformed("X-Zonecast-Device-ID must be 1 to 255 printable ASCII characters.")
         }
+        if let origin = shown.origin {
+            let rule = OriginRule(origins: grant.token?.allowedOrigins ?? [], settings: settings, host: shown.host)
+            guard rule.allows(origin) else { throw .foreignOrigin }
+        }
         var signIn = signIn(shown, in: home)
         signIn.apiTokenID = grant.token?.id
         return Authentication(
             caller: Caller(grant.identity, deviceID: shown.deviceID ?? grant.deviceID),
             freshWebToken: granted.freshWebToken,
             expires: granted.freshExpires ?? grant.expires,
-            allowedOrigins: grant.token?.allowedOrigins ?? [],
+            origin: shown.origin,
             credential: grant.credential,
             account: grant.account,
-            allowsLoopbackOrigins: settings.acceptsDevTokens,
             seal: grant.session?.seal,
             signIn: signIn
         )

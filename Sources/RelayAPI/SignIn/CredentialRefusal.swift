@@ -7,6 +7,8 @@ package enum CredentialRefusal: Error, Hashable, Sendable {
     case failed
     /// They were good once; the person must sign in again.
     case ended
+    /// A page in a browser that may not call.
+    case foreignOrigin
     /// Too many requests or wrong passwords.
     case throttled(retryAfter: Duration)
     /// The request itself is malformed; the text says how.
@@ -30,6 +32,11 @@ package enum CredentialRefusal: Error, Hashable, Sendable {
             RelayError(.authenticationFailed, "Authentication failed")
         case .ended:
             RelayError(.authenticationRequired, "request needs authorization", redirectURL: redirectURL)
+        case .foreignOrigin:
+            RelayError(
+                .accessDenied,
+                "Pages of this origin may not use this API token. Add it with: zonecast token create --allowed-origin"
+            )
         case .throttled(let wait):
             RelayError(.throttled, "Too many requests. Wait before the next one.", retryAfter: wait)
         case .malformed(let reason):

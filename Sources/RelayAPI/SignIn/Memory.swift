@@ -102,6 +102,7 @@ struct Memory: Sendable {
     private var addresses: TokenBuckets<String>?
     private var failures: TokenBuckets<String>?
     private var targets: TokenBuckets<SignInTarget>?
+    private var refusals: TokenBuckets<String>?
     /// When tokens found good before a revocation were first succeeded: the one thing that must outlive a `forget`.
     private var succeeded = GenerationalCache<GrantKey, Duration>(capacity: 8192)
     private let keepsSucceeded: Bool
@@ -112,6 +113,7 @@ struct Memory: Sendable {
         addresses = settings.requestRate.map { TokenBuckets($0) }
         failures = settings.failedSignInRate.map { TokenBuckets($0) }
         targets = settings.failedSignInRatePerAccount.map { TokenBuckets($0) }
+        refusals = settings.failedCredentialRate.map { TokenBuckets($0) }
         keepsSucceeded = settings.grace != nil
     }
 
@@ -173,6 +175,11 @@ struct Memory: Sendable {
             case .anonymous: addresses?.take(address, at: uptime)
             }
         if let wait { throw .throttled(retryAfter: wait) }
+    }
+
+    /// Counts a request from `address` whose credentials were none; says how long to wait if that was one too many.
+    mutating func chargeFailure(from address: String, at uptime: Duration) -> Duration? {
+        refusals?.take(address, at: uptime)
     }
 
     /// Counts one password tried from `address`, as if it were wrong.

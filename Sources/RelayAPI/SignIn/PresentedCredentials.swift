@@ -16,6 +16,8 @@ struct PresentedCredentials {
     var signature = SigningHeaders()
     var deviceID: String?
     var host: String?
+    /// The page that a browser sends the request for.
+    var origin: String?
     /// A credential that came twice: nobody can say which one counts, so neither does.
     var isAmbiguous = false
 
@@ -48,6 +50,7 @@ struct PresentedCredentials {
     private mutating func read(_ field: HTTPField) {
         switch field.name.canonicalName {
         case "host": host = field.value
+        case "origin": origin = field.value
         case "authorization": readBearer(field.value)
         case "x-zonecast-device-id": deviceID = field.value
         case "x-apple-cloudkit-request-keyid":

@@ -28,6 +28,25 @@ package struct SignInSettings: Sendable {
     /// More than from one address, since a stranger could lock the owner out with it, and little enough that guessing
     /// from many addresses stays hopeless: 20 at once, then one in two minutes.
     package var failedSignInRatePerAccount: RateLimit? = RateLimit(perSecond: 30.0 / 3600, burst: 20)
+    /// Requests with credentials that are none, from one address; `nil`: any number.
+    ///
+    /// They cannot be guessed; the limit keeps the noise down. Good ones from the same address go through all the same.
+    package var failedCredentialRate: RateLimit? = RateLimit(perSecond: 1, burst: 60)
+    /// Requests to a container's public database that all its callers share; `nil`: any number.
+    ///
+    /// CloudKit's published 40 a second.
+    package var publicRate: RateLimit? = RateLimit(perSecond: 40, burst: 200)
+    /// What each signed-in user has of their own in the public database before they take from the shared rate.
+    ///
+    /// So the whole grows with the active users, and nobody can use it up for the others; `nil`: nothing.
+    package var publicRatePerUser: RateLimit? = RateLimit(perSecond: 1, burst: 10)
+    /// Browser origins that may call every container, besides those of each API token.
+    package var allowedOrigins: [String] = []
+    /// How far the clock of an issuer of identity tokens may be from the relay's.
+    ///
+    /// Reliability reference 4, tokens.
+    package var issuerClockSkew = Duration.seconds(60)
+    package var issuerKeys = KeyLimits()
     /// How far a signed request's date may be from the relay's clock, either way.
     ///
     /// Wire reference 3.4.

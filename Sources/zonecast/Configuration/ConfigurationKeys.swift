@@ -5,7 +5,7 @@ import RelayServer
 
 /// The table of all keys: reading a configuration, checking one and `zonecast config reference` all go by it.
 enum ConfigurationKeys {
-    static let all: [ConfigurationKey] = places + tokens + rates + connections + requests + sockets + logs
+    static let all: [ConfigurationKey] = places + tokens + signIns + rates + connections + requests + sockets + logs
 
     private static let year = 31_536_000
 
@@ -80,6 +80,38 @@ enum ConfigurationKeys {
         ),
     ]
 
+    private static let signIns: [ConfigurationKey] = [
+        .text(
+            "sign-in.allowed-origins",
+            \.allowedOrigins,
+            "a list of origins with commas between, like https://app.example",
+            "Pages that may call every container, besides those of each API token.",
+            read: { $0 },
+            parse: { text in
+                let origins = text.split(separator: ",").map { $0.filter { !$0.isWhitespace } }
+                return origins.allSatisfy { TokenCommand.Create.isOrigin($0) } ? text : nil
+            }
+        ),
+        .seconds(
+            "sign-in.issuer-clock-skew",
+            \.signIn.issuerClockSkew,
+            0...600,
+            "How far the clock of an issuer of identity tokens may be from the relay's."
+        ),
+        .seconds(
+            "sign-in.issuer-key-lifetime",
+            \.signIn.issuerKeys.lifetime,
+            60...86_400,
+            "How long an issuer's keys serve before they are fetched again."
+        ),
+        .seconds(
+            "sign-in.issuer-key-pause",
+            \.signIn.issuerKeys.pause,
+            1...3600,
+            "Between two fetches from one issuer, whatever keys tokens name: nobody can make the relay call it often."
+        ),
+    ]
+
     private static let rates: [ConfigurationKey] = [
         .whole(
             "limits.requests-per-second",
@@ -94,6 +126,34 @@ enum ConfigurationKeys {
             0...10_000_000,
             unit: "requests",
             "How many of those may come at once."
+        ),
+        .whole(
+            "limits.public-requests-per-second",
+            \.publicRequestsPerSecond,
+            0...1_000_000,
+            unit: "requests",
+            "To a container's public database, shared by all its callers; 0: any number (so with --dev)."
+        ),
+        .whole(
+            "limits.public-requests-per-user",
+            \.publicRequestsPerSecondPerUser,
+            0...1_000_000,
+            unit: "requests",
+            "A second, of each signed-in user's own there, before the shared ones: the whole grows with active users."
+        ),
+        .whole(
+            "limits.failed-credentials-per-minute",
+            \.failedCredentialsPerMinute,
+            0...1_000_000,
+            unit: "requests",
+            "With wrong tokens or signatures, from one address; 0: any number (so with --dev)."
+        ),
+        .whole(
+            "limits.failed-sign-ins-per-account",
+            \.failedSignInsPerHourPerAccount,
+            0...10_000,
+            unit: "attempts",
+            "Wrong passwords for one account in an hour, from anywhere, whether or not it is there; 0: any number."
         ),
         .whole(
             "limits.failed-sign-ins-per-minute",

@@ -25,6 +25,8 @@ struct ServeSettings: Sendable {
         signIn.acceptsDevTokens = isDev
         guard isDev else { return }
         signIn.requestRate = nil
+        signIn.publicRate = nil
+        signIn.failedCredentialRate = nil
         server.limits.connections = 30_000
         server.limits.connectionsPerAddress = 30_000
         notices.connectionsPerUser = 30_000
@@ -51,6 +53,45 @@ struct ServeSettings: Sendable {
     var requestBurst: Int {
         get { signIn.requestRate.map { Int($0.burst) } ?? 0 }
         set { signIn.requestRate?.burst = Double(max(newValue, 1)) }
+    }
+
+    var publicRequestsPerSecond: Int {
+        get { Int(signIn.publicRate?.perSecond ?? 0) }
+        set {
+            signIn.publicRate =
+                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue), burst: Double(newValue) * 5)
+        }
+    }
+
+    var publicRequestsPerSecondPerUser: Int {
+        get { Int(signIn.publicRatePerUser?.perSecond ?? 0) }
+        set {
+            signIn.publicRatePerUser =
+                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue), burst: Double(newValue) * 10)
+        }
+    }
+
+    var failedCredentialsPerMinute: Int {
+        get { signIn.failedCredentialRate.map { Int(($0.perSecond * 60).rounded()) } ?? 0 }
+        set {
+            signIn.failedCredentialRate =
+                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue) / 60, burst: Double(newValue))
+        }
+    }
+
+    var failedSignInsPerHourPerAccount: Int {
+        get { signIn.failedSignInRatePerAccount.map { Int(($0.perSecond * 3600).rounded()) } ?? 0 }
+        set {
+            signIn.failedSignInRatePerAccount =
+                newValue == 0
+                ? nil : RateLimit(perSecond: Double(newValue) / 3600, burst: Double(max(newValue * 2 / 3, 1)))
+        }
+    }
+
+    /// `sign-in.allowed-origins`, with commas between.
+    var allowedOrigins: String {
+        get { signIn.allowedOrigins.joined(separator: ",") }
+        set { signIn.allowedOrigins = newValue.split(separator: ",").map { $0.filter { !$0.isWhitespace } } }
     }
 
     var failedSignInsPerMinute: Int {

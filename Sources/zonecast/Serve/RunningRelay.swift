@@ -42,6 +42,7 @@ struct RunningRelay {
             authenticator: try Authenticator(
                 directory: accounts,
                 settings: settings.signIn,
+                keySource: KeyFetch(),
                 time: .system,
                 random: .system
             ),

@@ -14,11 +14,14 @@ final class RelayWorld: Sendable {
     let stores: StoreFolder
     let container = "iCloud.org.example.notes"
 
-    init(limits: Limits = Limits()) throws {
+    init(limits: Limits = Limits(), _ change: (inout SignInSettings) -> Void = { _ in }) throws {
         directory = try AccountStore(inMemory: ())
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         settings.requestRate = nil
+        settings.publicRate = nil
+        settings.failedCredentialRate = nil
+        change(&settings)
         let authenticator = try Authenticator(
             directory: directory,
             settings: settings,

@@ -79,7 +79,7 @@ extension Pages {
             var response = again(.throttled(minutes: max(1, Int((wait.inSeconds / 60).rounded(.up)))), .tooManyRequests)
             response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
             return response
-        case .failed, .ended, .malformed: return again(.wrong, .forbidden)
+        case .failed, .ended, .malformed, .foreignOrigin: return again(.wrong, .forbidden)
         case .unavailable: return again(.throttled(minutes: 1), .serviceUnavailable)
         }
     }
@@ -127,7 +127,7 @@ extension Pages {
         else { return nil }
         let home = ContainerEnvironment(container, environment)
         let isDev = authenticator.settings.acceptsDevTokens
-        let asked = OriginRule(origins: [], allowsLoopback: isDev).allows(link.origin) ? [link.origin] : []
+        let asked = isDev && OriginRule.isLoopback(link.origin) ? [link.origin] : []
         guard !link.token.isEmpty else {
             return isDev ? Application(link: link, home: home, token: nil, origins: asked) : nil
         }

@@ -10,7 +10,7 @@ struct Pages: Sendable {
     let random: RandomSource
     let time: TimeSource
     private let guardian: PageGuard
-    let desk = PasswordDesk()
+    var desk: SignInDesk { authenticator.passwordDesk }
 
     init(_ authenticator: Authenticator, time: TimeSource, random: RandomSource) {
         self.authenticator = authenticator
@@ -36,7 +36,7 @@ struct Pages: Sendable {
 
         init?(_ path: String) {
             // Most requests by far are of the wire, and none of them is a page.
-            guard !path.hasPrefix("/database/"), !path.hasPrefix("/device/"),
+            guard !path.utf8.starts(with: "/database/".utf8),
                 let place = Self.allCases.first(where: { path.hasSuffix($0.path) }), !path.contains("/database/1/")
             else { return nil }
             self = place

@@ -2,15 +2,15 @@ import Dispatch
 import RelayCore
 import Synchronization
 
-/// Checks passwords one after the other, away from the threads that serve connections.
+/// Does the slow part of signing in, one person after the other, away from the threads that serve connections.
 ///
-/// A check takes a core and 32 MiB for about a quarter of a second, on purpose. So that nobody can fill the machine with
-/// them, one runs at a time and a bounded number waits; more are turned away.
-final class PasswordDesk: Sendable {
+/// To check a password takes a core and 32 MiB for about a quarter of a second, on purpose. So that nobody can fill the
+/// machine with it, one is served at a time and a bounded number waits; more are turned away.
+final class SignInDesk: Sendable {
     /// How many may wait: with them, the last one's answer comes within some seconds.
     static let longestLine = 24
 
-    private let queue = DispatchQueue(label: "zonecast passwords")
+    private let queue = DispatchQueue(label: "zonecast sign-in")
     private let inLine = Mutex(0)
 
     /// Runs `work` in turn; it may also read and write the directory.

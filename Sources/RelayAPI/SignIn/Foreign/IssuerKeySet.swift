@@ -1,0 +1,162 @@
+import Crypto
+import CryptoExtras
+import Foundation
+import Records
+import RelayCore
+import Wire
+
+/// The keys of one issuer that a signature may be checked with.
+///
+/// RFC 7517 and 8037. A key of one kind is never used as another: that is what algorithm confusion lives on.
+package struct IssuerKeySet: Sendable {
+    /// More keys than any issuer has; with it a set cannot cost much to try.
+    static let most = 64
+    /// For HS256, RFC 7518 3.2: as long as the hash.
+    static let shortestSecret = 32
+
+    enum Key: Sendable {
+        case secret(SymmetricKey)
+        case p256(P256.Signing.PublicKey)
+        case rsa(_RSA.Signing.PublicKey)
+        case ed25519(Curve25519.Signing.PublicKey)
+
+        var algorithm: ForeignIssuer.Algorithm {
+            switch self {
+            case .secret: .hs256
+            case .p256: .es256
+            case .rsa: .rs256
+            case .ed25519: .edDSA
+            }
+        }
+
+        func made(_ signature: [UInt8], over message: [UInt8]) -> Bool {
+            switch self {
+            case .secret(let key):
+                return HMAC<SHA256>.isValidAuthenticationCode(signature, authenticating: message, using: key)
+            case .p256(let key):
+                guard let parsed = try? P256.Signing.ECDSASignature(rawRepresentation: signature) else { return false }
+                return key.isValidSignature(parsed, for: SHA256.hash(data: message))
+            case .rsa(let key):
+                let parsed = _RSA.Signing.RSASignature(rawRepresentation: signature)
+                return key.isValidSignature(parsed, for: SHA256.hash(data: message), padding: .insecurePKCS1v1_5)
+            case .ed25519(let key):
+                return key.isValidSignature(signature, for: message)
+            }
+        }
+    }
+
+    struct Entry: Sendable {
+        /// `nil`: the key was given without one, so it may be anybody's.
+        var id: String?
+        var key: Key
+    }
+
+    var entries: [Entry]
+
+    package var count: Int { entries.count }
+
+    /// The keys that a token of this algorithm and key identifier may be signed with.
+    func candidates(_ algorithm: ForeignIssuer.Algorithm, id: String?) -> [Key] {
+        entries.filter { $0.key.algorithm == algorithm && (id == nil || $0.id == nil || $0.id == id) }.map(\.key)
+    }
+
+    /// Reads what an issuer publishes at its address: a JWK set; shared secrets in it are ignored.
+    package init(published bytes: [UInt8]) throws(TokenFault) {
+        entries = try Self.entries(json: bytes, allowsSecrets: false)
+    }
+
+    /// Reads a file of the operator's: a JWK set, one JWK, a PEM public key, or where `isSecret` the secret itself.
+    package init(file bytes: [UInt8], isSecret: Bool) throws(TokenFault) {
+        let text = String(decoding: bytes, as: UTF8.self)
+        if bytes.first(where: { $0 > 0x20 }) == UInt8(ascii: "{") {
+            entries = try Self.entries(json: bytes, allowsSecrets: true)
+        } else if text.contains("-----BEGIN") {
+            guard let key = Self.key(pem: text) else {
+                throw .keys("The PEM is no public key of P-256, RSA (2048 bits or more) or Ed25519.")
+            }
+            entries = [Entry(id: nil, key: key)]
+        } else {
+            guard isSecret else { throw .keys("It is neither a JWK set nor a PEM public key.") }
+            let secret = bytes.reversed().drop { $0 == 0x0A || $0 == 0x0D }.reversed()
+            guard secret.count >= Self.shortestSecret else {
+                throw .keys("A secret for HS256 has at least \(Self.shortestSecret) bytes.")
+            }
+            entries = [Entry(id: nil, key: .secret(SymmetricKey(data: Array(secret))))]
+        }
+    }
+
+    private static func entries(json bytes: [UInt8], allowsSecrets: Bool) throws(TokenFault) -> [Entry] {
+        guard let root = try? JSONDocument(parsing: bytes).root, root.isObject else {
+            throw .keys("They are not a JSON object.")
+        }
+        let listed = root["keys"].flatMap { try? $0.elements() } ?? [root]
+        var entries = listed.prefix(most).compactMap { entry($0) }
+        if !allowsSecrets { entries.removeAll { $0.key.algorithm == .hs256 } }
+        guard !entries.isEmpty else { throw .keys("There is none of a kind this relay knows among them.") }
+        return entries
+    }
+
+    /// `nil` for keys that are not for signatures, or of a kind this relay does not know.
+    private static func entry(_ json: JSONValue) -> Entry? {
+        func text(_ name: StaticString) -> String? { json[name].flatMap { try? $0.string() } }
+        func bytes(_ name: StaticString) -> [UInt8]? { text(name).flatMap { Base64URL.decode($0.utf8) } }
+        guard let key = key(type: text("kty"), curve: text("crv"), bytes) else { return nil }
+        if let use = text("use"), use != "sig" { return nil }
+        if let operations = json["key_ops"].flatMap({ try? $0.elements() }),
+            !operations.contains(where: { (try? $0.string()) == "verify" })
+        {
+            return nil
+        }
+        if let algorithm = text("alg"), algorithm != key.algorithm.rawValue { return nil }
+        return Entry(id: text("kid"), key: key)
+    }
+
+    private static func key(type: String?, curve: String?, _ bytes: (StaticString) -> [UInt8]?) -> Key? {
+        switch (type, curve) {
+        case ("EC", "P-256"):
+            guard let x = bytes("x"), let y = bytes("y"), x.count == 32, y.count == 32 else { return nil }
+            return (try? P256.Signing.PublicKey(x963Representation: [4] + x + y)).map { .p256($0) }
+        case ("OKP", "Ed25519"):
+            guard let x = bytes("x"), x.count == 32 else { return nil }
+            return (try? Curve25519.Signing.PublicKey(rawRepresentation: x)).map { .ed25519($0) }
+        case ("RSA", _):
+            guard let modulus = bytes("n"), let exponent = bytes("e"), modulus.count <= 1024, exponent.count <= 8 else {
+                return nil
+            }
+            return (try? _RSA.Signing.PublicKey(n: modulus, e: exponent)).map { .rsa($0) }
+        case ("oct", _):
+            guard let secret = bytes("k"), secret.count >= shortestSecret else { return nil }
+            return .secret(SymmetricKey(data: secret))
+        default: return nil
+        }
+    }
+
+    private static func key(pem: String) -> Key? {
+        if let key = try? P256.Signing.PublicKey(pemRepresentation: pem) { return .p256(key) }
+        if let key = try? _RSA.Signing.PublicKey(pemRepresentation: pem) { return .rsa(key) }
+        // RFC 8410: everything before the key's own 32 bytes is the same for each.
+        let start: [UInt8] = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00]
+        let body = pem.split(whereSeparator: \.isNewline).filter { !$0.hasPrefix("-----") }.joined()
+        guard let der = Base64.decode(body), der.count == 44, der.starts(with: start) else { return nil }
+        return (try? Curve25519.Signing.PublicKey(rawRepresentation: der.dropFirst(12))).map { .ed25519($0) }
+    }
+}
+
+/// Base64 as tokens have it: `-` and `_`, no padding.
+///
+/// RFC 7515, appendix C.
+enum Base64URL {
+    static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+        guard text.count % 4 != 1, !text.contains(where: { "+/=".utf8.contains($0) }) else { return nil }
+        var padded: [UInt8] = text.map {
+            switch $0 {
+            case UInt8(ascii: "-"): UInt8(ascii: "+")
+            case UInt8(ascii: "_"): UInt8(ascii: "/")
+            default: $0
+            }
+        }
+        while padded.count % 4 != 0 { padded.append(UInt8(ascii: "=")) }
+        guard let bytes = Base64.decode(padded) else { return nil }
+        return bytes
+    }
+}

@@ -1,0 +1,112 @@
+import Dispatch
+import Foundation
+import RelayAPI
+import Synchronization
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// Gets the keys of issuers of identity tokens by https, or from files.
+///
+/// Reliability reference 4, outgoing requests: https alone, no redirect followed anywhere, five seconds, 256 KiB. The
+/// host is the operator's own choice, so one within a private network is fine.
+final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
+    private static let timeout: TimeInterval = 5
+
+    /// One request on its way.
+    private struct Exchange {
+        var bytes: [UInt8] = []
+        var fault: TokenFault?
+        let end: @Sendable (Result<[UInt8], TokenFault>) -> Void
+    }
+
+    private let exchanges = Mutex<[Int: Exchange]>([:])
+    /// Made with the first fetch, since most relays never need one, and never invalidated: on Linux an invalidation that
+    /// meets the end of a request traps inside URLSession.
+    private let session = Mutex<URLSession?>(nil)
+
+    func fetch(_ address: String) async throws(TokenFault) -> [UInt8] {
+        guard let url = URL(string: address), url.scheme == "https", url.host != nil else {
+            throw .keys("\(address) is no https address.")
+        }
+        var request = URLRequest(url: url)
+        request.setValue("application/json, application/jwk-set+json", forHTTPHeaderField: "Accept")
+        let result = await withCheckedContinuation { continuation in
+            let task = currentSession().dataTask(with: request)
+            exchanges.withLock {
+                $0[task.taskIdentifier] = Exchange { continuation.resume(returning: $0) }
+            }
+            task.resume()
+        }
+        return try result.get()
+    }
+
+    func read(file: String) async throws(TokenFault) -> [UInt8] {
+        guard let handle = FileHandle(forReadingAtPath: file) else { throw .keys("\(file) cannot be read.") }
+        defer { try? handle.close() }
+        guard let data = try? handle.read(upToCount: KeyLimits.bytes + 1) else {
+            throw .keys("\(file) cannot be read.")
+        }
+        guard data.count <= KeyLimits.bytes else { throw .keys("\(file) is larger than 256 KiB.") }
+        return [UInt8](data)
+    }
+
+    private func currentSession() -> URLSession {
+        session.withLock { session in
+            if let session { return session }
+            let configuration = URLSessionConfiguration.ephemeral
+            configuration.timeoutIntervalForRequest = Self.timeout
+            configuration.timeoutIntervalForResource = Self.timeout
+            configuration.httpShouldSetCookies = false
+            configuration.httpCookieStorage = nil
+            configuration.urlCache = nil
+            let made = URLSession(configuration: configuration, delegate: self, delegateQueue: nil)
+            session = made
+            return made
+        }
+    }
+
+    // MARK: What URLSession tells
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest,
+        completionHandler: @escaping @Sendable (URLRequest?) -> Void
+    ) {
+        completionHandler(nil)
+    }
+
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        let isTooLong = exchanges.withLock { exchanges in
+            guard var exchange = exchanges.removeValue(forKey: dataTask.taskIdentifier) else { return false }
+            exchange.bytes.append(contentsOf: data)
+            let isTooLong = exchange.bytes.count > KeyLimits.bytes
+            if isTooLong { exchange.fault = .keys("The answer is larger than 256 KiB.") }
+            exchanges[dataTask.taskIdentifier] = exchange
+            return isTooLong
+        }
+        // Not from within the session's own call.
+        if isTooLong { DispatchQueue.global().async { dataTask.cancel() } }
+    }
+
+    func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
+        guard let exchange = exchanges.withLock({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
+        exchange.end(Self.outcome(exchange, task.response as? HTTPURLResponse, error))
+    }
+
+    private static func outcome(
+        _ exchange: Exchange,
+        _ response: HTTPURLResponse?,
+        _ error: (any Error)?
+    ) -> Result<[UInt8], TokenFault> {
+        if let fault = exchange.fault { return .failure(fault) }
+        if let error { return .failure(.keys("\(error.localizedDescription)")) }
+        guard let response, response.statusCode == 200 else {
+            return .failure(.keys("The address answers \(response?.statusCode ?? 0), not 200."))
+        }
+        return .success(exchange.bytes)
+    }
+}

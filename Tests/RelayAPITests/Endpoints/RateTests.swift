@@ -1,0 +1,87 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+
+@Suite struct RateTests {
+    let world: SignInWorld
+
+    init() throws { world = try SignInWorld() }
+
+    private func relay() throws -> Relay {
+        Relay(
+            authenticator: try world.authenticator(),
+            stores: StoreFolder(folder: nil, draw: { 1 }),
+            time: world.clock.source,
+            random: .system
+        )
+    }
+
+    private func ask(
+        _ relay: Relay,
+        _ operation: String = "public/records/lookup",
+        apiToken: String? = nil,
+        webToken: String? = nil,
+        from address: String = "192.0.2.1"
+    ) async -> APIResponse {
+        var request = world.request(apiToken: apiToken ?? world.apiToken, webToken: webToken)
+        request.method = .post
+        request.path = "/database/1/\(world.home.container)/development/\(operation)"
+        request.body = Array(#"{"records":[]}"#.utf8)
+        request.remoteAddress = address
+        return await relay.respond(to: request)
+    }
+
+    @Test func thePublicDatabaseHasARateThatItsCallersShare() async throws {
+        world.settings.publicRate = RateLimit(perSecond: 2, burst: 4)
+        world.settings.publicRatePerUser = nil
+        let relay = try relay()
+        for number in 0..<4 { #expect(await ask(relay, from: "192.0.2.\(number)").status == .ok) }
+        let answer = await ask(relay, from: "192.0.2.9")
+        #expect(answer.status == .tooManyRequests)
+        #expect(answer.headers[.retryAfter] == "1")
+        let body = String(decoding: answer.body, as: UTF8.self)
+        #expect(body.contains(#""serverErrorCode":"THROTTLED""#) && body.contains(#""retryAfter":0.5"#))
+        // A private database is none of its business.
+        let token = try world.signIn().webToken
+        #expect(await ask(relay, "private/records/lookup", webToken: token).status == .ok)
+        world.clock.advance(.milliseconds(500))
+        #expect(await ask(relay).status == .ok)
+    }
+
+    @Test func eachSignedInUserAddsALittleThatNobodyElseCanUseUp() async throws {
+        world.settings.publicRate = RateLimit(perSecond: 1, burst: 1)
+        world.settings.publicRatePerUser = RateLimit(perSecond: 1, burst: 2)
+        let relay = try relay()
+        let alice = try world.signIn().webToken
+        let bob = try world.signIn(try world.store.addAccount(email: "bob@example.org", password: "battery staple"))
+        for _ in 0..<3 { #expect(await ask(relay, webToken: alice).status == .ok) }
+        #expect(await ask(relay, webToken: alice).status == .tooManyRequests)
+        #expect(await ask(relay).status == .tooManyRequests)
+        for _ in 0..<2 { #expect(await ask(relay, webToken: bob.webToken).status == .ok) }
+    }
+
+    @Test func wrongCredentialsAreCountedByAddressAndGoodOnesGoThrough() async throws {
+        world.settings.failedCredentialRate = RateLimit(perSecond: 0.1, burst: 3)
+        let relay = try relay()
+        let wrong = String(repeating: "0", count: 64)
+        for _ in 0..<3 { #expect(await ask(relay, apiToken: wrong).status == .unauthorized) }
+        let answer = await ask(relay, apiToken: wrong)
+        #expect(answer.status == .tooManyRequests)
+        #expect(answer.headers[.retryAfter] == "10")
+        // A container that is not there, a token of another and a forged web token: all the same by then.
+        #expect(await ask(relay, webToken: "nonsense").status == .tooManyRequests)
+        #expect(await ask(relay).status == .ok)
+        #expect(await ask(relay, webToken: try world.signIn().webToken).status == .ok)
+        #expect(await ask(relay, apiToken: wrong, from: "192.0.2.2").status == .unauthorized)
+    }
+
+    @Test func wherePublicRatesAreOffNothingIsCounted() async throws {
+        world.settings.publicRate = nil
+        world.settings.requestRate = nil
+        let relay = try relay()
+        for _ in 0..<500 { #expect(await ask(relay).status == .ok) }
+    }
+}

@@ -1,0 +1,273 @@
+import Crypto
+import CryptoExtras
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+import Wire
+
+@Suite struct ForeignSignInTests {
+    let foreign: ForeignWorld
+
+    init() throws { foreign = try ForeignWorld() }
+
+    private var container: ContainerID { foreign.world.home.container }
+
+    private func fault(_ token: String, _ exchange: ForeignSignIn? = nil) async throws -> TokenFault? {
+        let exchange = try exchange ?? foreign.exchange()
+        do throws(TokenFault) {
+            _ = try await exchange.person(of: token, in: container)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test(arguments: [(ForeignIssuer.Algorithm.es256, "p"), (.edDSA, "e"), (.rs256, "r")])
+    func aPublishedKeyOfEachKindIsGood(algorithm: ForeignIssuer.Algorithm, key: String) async throws {
+        try foreign.trust()
+        let exchange = try foreign.exchange()
+        for kid in [key, nil] {
+            let person = try await exchange.person(of: try foreign.token(algorithm, key: kid), in: container)
+            #expect(person.subject == "7" && person.issuer == ForeignWorld.name)
+            #expect(person.email == "ada@example.org")
+            #expect(person.name == PersonName(given: "Ada", family: "Byron"))
+        }
+        #expect(foreign.source.asked == 1)
+    }
+
+    @Test func keysInFilesMayBeASetOneKeyAPEMOrTheSecret() async throws {
+        let pem = foreign.p256.publicKey.pemRepresentation
+        let edPEM =
+            "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA"
+            + Base64.encode(Array(foreign.ed25519.publicKey.rawRepresentation)) + "\n-----END PUBLIC KEY-----\n"
+        let cases: [(String, ForeignIssuer.Algorithm)] = [
+            (foreign.jwks([("p", .es256)]), .es256), (pem, .es256), (foreign.rsa.publicKey.pemRepresentation, .rs256),
+            (edPEM, .edDSA), (String(decoding: foreign.secret, as: UTF8.self) + "\n", .hs256),
+            (foreign.jwks([(nil, .hs256)]), .hs256),
+        ]
+        for (index, (content, algorithm)) in cases.enumerated() {
+            foreign.source.set("/keys/\(index)", content)
+            try foreign.trust([algorithm], keys: .file("/keys/\(index)"))
+            #expect(try await fault(try foreign.token(algorithm)) == nil, "case \(index)")
+        }
+    }
+
+    @Test func everythingThatIsWrongWithATokenIsFound() async throws {
+        try foreign.trust()
+        let now = foreign.world.clock.now.milliseconds / 1000
+        let cases: [(String, TokenFault)] = [
+            (try foreign.token(["iss": #""https://evil.example""#]), .unknownIssuer),
+            (try foreign.token(["iss": nil]), .claim("iss")),
+            (try foreign.token(["aud": #""other""#]), .audience),
+            (try foreign.token(["aud": #"["other"]"#]), .audience),
+            (try foreign.token(["aud": nil]), .audience),
+            (try foreign.token(["exp": nil]), .claim("exp")),
+            (try foreign.token(["exp": #""\#(now + 300)""#]), .claim("exp")),
+            (try foreign.token(["exp": "\(now - 60)"]), .expired),
+            (try foreign.token(["nbf": "\(now + 61)"]), .notYetValid),
+            (try foreign.token(["iat": "\(now + 61)"]), .notYetValid),
+            (try foreign.token(["nbf": #""soon""#]), .claim("nbf")),
+            (try foreign.token(["sub": nil]), .claim("sub")),
+            (try foreign.token(["sub": #""""#]), .claim("sub")),
+            (try foreign.token(["sub": #""a\n7""#]), .claim("sub")),
+            (try foreign.token(["sub": "7"]), .claim("sub")),
+            (try foreign.token(key: "x"), .noKey("x")),
+            // The right identifier, the wrong kind: a key is never used for an algorithm that is not its own.
+            (try foreign.token(.es256, key: "e"), .noKey("e")),
+            (try foreign.token(header: #"{"alg":"ES256","kid":"p","crit":["exp"]}"#), .criticalHeader),
+            (try foreign.token(.es256, key: "r", header: #"{"alg":"RS256","kid":"r"}"#), .signature),
+        ]
+        for (index, (token, expected)) in cases.enumerated() {
+            #expect(try await fault(token) == expected, "case \(index)")
+        }
+        for aud in [#"["other","notes"]"#, #""notes""#] {
+            #expect(try await fault(try foreign.token(["aud": aud])) == nil)
+        }
+        for edge in [["exp": "\(now - 59)"], ["nbf": "\(now + 60)"], ["exp": "\(now).5"]] {
+            #expect(try await fault(try foreign.token(edge)) == nil)
+        }
+    }
+
+    @Test(arguments: ["none", "None", "NONE", "nOnE", "", "HS256", "HS512", "ES384", "PS256", "es256"])
+    func onlyConfiguredWaysOfSigningCount(name: String) async throws {
+        try foreign.trust()
+        let header = #"{"alg":"\#(name)","kid":"p"}"#
+        let signed = try foreign.token(header: header)
+        #expect(try await fault(signed) == .algorithm(name))
+        let unsigned = signed.split(separator: ".").prefix(2).joined(separator: ".") + "."
+        #expect(try await fault(unsigned) == .algorithm(name))
+    }
+
+    @Test func aPublicKeyIsNeverASecret() async throws {
+        // The classic: sign with HMAC, and the published key's text as the secret.
+        let pem = foreign.rsa.publicKey.pemRepresentation
+        foreign.source.set("/key.pem", pem)
+        try foreign.trust([.rs256, .hs256], keys: .file("/key.pem"))
+        let message = try foreign.token(.hs256, key: nil).split(separator: ".").prefix(2).joined(separator: ".")
+        let tag = HMAC<SHA256>.authenticationCode(for: Array(message.utf8), using: SymmetricKey(data: Array(pem.utf8)))
+        #expect(try await fault(message + "." + ForeignWorld.text(Array(tag))) == .noKey(nil))
+        // And a secret that somebody publishes is none of ours.
+        foreign.source.set(ForeignWorld.address, foreign.jwks([("s", .hs256), ("p", .es256)]))
+        try foreign.trust([.es256, .hs256])
+        #expect(try await fault(try foreign.token(.hs256, key: "s")) == .algorithm("HS256"))
+    }
+
+    @Test func whatIsNoTokenIsNone() async throws {
+        try foreign.trust()
+        let good = try foreign.token()
+        let parts = good.split(separator: ".").map(String.init)
+        let cases = [
+            "", ".", "..", "a.b.c", parts[0], parts[0] + "." + parts[1], good + ".x", good + "=", " " + good,
+            parts[0] + "." + parts[1] + "." + parts[2] + "+", parts[1] + "." + parts[0] + "." + parts[2],
+            try foreign.token(header: #"{"alg":"ES256","alg":"none"}"#), try foreign.token(header: #"{"kid":"p"}"#),
+            try foreign.token(header: #"["ES256"]"#), String(repeating: "A", count: 20_000),
+            try foreign.token(["iss": #""a","iss":"b""#]),
+        ]
+        for (index, text) in cases.enumerated() {
+            let found = try await fault(text)
+            #expect(found == .malformed || found == .claim("iss"), "case \(index)")
+        }
+    }
+
+    @Test func everyBitOfAGoodTokenCounts() async throws {
+        try foreign.trust()
+        let exchange = try foreign.exchange()
+        let good = Array(try foreign.token().utf8)
+        for index in stride(from: 0, to: good.count, by: 7) where good[index] != UInt8(ascii: ".") {
+            var bad = good
+            bad[index] = bad[index] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
+            // The last letter of a part has bits that mean nothing.
+            guard index + 1 < good.count, good[index + 1] != UInt8(ascii: ".") else { continue }
+            #expect(try await fault(String(decoding: bad, as: UTF8.self), exchange) != nil, "letter \(index)")
+        }
+    }
+
+    @Test func claimsAreTakenOverOnlyWhereTheIssuerCheckedThem() async throws {
+        func person(_ changing: [String: String?]) async throws -> ForeignPerson {
+            try await foreign.exchange().person(of: try foreign.token(changing), in: container)
+        }
+        try foreign.trust()
+        #expect(try await person(["email_verified": nil]).email == nil)
+        #expect(try await person(["email_verified": "false"]).email == nil)
+        #expect(try await person(["email_verified": #""true""#]).email == "ada@example.org")
+        #expect(try await person(["phone_number": #""+49 30 1234567""#]).phone == nil)
+        let phone = ["phone_number": #""+49 30 1234567""#, "phone_number_verified": "true"]
+        #expect(try await person(phone).phone == "+49301234567")
+        let whole = try await person(["given_name": nil, "family_name": nil, "name": #""Ada King Byron""#])
+        #expect(whole.name == PersonName(given: "Ada King", family: "Byron"))
+        try foreign.trust(claims: [.email: "mail", .givenName: "vorname"], trustsContacts: true)
+        let mapped = try await person(["mail": #""a@b.example""#, "vorname": #""Augusta""#, "email_verified": nil])
+        #expect(mapped.email == "a@b.example")
+        #expect(mapped.name.given == "Augusta")
+    }
+
+    @Test func newKeysAreFetchedWhenATokenNamesOneButNotAtAnybodysWish() async throws {
+        try foreign.trust()
+        foreign.source.set(ForeignWorld.address, foreign.jwks([("e", .edDSA)]))
+        let exchange = try foreign.exchange()
+        #expect(try await fault(try foreign.token(.edDSA, key: "e"), exchange) == nil)
+        for _ in 0..<20 { #expect(try await fault(try foreign.token(), exchange) == .noKey("p")) }
+        #expect(foreign.source.asked == 1)
+        foreign.source.set(ForeignWorld.address, foreign.jwks([("e", .edDSA), ("p", .es256)]))
+        foreign.world.clock.advance(.seconds(60))
+        for _ in 0..<20 { #expect(try await fault(try foreign.token(), exchange) == nil) }
+        #expect(foreign.source.asked == 2)
+        for _ in 0..<20 { #expect(try await fault(try foreign.token(key: "made up"), exchange) != nil) }
+        #expect(foreign.source.asked == 2)
+    }
+
+    @Test func keysOutliveAnIssuerThatIsDownForADay() async throws {
+        try foreign.trust()
+        let exchange = try foreign.exchange()
+        #expect(try await fault(try foreign.token(), exchange) == nil)
+        foreign.source.set(ForeignWorld.address, nil)
+        foreign.world.clock.advance(.seconds(23 * 3600))
+        #expect(try await fault(try foreign.token(), exchange) == nil)
+        foreign.world.clock.advance(.seconds(3600))
+        #expect(try await fault(try foreign.token(), exchange) == .keys("nothing there"))
+    }
+
+    @Test func aWithdrawnKeyEndsWithTheNextFetch() async throws {
+        try foreign.trust()
+        let exchange = try foreign.exchange()
+        #expect(try await fault(try foreign.token(), exchange) == nil)
+        foreign.source.set(ForeignWorld.address, foreign.jwks([("e", .edDSA)]))
+        foreign.world.clock.advance(.seconds(3600))
+        #expect(try await fault(try foreign.token(), exchange) == .noKey("p"))
+    }
+
+    @Test func aTokenIsExchangedForOneOfTheRelaysOwn() async throws {
+        try foreign.trust()
+        let relay = try foreign.relay()
+        let first = try await signIn(relay, try foreign.token())
+        let webToken = try #require(first.json.text("ckWebAuthToken"))
+        let user = try #require(first.json.text("userRecordName"))
+        #expect(try first.json.required("expires").int64() == foreign.world.clock.now.milliseconds + 1_800_000)
+        let me = await relay.respond(
+            to: foreign.world.request(apiToken: foreign.world.apiToken, webToken: webToken)
+        )
+        #expect(me.status == .ok)
+        #expect(String(decoding: me.body, as: UTF8.self).contains(user))
+        // The same person is the same user, and keeps a longer sign-in if they ask for one.
+        let again = try await signIn(relay, try foreign.token(), extra: #","keepSignedIn":true"#)
+        #expect(again.json.text("userRecordName") == user)
+        #expect(try again.json.required("expires").int64() > foreign.world.clock.now.milliseconds + 1_800_000)
+        let other = try await signIn(relay, try foreign.token(["sub": #""8""#]))
+        #expect(other.json.text("userRecordName") != user)
+    }
+
+    @Test func anAppLearnsNothingButThatItFailed() async throws {
+        try foreign.trust()
+        let relay = try foreign.relay()
+        let person = try foreign.world.store.account(
+            for: ForeignPerson(issuer: ForeignWorld.name, subject: "9", email: nil, phone: nil, name: PersonName())
+        )
+        try foreign.world.store.setDisabled(true, of: person.id)
+        let tokens = [
+            "nonsense", try foreign.token(["exp": "1"]), try foreign.token(["iss": #""other""#]),
+            try foreign.token(header: #"{"alg":"none"}"#), try foreign.token(["sub": #""9""#]),
+        ]
+        for token in tokens {
+            let answer = try await signIn(relay, token)
+            #expect(answer.status == 401)
+            #expect(answer.json.text("reason") == "Authentication failed")
+        }
+        // Another container trusts nobody.
+        let elsewhere = try foreign.world.store.addAPIToken(
+            in: foreign.world.elsewhere,
+            name: "",
+            notes: "",
+            callbackURL: nil,
+            allowedOrigins: []
+        ).text
+        let answer = try await signIn(relay, try foreign.token(), apiToken: elsewhere, in: foreign.world.elsewhere)
+        #expect(answer.status == 401)
+    }
+
+    private func signIn(
+        _ relay: Relay,
+        _ token: String,
+        extra: String = "",
+        apiToken: String? = nil,
+        in home: ContainerEnvironment? = nil
+    ) async throws -> Answer {
+        let home = home ?? foreign.world.home
+        let response = await relay.respond(
+            to: APIRequest(
+                method: .post,
+                path: "/database/1/\(home.container)/development/public/users/signin",
+                query: "ckAPIToken=\(apiToken ?? foreign.world.apiToken)",
+                body: Array(#"{"identityToken":"\#(token)"\#(extra)}"#.utf8)
+            )
+        )
+        return Answer(
+            status: response.status.code,
+            json: try JSONDocument(parsing: response.body).root,
+            response: response
+        )
+    }
+}
