@@ -7,6 +7,7 @@ package struct Subscription: Hashable, Sendable {
         case database
         /// `nil`: every zone of the database.
         case zone(ZoneID?)
+        case query(SubscribedQuery)
     }
 
     package var id: String
@@ -19,4 +20,54 @@ package struct Subscription: Hashable, Sendable {
         self.kind = kind
         self.notificationInfo = notificationInfo
     }
+
+    /// The query that it watches; `nil` for one that watches zones.
+    package var query: SubscribedQuery? {
+        if case .query(let query) = kind { query } else { nil }
+    }
+}
+
+/// Which records a query subscription watches, and for what.
+package struct SubscribedQuery: Hashable, Sendable {
+    package var recordType: String
+    /// The client's `query` object as JSON bytes, given back as it came and read anew when the schema changes: what its
+    /// names mean depends on the type's fields.
+    package var json: [UInt8]
+    /// `nil`: every zone of the database.
+    package var zone: ZoneID?
+    package var firesOn: RecordEvents
+    /// Ends with its first notice.
+    package var firesOnce: Bool
+
+    package init(
+        recordType: String,
+        json: [UInt8],
+        zone: ZoneID? = nil,
+        firesOn: RecordEvents,
+        firesOnce: Bool = false
+    ) {
+        self.recordType = recordType
+        self.json = json
+        self.zone = zone
+        self.firesOn = firesOn
+        self.firesOnce = firesOnce
+    }
+}
+
+/// What can happen to a record, as subscriptions name it.
+///
+/// The raw values are CloudKit's option bits. Errors reference 5.
+package struct RecordEvents: OptionSet, Hashable, Sendable {
+    package let rawValue: Int
+
+    package init(rawValue: Int) { self.rawValue = rawValue }
+
+    package static let create = RecordEvents(rawValue: 1)
+    package static let update = RecordEvents(rawValue: 2)
+    package static let delete = RecordEvents(rawValue: 4)
+
+    /// The wire's words, in the order of the bits.
+    package static let words: [(word: String, event: RecordEvents)] = [
+        ("create", .create), ("update", .update), ("delete", .delete),
+    ]
 }

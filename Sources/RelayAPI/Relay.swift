@@ -59,6 +59,25 @@ package final class Relay: Sendable {
         publicRates = PublicRates(authenticator.settings)
         pages = Pages(authenticator, time: time, random: random)
         idStart = random.bytes(8)
+        hub?.queries.endSubscriptions { [weak self] home, user, scope, subscription in
+            await self?.end(subscription, of: user, in: scope, home)
+        }
+    }
+
+    /// Deletes a subscription that has fired its one time, unless it has been made anew since.
+    private func end(
+        _ fired: Subscription,
+        of user: UserID,
+        in scope: DatabaseScope,
+        _ home: ContainerEnvironment
+    ) async {
+        // Where the store cannot be written it stays, and fires once more: notices may come twice.
+        guard let store = try? stores.store(of: home) else { return }
+        try? await store.write { writer throws(RelayError) in
+            guard try writer.subscriptions(of: user, in: scope).contains(fired) else { return }
+            try writer.deleteSubscriptions(ids: [fired.id], of: user, in: scope)
+        }
+        try? tellHub(ofSubscriptionsOf: user, home, store)
     }
 
     /// Answers a request; every failure is an answer too, in the wire's own form.

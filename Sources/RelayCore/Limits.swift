@@ -10,6 +10,10 @@ package struct Limits: Hashable, Sendable {
     package var fieldBytes = 1_000_000
     /// Custom zones of one user in one environment.
     package var zonesPerUser = 1_000
+    /// Subscriptions of one user in one database.
+    package var subscriptionsPerDatabase = 1_000
+    /// Bytes of the query that a subscription watches.
+    package var subscribedQueryBytes = 16_384
     package var queryFilters = 16
     package var querySorts = 4
 

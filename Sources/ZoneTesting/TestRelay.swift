@@ -108,7 +108,10 @@ public final class TestRelay: Sendable {
     var lane: TestLane { running.withLock { $0.lane } }
 
     /// Returns when the notices of all commits so far have reached the devices that listen.
-    package func deliverNotices() async { await lane.settle() }
+    package func deliverNotices() async {
+        await running.withLock { $0.hub }.queries.settle()
+        await lane.settle()
+    }
 }
 
 extension TestRelay.Storage {
@@ -128,6 +131,7 @@ extension TestRelay.Storage {
 private struct RunningRelay: Sendable {
     let relay: Relay
     let lane: TestLane
+    let hub: NoticeHub
     private let stores: StoreFolder
 
     init(_ options: TestRelay.Options, folder: URL?, clock: TestClock, random: SeededRandom) throws {
@@ -147,6 +151,7 @@ private struct RunningRelay: Sendable {
             settings.failedCredentialRate = nil
         }
         let hub = NoticeHub(relayName: "test", noticeID: { source.hex(byteCount: 16) })
+        self.hub = hub
         stores = StoreFolder(
             folder: folder?.path,
             draw: { random.number() },

@@ -41,9 +41,13 @@ private func subscriptions(_ context: RequestContext) throws -> [Subscription] {
 func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnswer {
     // An item that cannot be read fails alone; the others are carried out.
     let read = try context.items("operations", of: context.body).map { item in
-        try SubscriptionOperation(item)
+        try SubscriptionOperation(item, context)
     }
-    let request = ModifySubscriptions(read.compactMap { try? $0.result.get() }, of: context.database)
+    let request = ModifySubscriptions(
+        read.compactMap { try? $0.result.get() },
+        of: context.database,
+        limits: context.limits
+    )
     var carriedOut = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }[...]
     return EndpointAnswer { writer in
         writer.key("subscriptions")
@@ -62,41 +66,6 @@ func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnsw
     }
 }
 
-/// One operation as a client sends it, or why it could not be read.
-private struct SubscriptionOperation {
-    var id: String
-    var result: Result<ModifySubscriptions.Operation, RelayError>
-
-    init(_ json: JSONValue) throws {
-        let subscription = try json.required("subscription")
-        id = try subscription["subscriptionID"]?.string() ?? ""
-        switch try json.required("operationType").string() {
-        case "delete": result = .success(.delete(id: id))
-        case "create", "update": result = try Self.read(subscription, id: id).map { .save($0) }
-        default: throw RelayError.badRequest("A subscription operation's type is create, update or delete.")
-        }
-    }
-
-    private static func read(_ json: JSONValue, id: String) throws -> Result<Subscription, RelayError> {
-        guard !id.isEmpty else { return .failure(.badRequest("subscriptionID is required.")) }
-        guard let word = try json["subscriptionType"]?.string() else {
-            return .failure(.badRequest("subscriptionType is required: zone or database."))
-        }
-        let kind: Subscription.Kind
-        switch word {
-        case "database": kind = .database
-        case "zone": kind = .zone(try json["zoneID"].map { try ZoneIDCodec.read($0) })
-        case "query":
-            return .failure(
-                .badRequest("Query subscriptions are not served by this relay; subscribe to the zone or the database.")
-            )
-        default: return .failure(.badRequest("'\(word.prefix(64))' is not a subscriptionType: use zone or database."))
-        }
-        let info = json["notificationInfo"].map { Array($0.rawBytes) }
-        return .success(Subscription(id: id, kind: kind, notificationInfo: info))
-    }
-}
-
 extension JSONWriter {
     fileprivate mutating func subscription(_ subscription: Subscription) {
         object {
@@ -109,12 +78,27 @@ extension JSONWriter {
                     $0.key("zoneID")
                     ZoneIDCodec.write(zone, to: &$0)
                 }
+            case .query(let query): $0.members(of: query)
             }
             if let info = subscription.notificationInfo {
                 $0.key("notificationInfo")
                 $0.raw(info)
             }
         }
+    }
+
+    private mutating func members(of query: SubscribedQuery) {
+        member("subscriptionType", "query")
+        member("zoneWide", query.zone == nil)
+        if let zone = query.zone {
+            key("zoneID")
+            ZoneIDCodec.write(zone, to: &self)
+        }
+        key("query")
+        raw(query.json)
+        key("firesOn")
+        array(RecordEvents.words.filter { query.firesOn.contains($0.event) }) { $0.string($1.word) }
+        member("firesOnce", query.firesOnce)
     }
 
     fileprivate mutating func failure(ofSubscription id: String, _ error: RelayError) {

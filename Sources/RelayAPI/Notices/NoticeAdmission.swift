@@ -68,10 +68,17 @@ package struct NoticeCatchUp: Hashable, Sendable {
 
     package var subscriptions: NoticeSubscriptions
     package var news: [DatabaseScope: News]
+    /// What only the user's query subscriptions speak of.
+    package var matches: [Notice]
 
-    package init(subscriptions: NoticeSubscriptions, news: [DatabaseScope: News] = [:]) {
+    package init(
+        subscriptions: NoticeSubscriptions,
+        news: [DatabaseScope: News] = [:],
+        matches: [Notice] = []
+    ) {
         self.subscriptions = subscriptions
         self.news = news
+        self.matches = matches
     }
 }
 

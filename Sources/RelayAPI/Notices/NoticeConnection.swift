@@ -130,7 +130,7 @@ package final class NoticeConnection {
             pingInterval: Int(hub.limits.pingInterval.components.seconds),
             relay: hub.relayName
         )
-        let missed = missedNotices(news, device.address, subscriptions)
+        let missed = missedNotices(news, device.address, subscriptions) + news.matches.map { OutgoingNotice($0) }
         handle(.caughtUp(ready: NoticeFrame(.ready(ready)), missed: missed))
     }
 

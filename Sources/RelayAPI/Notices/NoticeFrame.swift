@@ -19,12 +19,18 @@ package struct OutgoingNotice: Sendable {
     package var collapsed: @Sendable () -> NoticeFrame
 
     package init(_ notice: Notice) {
-        subject = NoticeSubject(scope: notice.scope, zone: notice.zone)
+        subject = NoticeSubject(
+            scope: notice.scope,
+            zone: notice.zone,
+            match: notice.query.map { .init(subscriptionID: notice.subscriptionID, recordName: $0.recordName) }
+        )
         frame = NoticeFrame(.notice(notice))
         collapsed = {
             var whole = notice
             whole.zone = nil
             whole.syncToken = nil
+            whole.aps = nil
+            if whole.query != nil { whole.query = .init() }
             return NoticeFrame(.notice(whole))
         }
     }

@@ -13,6 +13,8 @@ package final class NoticeHub: Sendable {
     package let relayName: String
     private let noticeID: @Sendable () -> String
     private let state = Mutex(State())
+    /// Finds whom the changes of records concern, beside the commits.
+    package let queries: QueryNotices
 
     fileprivate struct State {
         var lanes: [any NoticeLane] = []
@@ -28,6 +30,8 @@ package final class NoticeHub: Sendable {
         self.limits = limits
         self.relayName = relayName
         self.noticeID = noticeID
+        queries = QueryNotices()
+        queries.attach(self)
     }
 
     /// How many connections are listening now.
@@ -88,6 +92,24 @@ package final class NoticeHub: Sendable {
         }
         for (lane, order) in orders { lane.post(order) }
     }
+
+    /// Hands one notice to a user's devices.
+    func deliver(_ notice: OutgoingNotice, to address: NoticeAddress, exceptDevice device: String?) {
+        let lanes = state.withLock { state in
+            (state.listeners[address]?.lanes).map { $0.map { state.lanes[$0] } } ?? []
+        }
+        for lane in lanes { lane.post(.deliver(notice, to: address, exceptDevice: device)) }
+    }
+
+    /// Whether somebody besides this device of theirs is listening.
+    func hasDevices(at address: NoticeAddress, besides device: String) -> Bool {
+        state.withLock { state in
+            guard let devices = state.listeners[address]?.devices else { return false }
+            return devices.count > (devices[device] == nil ? 0 : 1)
+        }
+    }
+
+    func newNoticeID() -> String { noticeID() }
 
     // MARK: What lanes and connections tell
 

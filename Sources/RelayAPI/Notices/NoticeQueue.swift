@@ -62,6 +62,7 @@ struct NoticeQueue: Sendable {
             var notice = entry.notice
             notice.frame = notice.collapsed()
             notice.subject.zone = nil
+            notice.subject.match = nil
             collapsed.append(Entry(notice: notice, isCollapsed: true))
         }
         entries = collapsed

@@ -1,17 +1,25 @@
 package import Records
 package import Wire
 
-/// A user's subscriptions, of both databases that can have them.
+/// A user's subscriptions, of all databases.
 package struct NoticeSubscriptions: Hashable, Sendable {
     package struct Item: Hashable, Sendable {
         package var scope: DatabaseScope
         package var id: String
         package var kind: Subscription.Kind
+        /// Of query subscriptions, whose notices it shapes.
+        package var notificationInfo: [UInt8]?
 
-        package init(scope: DatabaseScope, id: String, kind: Subscription.Kind) {
+        package init(
+            scope: DatabaseScope,
+            id: String,
+            kind: Subscription.Kind,
+            notificationInfo: [UInt8]? = nil
+        ) {
             self.scope = scope
             self.id = id
             self.kind = kind
+            self.notificationInfo = notificationInfo
         }
     }
 
@@ -32,9 +40,18 @@ package struct NoticeSubscriptions: Hashable, Sendable {
             case .zone(let zone):
                 guard zoneID == nil, subject.isIn(zone) else { continue }
                 zoneID = item.id
+            case .query: continue
             }
         }
         return zoneID.map { (.zone, $0) }
+    }
+
+    /// The subscriptions to records of one database, in the order of their names.
+    package func queries(in scope: DatabaseScope) -> [Item] {
+        items.filter { item in
+            guard item.scope == scope, case .query = item.kind else { return false }
+            return true
+        }
     }
 }
 

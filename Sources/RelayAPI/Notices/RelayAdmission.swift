@@ -79,11 +79,19 @@ package final class RelayAdmission: NoticeAdmission {
         do throws(RelayError) {
             let store = try relay.stores.store(of: device.address.store)
             return try store.read { reader throws(RelayError) in
-                var news: [DatabaseScope: NoticeCatchUp.News] = [:]
+                let subscriptions = try reader.noticeSubscriptions(of: device.address.user)
+                var known = NoticeCatchUp(subscriptions: subscriptions)
                 for (scope, token) in since where scope != .public {
-                    news[scope] = try self.news(for: device, in: scope, since: token, reader, epoch: store.epoch)
+                    let news = try self.news(for: device, in: scope, since: token, reader, epoch: store.epoch)
+                    known.news[scope] = news
+                    known.matches += try MissedMatches(
+                        hub: hub,
+                        address: device.address,
+                        subscriptions: subscriptions,
+                        scope: scope
+                    ).notices(news, since: token, from: reader)
                 }
-                return NoticeCatchUp(subscriptions: try reader.noticeSubscriptions(of: device.address.user), news: news)
+                return known
             }
         } catch {
             throw .tryLater
@@ -153,11 +161,18 @@ package final class RelayAdmission: NoticeAdmission {
 }
 
 extension StoreReader {
-    /// The user's subscriptions in both databases that can have them, as the hub wants them.
+    /// The user's subscriptions in all databases, as the hub wants them.
     func noticeSubscriptions(of user: UserID) throws(RelayError) -> NoticeSubscriptions {
         var items: [NoticeSubscriptions.Item] = []
-        for scope in [DatabaseScope.private, .shared] {
-            items += try subscriptions(of: user, in: scope).map { .init(scope: scope, id: $0.id, kind: $0.kind) }
+        for scope in [DatabaseScope.private, .shared, .public] {
+            items += try subscriptions(of: user, in: scope).map {
+                .init(
+                    scope: scope,
+                    id: $0.id,
+                    kind: $0.kind,
+                    notificationInfo: $0.query == nil ? nil : $0.notificationInfo
+                )
+            }
         }
         return NoticeSubscriptions(items)
     }
@@ -165,11 +180,12 @@ extension StoreReader {
 
 extension NoticeHub {
     /// Takes over what a store tells of its commits.
-    package func publish(_ changes: [CommittedChange], of home: ContainerEnvironment) {
+    package func publish(_ commit: Commit, of home: ContainerEnvironment) {
         publish(
-            changes.map {
+            commit.zones.map {
                 ZoneChange(store: home, zone: $0.zone, syncToken: $0.token?.encoded, deviceID: $0.device)
             }
         )
+        if !commit.records.isEmpty || !commit.subscriptions.isEmpty { queries.post(commit, of: home) }
     }
 }

@@ -39,10 +39,24 @@ package struct NoticeSubject: Hashable, Sendable {
     package var scope: DatabaseScope
     /// `nil`: the database as a whole.
     package var zone: ZoneID?
+    /// Of a query subscription's notice: its record, so that a later notice about another does not take its place.
+    package var match: QueryMatchSubject?
 
-    package init(scope: DatabaseScope, zone: ZoneID?) {
+    package init(scope: DatabaseScope, zone: ZoneID?, match: QueryMatchSubject? = nil) {
         self.scope = scope
         self.zone = zone
+        self.match = match
+    }
+}
+
+/// A record that a query subscription speaks of; `nil`: several.
+package struct QueryMatchSubject: Hashable, Sendable {
+    package var subscriptionID: String
+    package var recordName: String?
+
+    package init(subscriptionID: String, recordName: String?) {
+        self.subscriptionID = subscriptionID
+        self.recordName = recordName
     }
 }
 

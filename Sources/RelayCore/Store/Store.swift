@@ -135,18 +135,3 @@ package struct QueryPage: Sendable {
         self.next = next
     }
 }
-
-/// A commit's effect on one zone, for whoever sends notices.
-package struct CommittedChange: Hashable, Sendable {
-    package var zone: ZoneID
-    /// The zone's token right after; `nil` for a deleted zone and where none are kept.
-    package var token: ChangeToken?
-    /// The device that made it; `nil` when several did.
-    package var device: String?
-
-    package init(zone: ZoneID, token: ChangeToken?, device: String?) {
-        self.zone = zone
-        self.token = token
-        self.device = device
-    }
-}

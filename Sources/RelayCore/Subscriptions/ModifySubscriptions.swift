@@ -20,10 +20,12 @@ package struct ModifySubscriptions: Sendable {
 
     package var operations: [Operation]
     package var database: DatabaseAddress
+    package var limits: Limits
 
-    package init(_ operations: [Operation], of database: DatabaseAddress) {
+    package init(_ operations: [Operation], of database: DatabaseAddress, limits: Limits) {
         self.operations = operations
         self.database = database
+        self.limits = limits
     }
 
     /// Attempts all, in order; each stands for itself.
@@ -31,15 +33,25 @@ package struct ModifySubscriptions: Sendable {
     /// Saving one again and deleting one that is gone are successes.
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         guard let user = database.caller.user else { return [] }
+        var known = Set(try writer.subscriptions(of: user, in: database.scope).map(\.id))
         var outcomes: [Outcome] = []
         for operation in operations {
             do throws(RelayError) {
                 switch operation {
                 case .save(let subscription):
                     let checked = try check(subscription)
+                    guard known.contains(checked.id) || known.count < limits.subscriptionsPerDatabase else {
+                        throw RelayError(
+                            .quotaExceeded,
+                            "A user may have \(limits.subscriptionsPerDatabase) subscriptions in one database. "
+                                + "Delete one first."
+                        )
+                    }
+                    known.insert(checked.id)
                     try writer.put([checked], of: user, in: database.scope)
                     outcomes.append(.success(.save(checked)))
                 case .delete(let id):
+                    known.remove(id)
                     try writer.deleteSubscriptions(ids: [id], of: user, in: database.scope)
                     outcomes.append(.success(operation))
                 }
@@ -53,15 +65,21 @@ package struct ModifySubscriptions: Sendable {
     }
 
     private func check(_ subscription: Subscription) throws(RelayError) -> Subscription {
-        guard database.scope != .public else {
-            throw .badRequest("The public database has no zone and database subscriptions; poll it by query.")
-        }
         guard (1...255).contains(subscription.id.utf8.count) else {
             throw .badRequest("A subscriptionID has 1 to 255 bytes.")
         }
-        guard case .zone(let zone?) = subscription.kind else { return subscription }
         var checked = subscription
-        checked.kind = .zone(try database.zone(zone))
+        switch subscription.kind {
+        case .query(var query):
+            query.zone = try query.zone.map { zone throws(RelayError) in try database.zone(zone) }
+            checked.kind = .query(query)
+        case .database, .zone:
+            guard database.scope != .public else {
+                throw .badRequest("The public database has only query subscriptions.")
+            }
+            guard case .zone(let zone?) = subscription.kind else { break }
+            checked.kind = .zone(try database.zone(zone))
+        }
         return checked
     }
 }

@@ -207,39 +207,4 @@ class SQLiteReader: StoreReader {
             isDeleted: row.bool(3)
         )
     }
-
-    // MARK: Subscriptions
-
-    func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription] {
-        try attempt {
-            guard let number = try number(of: user) else { return [] }
-            let statement = try SQL(
-                """
-                SELECT id, kind, zone_owner, zone_name, notification_info FROM subscription
-                WHERE user = ? AND scope = ? ORDER BY id
-                """,
-                in: database
-            )
-            defer { statement.reset() }
-            statement.bind(1, number)
-            statement.bind(2, Int64(scope.rawValue))
-            var found: [Subscription] = []
-            while try statement.step() {
-                let kind: Subscription.Kind =
-                    switch statement.int(1) {
-                    case 1: .database
-                    case 2: .zone(nil)
-                    default: .zone(ZoneID(statement.text(3), owner: UserID(statement.text(2))))
-                    }
-                found.append(
-                    Subscription(
-                        id: statement.text(0),
-                        kind: kind,
-                        notificationInfo: statement.isNull(4) ? nil : statement.blob(4)
-                    )
-                )
-            }
-            return found
-        }
-    }
 }

@@ -23,7 +23,7 @@ package final class SQLiteStore: Store {
 
     private let connections: StoreConnections
     private let committed: Mutex<Committed>
-    private let onCommit: @Sendable ([CommittedChange]) -> Void
+    private let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
     private let draw: @Sendable () -> UInt64
     /// The writer's memory between two transactions; taken out for the length of one.
@@ -37,14 +37,15 @@ package final class SQLiteStore: Store {
     ///   - place: the file, or memory.
     ///   - draw: gives random 64 bits, for epochs and zone identities.
     ///   - recordsWithoutIndex: records that a query may look at before it makes an index.
-    ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything.
+    ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything. Hears
+    ///     first, on the caller's thread, of the query subscriptions that the file holds.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
         recordsWithoutIndex: Int = SQLiteStore.fewRecords,
-        onCommit: @escaping @Sendable ([CommittedChange]) -> Void = { _ in },
+        onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws {
         self.recordsWithoutIndex = recordsWithoutIndex
@@ -52,7 +53,12 @@ package final class SQLiteStore: Store {
         let state = try connections.write { database in try StoredState(database, draw: draw) }
         epoch = state.epoch
         committed = Mutex(Committed(names: state.names, schema: state.schema))
-        memory = Mutex(SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange))
+        var memory = SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange)
+        for watcher in state.queries {
+            memory.watchedTypes[watcher.subscription?.query?.recordType ?? "", default: 0] += 1
+        }
+        self.memory = Mutex(memory)
+        if !state.queries.isEmpty { onCommit(Commit(subscriptions: state.queries, schema: state.schema)) }
         self.draw = draw
         self.onCommit = onCommit
         self.onLostWrite = onLostWrite
@@ -131,8 +137,8 @@ package final class SQLiteStore: Store {
             return batch.forEach { $0.finish(StoreFailure.relayError(for: StoreFailure.stopped)) }
         }
         do {
-            let changes = try transaction { writer in batch.forEach { $0.run(in: writer) } }
-            if !changes.isEmpty { onCommit(changes) }
+            let done = try transaction { writer in batch.forEach { $0.run(in: writer) } }
+            if !done.isEmpty { onCommit(done) }
             batch.forEach { $0.finish(nil) }
         } catch  where StoreFailure.isLostWrite(error) {
             isStopped.withLock { $0 = true }
@@ -146,9 +152,10 @@ package final class SQLiteStore: Store {
     }
 
     /// Runs `body` in a transaction and commits it; returns when that is on disk.
-    private func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> [CommittedChange] {
+    private func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> Commit {
         let known = committed.withLock { $0 }
         var lastChange: UInt64 = 0
+        var watchedTypes: [String: Int]?
         do {
             let writer = try connections.write { database in
                 let writer = SQLiteWriter(
@@ -160,6 +167,7 @@ package final class SQLiteStore: Store {
                     drawIdentity: draw
                 )
                 defer { lastChange = writer.memory.lastChange }
+                watchedTypes = writer.memory.watchedTypes
                 try body(writer)
                 if let failure = writer.failure { throw failure }
                 try writer.finish()
@@ -168,13 +176,20 @@ package final class SQLiteStore: Store {
             return learn(from: writer, since: known)
         } catch {
             // What the lost transaction learnt of zones is not so; the numbers it took are not given again.
-            memory.withLock { $0 = .init(schema: known.schema, lastChange: max(lastChange, $0?.lastChange ?? 0)) }
+            memory.withLock { memory in
+                var fresh = SQLiteWriter.Memory(
+                    schema: known.schema,
+                    lastChange: max(lastChange, memory?.lastChange ?? 0)
+                )
+                fresh.watchedTypes = watchedTypes ?? memory?.watchedTypes ?? [:]
+                memory = fresh
+            }
             throw error
         }
     }
 
     /// Keeps what a committed transaction learnt, and gives its changes.
-    private func learn(from writer: SQLiteWriter, since known: Committed) -> [CommittedChange] {
+    private func learn(from writer: SQLiteWriter, since known: Committed) -> Commit {
         let kept = writer.takeMemory()
         if kept.schema.version != known.schema.version || writer.names.count != known.names.count {
             committed.withLock {
@@ -186,7 +201,7 @@ package final class SQLiteStore: Store {
         if writer.hasDroppedIndexes || writer.changes.contains(where: { $0.token == nil }) {
             queue.withLock { $0 }?.leaveIdleWork()
         }
-        return writer.changes
+        return writer.commit
     }
 
     /// Removes some of what deleted zones left behind; true while there is more.
@@ -253,6 +268,7 @@ private struct StoredState {
     var names = StoreNames()
     var schema = Schema()
     var lastChange: UInt64
+    var queries: [CommittedSubscription]
 
     init(_ database: Database, draw: () -> UInt64) throws {
         if let kept = try Int64.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'epoch'") {
@@ -274,6 +290,7 @@ private struct StoredState {
         }
         // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
         lastChange = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)
+        queries = try SubscriptionRow.readQueries(database)
         for row in try Row.fetchAll(database, sql: "SELECT id, name FROM record_type") {
             names.add(type: row[1], number: row[0])
         }

@@ -13,6 +13,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         var zones: [ZoneID: Zone] = [:]
         /// `nil` until they are looked up.
         var indexes: KeptIndexes?
+        /// How many query subscriptions watch each record type; types that nobody watches are not in it.
+        var watchedTypes: [String: Int] = [:]
     }
 
     var memory: Memory
@@ -20,6 +22,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     private var stamped: Set<ZoneID> = []
     /// What listeners hear once this is committed, in the order of the zones' first changes.
     private(set) var changes: [CommittedChange] = []
+    /// Changed records of watched types, likewise.
+    private var changedRecords: [CommittedRecord] = []
+    var changedSubscriptions: [CommittedSubscription] = []
     private var changeIndex: [ZoneID: Int] = [:]
     /// Whether indexes have been given up whose entries have to go.
     var hasDroppedIndexes = false
@@ -66,14 +71,25 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Gives its memory to the next transaction, once this one is committed.
     func takeMemory() -> Memory {
         var taken = Memory(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
+        taken.watchedTypes = memory.watchedTypes
         if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
         return taken
+    }
+
+    /// All that listeners hear of.
+    var commit: Commit {
+        Commit(
+            zones: changes,
+            records: changedRecords,
+            subscriptions: changedSubscriptions,
+            schema: memory.schema
+        )
     }
 
     // MARK: Users and zones
 
     /// The user's number, made where there was none.
-    private func ensureNumber(of user: UserID) throws -> Int64 {
+    func ensureNumber(of user: UserID) throws -> Int64 {
         if let number = try number(of: user) { return number }
         let statement = try SQL("INSERT INTO user (name) VALUES (?)", in: database)
         statement.bind(1, user.recordName)
@@ -168,6 +184,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             var run = zone.lastChange >> StoreLayout.runShift
             for record in records {
                 try put(record, over: replaced[record.name], in: zone)
+                if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
+                    let before = replaced[record.name]
+                    changedRecords.append(.init(zone: zone.id, before: before, after: record, device: device))
+                }
                 if record.change >> StoreLayout.runShift != run {
                     try enterRun(of: record.change, zone: zone.number)
                     run = record.change >> StoreLayout.runShift
@@ -297,52 +317,6 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             let statement = try SQL("INSERT OR REPLACE INTO fact (name, value) VALUES ('schema', ?)", in: database)
             statement.bind(1, Int64(memory.schema.version))
             try statement.run()
-        }
-    }
-
-    // MARK: Subscriptions
-
-    func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError) {
-        try attempt {
-            for subscription in subscriptions {
-                let statement = try SQL(
-                    """
-                    INSERT OR REPLACE INTO subscription (user, scope, id, kind, zone_owner, zone_name, notification_info)
-                    VALUES (?, ?, ?, ?, ?, ?, ?)
-                    """,
-                    in: database
-                )
-                statement.bind(1, try ensureNumber(of: user))
-                statement.bind(2, Int64(scope.rawValue))
-                statement.bind(3, subscription.id)
-                let (kind, zone): (Int64, ZoneID?) =
-                    switch subscription.kind {
-                    case .database: (1, nil)
-                    case .zone(nil): (2, nil)
-                    case .zone(let zone?): (3, zone)
-                    }
-                statement.bind(4, kind)
-                statement.bind(5, zone?.owner.recordName)
-                statement.bind(6, zone?.zoneName)
-                statement.bind(7, blob: subscription.notificationInfo)
-                try statement.run()
-            }
-        }
-    }
-
-    func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError) {
-        try attempt {
-            guard let number = try number(of: user) else { return }
-            for id in ids {
-                let statement = try SQL(
-                    "DELETE FROM subscription WHERE user = ? AND scope = ? AND id = ?",
-                    in: database
-                )
-                statement.bind(1, number)
-                statement.bind(2, Int64(scope.rawValue))
-                statement.bind(3, id)
-                try statement.run()
-            }
         }
     }
 }

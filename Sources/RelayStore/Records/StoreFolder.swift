@@ -8,7 +8,7 @@ package final class StoreFolder: StoreCatalog {
     /// Hears of commits: whose they are and what they changed.
     ///
     /// On the commit thread, so it must not wait.
-    package typealias CommitListener = @Sendable (ContainerEnvironment, [CommittedChange]) -> Void
+    package typealias CommitListener = @Sendable (ContainerEnvironment, Commit) -> Void
 
     private let folder: String?
     private let draw: @Sendable () -> UInt64

@@ -16,6 +16,7 @@ enum StoreLayout {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("1 records") { try $0.execute(sql: first) }
         migrator.registerMigration("3 indexes") { try $0.execute(sql: indexes) }
+        migrator.registerMigration("7 query subscriptions") { try $0.execute(sql: querySubscriptions) }
         try migrator.migrate(writer)
     }
 
@@ -81,7 +82,7 @@ enum StoreLayout {
             user INTEGER NOT NULL REFERENCES user (id),
             scope INTEGER NOT NULL,
             id TEXT NOT NULL,
-            -- 1 database, 2 every zone, 3 one zone
+            -- 1 database, 2 every zone, 3 one zone, 4 a query
             kind INTEGER NOT NULL,
             zone_owner TEXT,
             zone_name TEXT,
@@ -114,5 +115,13 @@ enum StoreLayout {
             name TEXT NOT NULL,
             PRIMARY KEY (field, zone, value, name)
         ) STRICT, WITHOUT ROWID;
+        """
+
+    /// What a query subscription has besides: its query as the client wrote it, and the bits of what it fires on, with 8 for
+    /// "once".
+    private static let querySubscriptions = """
+        ALTER TABLE subscription ADD COLUMN record_type TEXT;
+        ALTER TABLE subscription ADD COLUMN query BLOB;
+        ALTER TABLE subscription ADD COLUMN fires INTEGER NOT NULL DEFAULT 0;
         """
 }

@@ -44,11 +44,23 @@ extension ClientRequest {
             case .zone(let zone):
                 object.member("subscriptionType", "zone")
                 if let zone { zoneID(zone, &object) }
+            case .query(let query): write(query, to: &object)
             }
             if let info = subscription.notificationInfo {
                 object.key("notificationInfo")
                 object.raw(info)
             }
         }
+    }
+
+    private static func write(_ query: SubscribedQuery, to object: inout JSONWriter) {
+        object.member("subscriptionType", "query")
+        object.member("zoneWide", query.zone == nil)
+        if let zone = query.zone { zoneID(zone, &object) }
+        object.key("query")
+        object.raw(query.json)
+        object.key("firesOn")
+        object.array(RecordEvents.words.filter { query.firesOn.contains($0.event) }) { $0.string($1.word) }
+        object.member("firesOnce", query.firesOnce)
     }
 }

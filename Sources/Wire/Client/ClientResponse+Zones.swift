@@ -88,9 +88,28 @@ extension ClientResponse {
             case "zone":
                 let kind = Subscription.Kind.zone(try zone(of: entry))
                 result.append(.subscription(Subscription(id: id, kind: kind, notificationInfo: info)))
+            case "query":
+                let kind = Subscription.Kind.query(try query(entry))
+                result.append(.subscription(Subscription(id: id, kind: kind, notificationInfo: info)))
             default: continue
             }
         }
         return result
+    }
+
+    private static func query(_ entry: JSONValue) throws(JSONError) -> SubscribedQuery {
+        let query = try entry.required("query")
+        var events = RecordEvents()
+        for word in try entry["firesOn"]?.elements() ?? [] {
+            let text = try word.string()
+            if let event = RecordEvents.words.first(where: { $0.word == text })?.event { events.insert(event) }
+        }
+        return SubscribedQuery(
+            recordType: try query.required("recordType").string(),
+            json: Array(query.rawBytes),
+            zone: try zone(of: entry),
+            firesOn: events,
+            firesOnce: try entry["firesOnce"]?.bool() ?? false
+        )
     }
 }

@@ -1,6 +1,6 @@
 package import Records
 
-/// A silent change notice: that something changed, never what.
+/// A change notice: that something changed, never what; silent but for query subscriptions that ask for more.
 ///
 /// On the wire it is CloudKit's own push payload beside the zone's token. Wire reference 13.1, notices reference 2.
 package struct Notice: Hashable, Sendable {
@@ -10,6 +10,24 @@ package struct Notice: Hashable, Sendable {
     package enum Kind: String, Hashable, Sendable {
         case database = "met"
         case zone = "fet"
+        case query = "qry"
+    }
+
+    /// What the notice of a query subscription says besides.
+    package struct Query: Hashable, Sendable {
+        /// `nil`: several records, or nobody can say which.
+        package var recordName: String?
+        /// One of the three; `nil` with the name.
+        package var reason: RecordEvents?
+        /// The fields that the subscription asks for, as a JSON object of bare values.
+        package var fields: [UInt8]?
+        /// Fields were asked for and left out for their size.
+        package var isPruned = false
+
+        package init(recordName: String? = nil, reason: RecordEvents? = nil) {
+            self.recordName = recordName
+            self.reason = reason
+        }
     }
 
     package var kind: Kind
@@ -25,6 +43,10 @@ package struct Notice: Hashable, Sendable {
     package var zone: ZoneID?
     /// The zone's token after the change: who already holds it need not fetch.
     package var syncToken: String?
+    /// Of `query` notices alone.
+    package var query: Query?
+    /// The `aps` member as JSON, where it is more than silent.
+    package var aps: [UInt8]?
 
     package init(
         kind: Kind,
@@ -61,8 +83,12 @@ package struct Notice: Hashable, Sendable {
         } else if let zone = payload["fet"] {
             kind = .zone
             subject = zone
+        } else if let matched = payload["qry"] {
+            kind = .query
+            subject = matched
+            query = try Self.query(matched, isPruned: payload["p"] != nil)
         } else {
-            throw payload.mismatch("an object with a member 'met' or 'fet'")
+            throw payload.mismatch("an object with a member 'met', 'fet' or 'qry'")
         }
         let scopeValue = try subject.required("dbs")
         guard let scope = DatabaseScope(rawValue: Int(clamping: try scopeValue.int64())) else {
@@ -73,12 +99,27 @@ package struct Notice: Hashable, Sendable {
         let owner = try subject["zoid"]?.string()
         zone = try subject["zid"]?.string().inZone(of: owner)
         syncToken = try body["syncToken"]?.string()
+        aps = body["aps"].map { Array($0.rawBytes) }.flatMap { $0 == Self.silent ? nil : $0 }
     }
+
+    private static func query(_ json: JSONValue, isPruned: Bool) throws(JSONError) -> Query {
+        var query = Query(recordName: try json["rid"]?.string())
+        query.reason = try json["fo"].flatMap { value throws(JSONError) in
+            Self.reasons.first { (try? value.int64()) == $0.code }?.event
+        }
+        query.fields = json["af"].map { Array($0.rawBytes) }
+        query.isPruned = isPruned
+        return query
+    }
+
+    /// The payload's numbers for what happened to a record.
+    fileprivate static let reasons: [(code: Int64, event: RecordEvents)] = [(1, .create), (2, .update), (3, .delete)]
+    private static let silent = Array(#"{"content-available":1}"#.utf8)
 
     func write(to writer: inout JSONWriter) {
         writer.object { writer in
             writer.key("aps")
-            writer.object { $0.member("content-available", 1) }
+            writer.raw(aps ?? Self.silent)
             writer.key("ck")
             writer.object { writePayload(to: &$0) }
             if let syncToken { writer.member("syncToken", syncToken) }
@@ -90,9 +131,11 @@ package struct Notice: Hashable, Sendable {
         writer.member("cid", container)
         writer.member("nid", noticeID)
         writer.member("ckuserid", user.recordName)
+        if query?.isPruned == true { writer.member("p", 1) }
         switch kind {
         case .database: writer.key("met")
         case .zone: writer.key("fet")
+        case .query: writer.key("qry")
         }
         writer.object { writer in
             writer.member("dbs", scope.rawValue)
@@ -101,11 +144,26 @@ package struct Notice: Hashable, Sendable {
                 writer.member("zid", zone.zoneName)
                 writer.member("zoid", zone.owner.recordName)
             }
+            if let query { query.write(to: &writer) }
         }
     }
 
     private static let productionCode: Int64 = 1
     private static let developmentCode: Int64 = 2
+}
+
+extension Notice.Query {
+    /// The members of it, into an object that is open.
+    fileprivate func write(to writer: inout JSONWriter) {
+        if let recordName { writer.member("rid", recordName) }
+        if let reason, let code = Notice.reasons.first(where: { $0.event == reason })?.code {
+            writer.member("fo", code)
+        }
+        if let fields {
+            writer.key("af")
+            writer.raw(fields)
+        }
+    }
 }
 
 extension String {

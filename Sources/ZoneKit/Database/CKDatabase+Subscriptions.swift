@@ -115,6 +115,7 @@ extension CKDatabase {
     }
 
     private func make(_ found: Subscription, _ reader: inout RecordReader) -> CKSubscription {
+        if found.query != nil { return CKSubscription(subscriptionID: found.id, type: .query) }
         guard case .zone(let zone?) = found.kind else { return CKSubscription.make(found, zoneID: nil) }
         return CKSubscription.make(found, zoneID: reader.zoneID(zone))
     }

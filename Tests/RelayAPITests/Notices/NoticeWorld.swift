@@ -110,17 +110,34 @@ final class TestDevice: NoticeOutlet {
         lane: Int = 0,
         admission: FakeAdmission = FakeAdmission()
     ) async {
-        let connection = NoticeConnection(
-            request: APIRequest(method: .get, path: "/push/1/iCloud.test/development"),
+        await connect(
+            ClientFrame.hello(NoticeHello(deviceID: device, webAuthToken: user)),
+            path: "/push/1/iCloud.test/development",
             hub: world.hub,
             lane: world.numbers[lane],
             roll: world.rolls[lane],
+            admission: admission
+        )
+    }
+
+    func connect(
+        _ hello: ClientFrame,
+        path: String,
+        hub: NoticeHub,
+        lane: Int,
+        roll: NoticeLaneRoll,
+        admission: any NoticeAdmission
+    ) async {
+        let connection = NoticeConnection(
+            request: APIRequest(method: .get, path: path),
+            hub: hub,
+            lane: lane,
+            roll: roll,
             admission: admission,
             uptime: { .zero },
             outlet: self
         )
         self.connection = connection
-        let hello = ClientFrame.hello(NoticeHello(deviceID: device, webAuthToken: user))
         connection.handle(.received(text: hello.encoded))
         await connection.admit()
     }

@@ -17,7 +17,7 @@ import Testing
         return try await body(folder.appendingPathComponent("store.sqlite").path)
     }
 
-    private func open(_ path: String, onCommit: @escaping @Sendable ([CommittedChange]) -> Void = { _ in }) throws
+    private func open(_ path: String, onCommit: @escaping @Sendable (Commit) -> Void = { _ in }) throws
         -> SQLiteStore
     {
         let drawn = Mutex(UInt64(7))
@@ -139,7 +139,7 @@ import Testing
     @Test func writesThatWaitTogetherAreHeardOfTogether() async throws {
         try await withFile { path in
             let heard = Mutex<[[CommittedChange]]>([])
-            let store = try open(path, onCommit: { changes in heard.withLock { $0.append(changes) } })
+            let store = try open(path, onCommit: { commit in heard.withLock { $0.append(commit.zones) } })
             defer { store.close() }
             let zone = try await makeZone("Notes", in: store)
             try await withThrowingTaskGroup(of: Void.self) { group in

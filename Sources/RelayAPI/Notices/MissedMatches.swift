@@ -1,0 +1,99 @@
+import Records
+import RelayCore
+import Wire
+
+/// What a device's query subscriptions would have told it of while it was away.
+///
+/// Zones that a wider subscription covers are told of by that one. What happened to each record in between is not known,
+/// only what it is now: a record that was deleted may have matched. Notices reference 2, `since`.
+struct MissedMatches {
+    let hub: NoticeHub
+    let address: NoticeAddress
+    let subscriptions: NoticeSubscriptions
+    let scope: DatabaseScope
+
+    /// More records than this in one zone are told of together.
+    static let recordLimit = 20
+    /// Changed records that are looked at in one zone.
+    private static let lookLimit = 200
+
+    func notices(
+        _ news: NoticeCatchUp.News,
+        since token: String,
+        from reader: any StoreReader
+    ) throws(RelayError) -> [Notice] {
+        let queries = subscriptions.queries(in: scope)
+        guard let first = queries.first else { return [] }
+        switch news {
+        case .manyZones:
+            let subject = NoticeSubject(scope: scope, zone: nil)
+            return subscriptions.widest(covering: subject) == nil ? [general(first.id, zone: nil)] : []
+        case .zones(let zones):
+            let schema = try reader.schema
+            var index = SubscriptionIndex()
+            for item in queries {
+                let subscription = Subscription(
+                    id: item.id,
+                    kind: item.kind,
+                    notificationInfo: item.notificationInfo
+                )
+                index.apply(
+                    .init(user: address.user, scope: scope, id: item.id, subscription: subscription),
+                    schema: schema
+                )
+            }
+            let start = ChangeToken(encoded: token)?.position ?? 0
+            var missed: [Notice] = []
+            for zone in zones { missed += try notices(in: zone, after: start, first.id, &index, schema, reader) }
+            return missed
+        }
+    }
+
+    private func notices(
+        in changed: NoticeCatchUp.Zone,
+        after start: UInt64,
+        _ first: String,
+        _ index: inout SubscriptionIndex,
+        _ schema: Schema,
+        _ reader: any StoreReader
+    ) throws(RelayError) -> [Notice] {
+        guard changed.syncToken != nil, let zone = try reader.zone(changed.zone), zone.lastChange > start,
+            subscriptions.widest(covering: NoticeSubject(scope: scope, zone: zone.id)) == nil
+        else { return [] }
+        var records: [StoredRecord] = []
+        let range = start + 1...zone.lastChange
+        try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) {
+            records.append($0)
+        }
+        var notices: [Notice] = []
+        var spent: [SubscriptionIndex.Match] = []
+        for record in records.reversed() {
+            let matches = try index.possibleMatches(record, in: zone.id, schema: schema)
+            let drafts = matches.map { ($0, QueryNotice($0, zone: zone.id, schema: schema)) }
+            let visible = drafts.filter { $0.1.isVisible }
+            for (match, draft) in visible.isEmpty ? Array(drafts.prefix(1)) : visible {
+                notices.append(draft.notice(for: address, noticeID: hub.newNoticeID()))
+                if match.subscription.query?.firesOnce == true { spent.append(match) }
+            }
+        }
+        for match in spent { hub.queries.end(match, address.store, schema: schema) }
+        guard notices.count > Self.recordLimit || records.count == Self.lookLimit else { return notices }
+        return [general(first, zone: zone.id)]
+    }
+
+    private func general(_ subscriptionID: String, zone: ZoneID?) -> Notice {
+        var notice = Notice(
+            kind: .query,
+            container: address.store.container.name,
+            environment: address.store.environment,
+            noticeID: hub.newNoticeID(),
+            user: address.user,
+            scope: scope,
+            subscriptionID: subscriptionID,
+            zone: zone,
+            syncToken: nil
+        )
+        notice.query = .init()
+        return notice
+    }
+}

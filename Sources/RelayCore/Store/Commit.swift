@@ -1,0 +1,74 @@
+package import Records
+
+/// What one commit did, for whoever sends notices.
+package struct Commit: Sendable {
+    package var zones: [CommittedChange]
+    /// The changed records of those types that query subscriptions watch; of others nothing is kept.
+    package var records: [CommittedRecord]
+    package var subscriptions: [CommittedSubscription]
+    /// The schema after the commit.
+    package var schema: Schema
+
+    package init(
+        zones: [CommittedChange] = [],
+        records: [CommittedRecord] = [],
+        subscriptions: [CommittedSubscription] = [],
+        schema: Schema
+    ) {
+        self.zones = zones
+        self.records = records
+        self.subscriptions = subscriptions
+        self.schema = schema
+    }
+
+    package var isEmpty: Bool { zones.isEmpty && records.isEmpty && subscriptions.isEmpty }
+}
+
+/// A commit's effect on one zone.
+package struct CommittedChange: Hashable, Sendable {
+    package var zone: ZoneID
+    /// The zone's token right after; `nil` for a deleted zone and where none are kept.
+    package var token: ChangeToken?
+    /// The device that made it; `nil` when several did.
+    package var device: String?
+
+    package init(zone: ZoneID, token: ChangeToken?, device: String?) {
+        self.zone = zone
+        self.token = token
+        self.device = device
+    }
+}
+
+/// A commit's effect on one record.
+package struct CommittedRecord: Hashable, Sendable {
+    package var zone: ZoneID
+    /// What it was before; `nil` or a tombstone where it was not there.
+    package var before: StoredRecord?
+    /// What it is now; a tombstone when it was deleted.
+    package var after: StoredRecord
+    /// The device that made the change.
+    package var device: String
+
+    package init(zone: ZoneID, before: StoredRecord?, after: StoredRecord, device: String) {
+        self.zone = zone
+        self.before = before
+        self.after = after
+        self.device = device
+    }
+}
+
+/// A subscription of some user that was made, replaced or ended.
+package struct CommittedSubscription: Hashable, Sendable {
+    package var user: UserID
+    package var scope: DatabaseScope
+    package var id: String
+    /// `nil`: it is gone.
+    package var subscription: Subscription?
+
+    package init(user: UserID, scope: DatabaseScope, id: String, subscription: Subscription?) {
+        self.user = user
+        self.scope = scope
+        self.id = id
+        self.subscription = subscription
+    }
+}

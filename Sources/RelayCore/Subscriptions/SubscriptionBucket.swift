@@ -1,0 +1,114 @@
+import Records
+import Wire
+
+/// One query subscription with its query made ready.
+struct SubscriptionEntry {
+    let key: SubscriptionIndex.Key
+    let subscription: Subscription
+    let query: SubscribedQuery
+    /// `nil` while the schema does not have what the query asks for: then nothing matches it.
+    private(set) var match: QueryMatch?
+    /// One field and the values it must have one of; `nil` where the query asks for no equality.
+    private(set) var anchor: (field: Query.Field, keys: [QueryKey])?
+
+    init(_ key: SubscriptionIndex.Key, _ subscription: Subscription, _ query: SubscribedQuery, _ schema: Schema) {
+        self.key = key
+        self.subscription = subscription
+        self.query = query
+        read(schema)
+    }
+
+    /// Reads the query as the names and types that the schema has now.
+    mutating func read(_ schema: Schema) {
+        match = nil
+        anchor = nil
+        guard let type = schema.types[query.recordType],
+            let parsed = try? QueryCodec.read(JSONDocument(parsing: query.json).root, schema: schema),
+            (try? QueryCheck(parsed, of: type).checkFilters()) != nil
+        else { return }
+        match = QueryMatch(parsed.filters, type: type)
+        anchor =
+            parsed.filters
+            .first { [.equals, .in, .listContains].contains($0.comparator) && $0.field != .anySearchable }
+            .map { ($0.field, $0.keys) }
+    }
+
+    /// Whether the subscriber may see this record of the public database.
+    func mayRead(_ record: StoredRecord, _ schema: Schema) -> Bool {
+        let subscriber = Caller(.user(key.user), deviceID: "")
+        return DatabaseAddress(scope: .public, caller: subscriber).rights(to: record, in: schema).contains(.read)
+    }
+
+    func match(_ event: RecordEvents, _ record: StoredRecord) -> SubscriptionIndex.Match {
+        .init(user: key.user, scope: key.scope, subscription: subscription, event: event, record: record)
+    }
+}
+
+/// The subscriptions to one type in one user's database, or in the public one.
+struct SubscriptionBucket {
+    private var entries: [SubscriptionIndex.Key: SubscriptionEntry] = [:]
+    private var anchored: [Query.Field: [QueryKey: Set<SubscriptionIndex.Key>]] = [:]
+    private var unanchored: Set<SubscriptionIndex.Key> = []
+    /// All fields that some query here looks at; those of subscriptions since ended may stay in it.
+    private var fieldNames: Set<String> = []
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    mutating func insert(_ entry: SubscriptionEntry) {
+        entries[entry.key] = entry
+        fieldNames.formUnion(entry.match?.fieldNames ?? [])
+        guard let anchor = entry.anchor else {
+            unanchored.insert(entry.key)
+            return
+        }
+        for key in anchor.keys { anchored[anchor.field, default: [:]][key, default: []].insert(entry.key) }
+    }
+
+    mutating func remove(_ key: SubscriptionIndex.Key) {
+        guard let entry = entries.removeValue(forKey: key) else { return }
+        unanchored.remove(key)
+        guard let (field, values) = entry.anchor else { return }
+        for value in values {
+            anchored[field]?[value]?.remove(key)
+            if anchored[field]?[value]?.isEmpty == true { anchored[field]?[value] = nil }
+        }
+        if anchored[field]?.isEmpty == true { anchored[field] = nil }
+    }
+
+    mutating func readAnew(_ schema: Schema) {
+        let old = entries.values
+        self = SubscriptionBucket()
+        for var entry in old {
+            entry.read(schema)
+            insert(entry)
+        }
+    }
+
+    /// Those that fire on such an event in this zone, whatever they ask of the record.
+    func entries(watching event: RecordEvents, in zone: ZoneID) -> [SubscriptionEntry] {
+        entries.values.filter { $0.query.firesOn.contains(event) && ($0.query.zone ?? zone) == zone }
+    }
+
+    /// Those whom this event of this record concerns.
+    func entries(
+        for record: StoredRecord,
+        _ event: RecordEvents,
+        in zone: ZoneID
+    ) throws(RelayError) -> [SubscriptionEntry] {
+        let values = try QueryValues(record, fields: fieldNames)
+        var candidates = unanchored
+        for (field, byValue) in anchored {
+            if let found = byValue[values.key(of: field)] { candidates.formUnion(found) }
+            guard case .own(let name) = field else { continue }
+            for key in values.memberKeys(of: name) {
+                if let found = byValue[key] { candidates.formUnion(found) }
+            }
+        }
+        return candidates.compactMap { key in
+            guard let entry = entries[key], entry.query.firesOn.contains(event),
+                entry.query.zone.map({ $0 == zone }) ?? true, entry.match?.holds(for: values) ?? false
+            else { return nil }
+            return entry
+        }
+    }
+}

@@ -1,0 +1,142 @@
+package import Records
+
+/// The query subscriptions of one container's environment, found by what a changed record is.
+///
+/// By record type first, then by whose database it is in, then by the value of one field that each subscription wants to be
+/// equal to something. So a change costs time in the subscriptions that ask for its values, and in those that ask for no
+/// equality at all; of other types, databases and values there may be any number.
+package struct SubscriptionIndex: Sendable {
+    /// Where a subscription looks.
+    enum Place: Hashable {
+        case everybodys
+        case privateZones(of: UserID)
+        case sharedZones(with: UserID)
+
+        init(_ scope: DatabaseScope, _ user: UserID) {
+            switch scope {
+            case .public: self = .everybodys
+            case .private: self = .privateZones(of: user)
+            case .shared: self = .sharedZones(with: user)
+            }
+        }
+    }
+
+    struct Key: Hashable {
+        var user: UserID
+        var scope: DatabaseScope
+        var id: String
+    }
+
+    private struct TypeEntry {
+        /// As which the subscriptions' queries were read.
+        var type: RecordType?
+        var version: Int
+        var buckets: [Place: SubscriptionBucket] = [:]
+    }
+
+    private var types: [String: TypeEntry] = [:]
+    private var kept: [Key: SubscribedQuery] = [:]
+
+    package init() {}
+
+    package var count: Int { kept.count }
+
+    // MARK: Keeping it
+
+    /// Takes in what a commit did to a subscription; one that is no query's is forgotten.
+    package mutating func apply(_ change: CommittedSubscription, schema: Schema) {
+        let key = Key(user: change.user, scope: change.scope, id: change.id)
+        remove(key)
+        guard let subscription = change.subscription, let query = subscription.query else { return }
+        refresh(query.recordType, schema)
+        kept[key] = query
+        let entry = SubscriptionEntry(key, subscription, query, schema)
+        types[query.recordType, default: TypeEntry(type: schema.types[query.recordType], version: schema.version)]
+            .buckets[Place(key.scope, key.user), default: SubscriptionBucket()].insert(entry)
+    }
+
+    private mutating func remove(_ key: Key) {
+        guard let old = kept.removeValue(forKey: key) else { return }
+        let place = Place(key.scope, key.user)
+        types[old.recordType]?.buckets[place]?.remove(key)
+        if types[old.recordType]?.buckets[place]?.isEmpty == true { types[old.recordType]?.buckets[place] = nil }
+        if types[old.recordType]?.buckets.isEmpty == true { types[old.recordType] = nil }
+    }
+
+    /// Reads a type's queries anew where its definition has changed.
+    private mutating func refresh(_ name: String, _ schema: Schema) {
+        guard let entry = types[name], entry.version != schema.version else { return }
+        types[name]?.version = schema.version
+        guard entry.type != schema.types[name] else { return }
+        types[name]?.type = schema.types[name]
+        for place in entry.buckets.keys { types[name]?.buckets[place]?.readAnew(schema) }
+    }
+
+    // MARK: Asking it
+
+    /// A subscription that a change concerns.
+    package struct Match: Sendable {
+        package var user: UserID
+        package var scope: DatabaseScope
+        package var subscription: Subscription
+        package var event: RecordEvents
+        /// What the subscriber is told of: the new state, of a deleted record the last one.
+        package var record: StoredRecord
+    }
+
+    /// Whom a change concerns: those whose query the record matches and who may read it.
+    ///
+    /// A created and an updated record is judged by what it is now, a deleted one by what it was. `participants` are those
+    /// whom the zone is shared with. In the order of users and names, so that equal runs tell equal things.
+    package mutating func matches(
+        _ change: CommittedRecord,
+        participants: [UserID] = [],
+        schema: Schema
+    ) throws(RelayError) -> [Match] {
+        let type = change.after.type
+        guard types[type] != nil else { return [] }
+        refresh(type, schema)
+        guard let buckets = types[type]?.buckets else { return [] }
+        let wasThere = change.before.map { !$0.isDeleted } ?? false
+        guard wasThere || !change.after.isDeleted else { return [] }
+        let event: RecordEvents = change.after.isDeleted ? .delete : wasThere ? .update : .create
+        let record = change.after.isDeleted ? change.before ?? change.after : change.after
+        let places: [Place] =
+            change.zone.owner == Zone.publicOwner
+            ? [.everybodys]
+            : [.privateZones(of: change.zone.owner)] + participants.map { .sharedZones(with: $0) }
+        var matches: [Match] = []
+        for place in places {
+            guard let bucket = buckets[place] else { continue }
+            for entry in try bucket.entries(for: record, event, in: change.zone) {
+                guard place != .everybodys || entry.mayRead(record, schema) else { continue }
+                matches.append(entry.match(event, record))
+            }
+        }
+        return Self.inOrder(matches)
+    }
+
+    /// As `matches`, for a record of which only the present state is known, and that somebody owns: one that is gone may
+    /// have matched anything.
+    package mutating func possibleMatches(
+        _ record: StoredRecord,
+        in zone: ZoneID,
+        schema: Schema
+    ) throws(RelayError) -> [Match] {
+        guard types[record.type] != nil else { return [] }
+        refresh(record.type, schema)
+        guard let bucket = types[record.type]?.buckets[.privateZones(of: zone.owner)] else { return [] }
+        guard !record.isDeleted else {
+            return Self.inOrder(bucket.entries(watching: .delete, in: zone).map { $0.match(.delete, record) })
+        }
+        let event: RecordEvents = record.created == record.modified ? .create : .update
+        return Self.inOrder(try bucket.entries(for: record, event, in: zone).map { $0.match(event, record) })
+    }
+
+    private static func inOrder(_ matches: [Match]) -> [Match] {
+        matches.sorted {
+            ($0.user.recordName, $0.scope.rawValue, $0.subscription.id)
+                < ($1.user.recordName, $1.scope.rawValue, $1.subscription.id)
+        }
+    }
+}

@@ -1,0 +1,167 @@
+import GRDB
+import Records
+import RelayCore
+
+/// How a subscription stands in its row.
+enum SubscriptionRow {
+    static let columns = "s.id, s.kind, s.zone_owner, s.zone_name, s.notification_info, s.record_type, s.query, s.fires"
+
+    /// `kind` of rows: the numbers stay, whatever else changes.
+    enum Kind {
+        static let database: Int64 = 1
+        static let everyZone: Int64 = 2
+        static let oneZone: Int64 = 3
+        static let query: Int64 = 4
+    }
+
+    /// Beside the bits of `RecordEvents`.
+    static let firesOnce: Int64 = 8
+
+    /// Reads `columns`, which begin at `first`.
+    static func read(_ row: SQL, from first: Int32 = 0) -> Subscription {
+        let zone =
+            row.isNull(first + 3)
+            ? nil : ZoneID(row.text(first + 3), owner: UserID(row.optionalText(first + 2) ?? UserID.caller.recordName))
+        let kind: Subscription.Kind =
+            switch row.int(first + 1) {
+            case Kind.database: .database
+            case Kind.query:
+                .query(
+                    SubscribedQuery(
+                        recordType: row.text(first + 5),
+                        json: row.blob(first + 6),
+                        zone: zone,
+                        firesOn: RecordEvents(rawValue: Int(row.int(first + 7) & ~firesOnce)),
+                        firesOnce: row.int(first + 7) & firesOnce != 0
+                    )
+                )
+            default: .zone(zone)
+            }
+        let info = row.isNull(first + 4) ? nil : row.blob(first + 4)
+        return Subscription(id: row.text(first), kind: kind, notificationInfo: info)
+    }
+
+    /// All query subscriptions of a store, as though they had just been made.
+    static func readQueries(_ database: Database) throws -> [CommittedSubscription] {
+        let statement = try SQL(
+            "SELECT \(columns), u.name, s.scope FROM subscription s JOIN user u ON u.id = s.user WHERE s.kind = 4",
+            in: database
+        )
+        defer { statement.reset() }
+        var found: [CommittedSubscription] = []
+        while try statement.step() {
+            let subscription = read(statement)
+            guard let scope = DatabaseScope(rawValue: Int(statement.int(9))) else { continue }
+            found.append(
+                .init(user: UserID(statement.text(8)), scope: scope, id: subscription.id, subscription: subscription)
+            )
+        }
+        return found
+    }
+}
+
+extension SQLiteReader {
+    func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription] {
+        try attempt {
+            guard let number = try number(of: user) else { return [] }
+            let statement = try SQL(
+                "SELECT \(SubscriptionRow.columns) FROM subscription s WHERE user = ? AND scope = ? ORDER BY id",
+                in: database
+            )
+            defer { statement.reset() }
+            statement.bind(1, number)
+            statement.bind(2, Int64(scope.rawValue))
+            var found: [Subscription] = []
+            while try statement.step() { found.append(SubscriptionRow.read(statement)) }
+            return found
+        }
+    }
+
+    /// The record type that a query subscription watches; `nil` for others and where there is none.
+    fileprivate func watchedType(ofSubscription id: String, user: Int64, scope: DatabaseScope) throws -> String? {
+        let statement = try SQL(
+            "SELECT record_type FROM subscription WHERE user = ? AND scope = ? AND id = ?",
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, user)
+        statement.bind(2, Int64(scope.rawValue))
+        statement.bind(3, id)
+        return try statement.step() ? statement.optionalText(0) : nil
+    }
+}
+
+extension SQLiteWriter {
+    func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError) {
+        try attempt {
+            let number = try ensureNumber(of: user)
+            for subscription in subscriptions {
+                try watch(subscription.query?.recordType, insteadOf: subscription.id, of: number, in: scope)
+                try insert(subscription, user: number, scope: scope)
+                changedSubscriptions.append(
+                    .init(user: user, scope: scope, id: subscription.id, subscription: subscription)
+                )
+            }
+        }
+    }
+
+    private func insert(_ subscription: Subscription, user: Int64, scope: DatabaseScope) throws {
+        let statement = try SQL(
+            """
+            INSERT OR REPLACE INTO subscription
+                (user, scope, id, kind, zone_owner, zone_name, notification_info, record_type, query, fires)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """,
+            in: database
+        )
+        let (kind, zone): (Int64, ZoneID?) =
+            switch subscription.kind {
+            case .database: (SubscriptionRow.Kind.database, nil)
+            case .zone(nil): (SubscriptionRow.Kind.everyZone, nil)
+            case .zone(let zone?): (SubscriptionRow.Kind.oneZone, zone)
+            case .query(let query): (SubscriptionRow.Kind.query, query.zone)
+            }
+        let query = subscription.query
+        statement.bind(1, user)
+        statement.bind(2, Int64(scope.rawValue))
+        statement.bind(3, subscription.id)
+        statement.bind(4, kind)
+        statement.bind(5, zone?.owner.recordName)
+        statement.bind(6, zone?.zoneName)
+        statement.bind(7, blob: subscription.notificationInfo)
+        statement.bind(8, query?.recordType)
+        statement.bind(9, blob: query?.json)
+        statement.bind(
+            10,
+            query.map { Int64($0.firesOn.rawValue) | ($0.firesOnce ? SubscriptionRow.firesOnce : 0) } ?? 0
+        )
+        try statement.run()
+    }
+
+    func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError) {
+        try attempt {
+            guard let number = try number(of: user) else { return }
+            for id in ids {
+                try watch(nil, insteadOf: id, of: number, in: scope)
+                let statement = try SQL(
+                    "DELETE FROM subscription WHERE user = ? AND scope = ? AND id = ?",
+                    in: database
+                )
+                statement.bind(1, number)
+                statement.bind(2, Int64(scope.rawValue))
+                statement.bind(3, id)
+                try statement.run()
+                changedSubscriptions.append(.init(user: user, scope: scope, id: id, subscription: nil))
+            }
+        }
+    }
+
+    /// Keeps count of the watched types when a subscription is made, replaced or ended.
+    private func watch(_ type: String?, insteadOf id: String, of user: Int64, in scope: DatabaseScope) throws {
+        if let old = try watchedType(ofSubscription: id, user: user, scope: scope) {
+            let count = memory.watchedTypes[old, default: 1] - 1
+            memory.watchedTypes[old] = count > 0 ? count : nil
+        }
+        if let type { memory.watchedTypes[type, default: 0] += 1 }
+    }
+}

@@ -1,0 +1,237 @@
+import Foundation
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+import Wire
+
+@Suite(.timeLimit(.minutes(1))) struct QuerySubscriptionTests {
+    private let done = #"{"comparator":"EQUALS","fieldName":"done","fieldValue":{"value":1}}"#
+
+    /// `rid/fo` of each notice.
+    private func told(_ device: TestDevice) -> [String] {
+        device.notices.map { "\($0.subscriptionID):\($0.query?.recordName ?? "*"):\($0.query?.reason?.rawValue ?? 0)" }
+    }
+
+    @Test func recordsAreToldOfWhenTheyComeChangeAndGo() async throws {
+        let world = try SubscriptionWorld()
+        try await world.subscribe("all")
+        let phone = await world.device()
+        try await world.change("a", #"{"n":{"value":1}}"#)
+        try await world.change("a", #"{"n":{"value":2}}"#)
+        try await world.change("a", by: "forceDelete")
+        try await world.change("other", type: "Task")
+        await world.settle()
+        #expect(told(phone) == ["all:a:1", "all:a:2", "all:a:4"])
+        let notice = try #require(phone.notices.first)
+        #expect(notice.scope == .private && notice.zone?.zoneName == "_defaultZone" && notice.aps == nil)
+    }
+
+    @Test func onlyWhatWasAskedForFires() async throws {
+        let world = try SubscriptionWorld()
+        try await world.change("seed", #"{"done":{"value":0}}"#)
+        try await world.subscribe("updates", filters: done, on: #""update""#)
+        let phone = await world.device()
+        try await world.change("a", #"{"done":{"value":1}}"#)
+        try await world.change("a", #"{"done":{"value":0}}"#)
+        try await world.change("a", #"{"done":{"value":1}}"#)
+        try await world.change("a", by: "forceDelete")
+        await world.settle()
+        // The creation is none of its events, nor is the change to a record that no longer matches.
+        #expect(told(phone) == ["updates:a:2"])
+    }
+
+    @Test func aDeletedRecordIsJudgedByWhatItWas() async throws {
+        let world = try SubscriptionWorld()
+        try await world.change("yes", #"{"done":{"value":1}}"#)
+        try await world.change("no", #"{"done":{"value":0}}"#)
+        try await world.subscribe("gone", filters: done, on: #""delete""#)
+        let phone = await world.device()
+        try await world.change("no", by: "forceDelete")
+        try await world.change("yes", by: "forceDelete")
+        await world.settle()
+        #expect(told(phone) == ["gone:yes:4"])
+    }
+
+    @Test func theDeviceThatMadeTheChangeHearsNothing() async throws {
+        let world = try SubscriptionWorld()
+        try await world.subscribe("all")
+        let phone = await world.device("phone")
+        let laptop = await world.device("laptop")
+        try await world.change("a", from: "phone")
+        await world.settle()
+        #expect(told(phone).isEmpty)
+        #expect(told(laptop) == ["all:a:1"])
+    }
+
+    @Test func aSubscriptionThatFiresOnceIsGoneAfterwards() async throws {
+        let world = try SubscriptionWorld()
+        try await world.subscribe("once", extra: #","firesOnce":true"#)
+        // Nobody listens: it waits for somebody who does.
+        try await world.change("early")
+        await world.settle()
+        let phone = await world.device()
+        try await world.change("a")
+        try await world.change("b")
+        await world.settle()
+        #expect(told(phone) == ["once:a:1"])
+        var left = try await world.ask("private/subscriptions/list").items("subscriptions").count
+        for _ in 0..<1_000 where left > 0 {
+            await Task.yield()
+            left = try await world.ask("private/subscriptions/list").items("subscriptions").count
+        }
+        #expect(left == 0, "the store still has it")
+    }
+
+    @Test func aWiderSubscriptionSpeaksForSilentOnes() async throws {
+        let world = try SubscriptionWorld()
+        try await world.makeZone("Notes")
+        try await world.subscribe("silent")
+        try await world.subscribe("loud", extra: #","notificationInfo":{"alertBody":"changed"}"#)
+        _ = try await world.ask(
+            "private/subscriptions/modify",
+            #"{"operations":[{"operationType":"create","subscription":{"subscriptionID":"db","subscriptionType":"database"}}]}"#
+        )
+        let phone = await world.device()
+        try await world.change("a", zone: "Notes")
+        await world.settle()
+        #expect(Set(phone.notices.map(\.subscriptionID)) == ["db", "loud"])
+    }
+
+    @Test func zonesAreHeldApart() async throws {
+        let world = try SubscriptionWorld()
+        try await world.makeZone("Notes")
+        try await world.makeZone("Other")
+        try await world.subscribe("one", extra: #","zoneID":{"zoneName":"Notes"}"#)
+        try await world.subscribe("default", extra: #","zoneWide":false"#)
+        let phone = await world.device()
+        for zone in ["Notes", "Other", "_defaultZone"] { try await world.change("r-\(zone)", zone: zone) }
+        await world.settle()
+        #expect(told(phone) == ["one:r-Notes:1", "default:r-_defaultZone:1"])
+    }
+
+    @Test func alertsCarryTheFieldsThatWereAskedFor() async throws {
+        let world = try SubscriptionWorld()
+        try await world.subscribe(
+            "alert",
+            extra: """
+                ,"notificationInfo":{"alertLocalizationKey":"NEW %@","alertLocalizationArgs":["title","missing"],
+                "soundName":"default","shouldBadge":true,"category":"c","additionalFields":["title","n","missing"]}
+                """
+        )
+        let phone = await world.device()
+        try await world.change("a", #"{"title":{"value":"Milk \"1\""},"n":{"value":7}}"#)
+        await world.settle()
+        let text = try #require(phone.sent.last.map { String(decoding: $0.text, as: UTF8.self) })
+        #expect(text.contains(#""loc-key":"NEW %@","loc-args":["Milk \"1\"",""]"#))
+        #expect(text.contains(#""sound":"default","badge":1,"category":"c""#))
+        #expect(text.contains(#""rid":"a","fo":1,"af":{"title":"Milk \"1\"","n":7}"#))
+        #expect(!text.contains("content-available"))
+    }
+
+    @Test func tooMuchToSayIsPruned() async throws {
+        let world = try SubscriptionWorld()
+        try await world.subscribe("big", extra: #","notificationInfo":{"alertBody":"x","desiredKeys":["title"]}"#)
+        let phone = await world.device()
+        try await world.change("a", #"{"title":{"value":"\#(String(repeating: "m", count: 5_000))"}}"#)
+        await world.settle()
+        let notice = try #require(phone.notices.last)
+        #expect(notice.query?.isPruned == true && notice.query?.fields == nil)
+        #expect(phone.sent.last.map { $0.text.count < 1_000 } == true)
+    }
+
+    @Test func inThePublicDatabaseOneHearsOnlyOfWhatOneMayRead() async throws {
+        let world = try SubscriptionWorld()
+        try await world.subscribe("all", in: "public", as: "bob")
+        let phone = await world.device(of: "bob")
+        try await world.change("a", in: "public")
+        await world.settle()
+        #expect(phone.notices.map(\.scope) == [.public])
+        #expect(told(phone) == ["all:a:1"])
+        // Alice's own database is none of Bob's business, though his query would match.
+        try await world.subscribe("mine", as: "bob")
+        phone.forget()
+        try await world.change("secret")
+        await world.settle()
+        #expect(told(phone).isEmpty)
+    }
+
+    @Test func whatWasMissedIsToldOnReturn() async throws {
+        let world = try SubscriptionWorld()
+        try await world.makeZone("Notes")
+        try await world.change("old", #"{"done":{"value":1}}"#, zone: "Notes")
+        try await world.subscribe("done", filters: done)
+        let token = try #require(try await world.ask("private/changes/database").json.text("syncToken"))
+        try await world.change("a", #"{"done":{"value":1}}"#, zone: "Notes")
+        try await world.change("b", #"{"done":{"value":0}}"#, zone: "Notes")
+        let phone = await world.device(since: [.private: token])
+        #expect(told(phone) == ["done:a:1"])
+        for number in 0..<25 { try await world.change("r\(number)", #"{"done":{"value":1}}"#, zone: "Notes") }
+        let laptop = await world.device("laptop", since: [.private: token])
+        #expect(told(laptop) == ["done:*:0"])
+        #expect(laptop.zones == ["Notes"])
+    }
+
+    @Test func theIndexIsBuiltAnewFromTheStore() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let directory = try AccountStore(inMemory: ())
+        let first = try SubscriptionWorld(directory: directory, folder: folder)
+        try await first.subscribe("all", extra: #","firesOnce":false,"notificationInfo":{"alertBody":"x"}"#)
+        let before = try await first.ask("private/subscriptions/list")
+        first.close()
+        let second = try SubscriptionWorld(directory: directory, folder: folder)
+        defer { second.close() }
+        let after = try await second.ask("private/subscriptions/list")
+        #expect(before.response.body == after.response.body)
+        let phone = await second.device()
+        try await second.change("a")
+        await second.settle()
+        #expect(told(phone) == ["all:a:1"])
+    }
+
+    @Test func aTypeMayBeWatchedBeforeItsFirstRecord() async throws {
+        let world = try SubscriptionWorld()
+        try await world.subscribe("early", type: "Later", filters: done)
+        let phone = await world.device()
+        try await world.change("a", #"{"done":{"value":1}}"#, type: "Later")
+        try await world.change("b", #"{"done":{"value":2}}"#, type: "Later")
+        await world.settle()
+        #expect(told(phone) == ["early:a:1"])
+    }
+
+    static let refused: [(body: String, reason: String)] = [
+        (#""subscriptionID":"q1""#, "subscriptionType"),
+        (#""subscriptionID":"q","subscriptionType":"query","firesOn":["create"]"#, "query"),
+        (#""subscriptionID":"q","subscriptionType":"query","query":{"recordType":"Note"}"#, "firesOn"),
+        (
+            #""subscriptionID":"q","subscriptionType":"query","query":{"recordType":"Note"},"firesOn":["born"]"#,
+            "firesOn"
+        ),
+        (#""subscriptionID":"q","subscriptionType":"query","query":{"recordType":"Note"},"firesOn":[]"#, "firesOn"),
+        (
+            #""subscriptionID":"q","subscriptionType":"query","query":{"recordType":"Note","filterBy":[{"comparator":"IS","fieldName":"a","fieldValue":{"value":1}}]},"firesOn":["create"]"#,
+            "comparator"
+        ),
+        (#""subscriptionID":"q","subscriptionType":"record""#, "subscriptionType"),
+        (#""subscriptionID":"q","subscriptionType":"zone","notificationInfo":{"alertBody":1}"#, "alertBody"),
+        (#""subscriptionType":"zone""#, "subscriptionID"),
+    ]
+
+    @Test(arguments: refused) func eachBadSubscriptionFailsAlone(_ row: (body: String, reason: String)) async throws {
+        let world = try SubscriptionWorld()
+        let answer = try await world.ask(
+            "private/subscriptions/modify",
+            """
+            {"operations":[{"operationType":"create","subscription":{\(row.body)}},
+            {"operationType":"create","subscription":{"subscriptionID":"good","subscriptionType":"database"}}]}
+            """
+        )
+        #expect(answer.status == 200)
+        let items = try answer.items("subscriptions")
+        #expect(items.first?.text("serverErrorCode") == "BAD_REQUEST")
+        #expect(items.first?.text("reason")?.contains(row.reason) == true, "\(items.first?.text("reason") ?? "")")
+        #expect(items.last?.text("subscriptionID") == "good")
+    }
+}

@@ -1,0 +1,173 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Synchronization
+import Testing
+import Wire
+
+/// A relay in memory with its hub, and devices on one lane of the test's own.
+final class SubscriptionWorld {
+    let relay: Relay
+    let hub: NoticeHub
+    let admission: RelayAdmission
+    let lane = HeldLane()
+    let roll = NoticeLaneRoll()
+    let number: Int
+    let container = "iCloud.org.example.notes"
+    private let stores: StoreFolder
+
+    /// Another world of the same directory and folder is the same relay after a restart.
+    init(
+        limits: Limits = Limits(),
+        directory: AccountStore? = nil,
+        folder: String? = nil,
+        time: TimeSource = .system
+    ) throws {
+        var settings = SignInSettings()
+        settings.acceptsDevTokens = true
+        settings.requestRate = nil
+        let authenticator = try Authenticator(
+            directory: try directory ?? AccountStore(inMemory: ()),
+            settings: settings,
+            time: time,
+            random: .system
+        )
+        let hub = NoticeHub(relayName: "test", noticeID: { "n" })
+        let drawn = Mutex(SplitMix(state: 1))
+        stores = StoreFolder(
+            folder: folder,
+            draw: { drawn.withLock { $0.next() } },
+            onCommit: { hub.publish($1, of: $0) }
+        )
+        self.hub = hub
+        relay = Relay(
+            authenticator: authenticator,
+            stores: stores,
+            hub: hub,
+            limits: limits,
+            time: time,
+            random: .system
+        )
+        admission = RelayAdmission(relay: relay, hub: hub, time: time)
+        number = hub.add(lane)
+    }
+
+    func close() { stores.close() }
+
+    func ask(
+        _ operation: String,
+        as user: String? = "alice",
+        _ body: String = "{}",
+        method: HTTPRequest.Method = .post,
+        environment: String = "development",
+        from device: String? = nil
+    ) async throws -> Answer {
+        var request = APIRequest(
+            method: method,
+            path: "/database/1/\(container)/\(environment)/\(operation)",
+            query: "ckAPIToken=x" + (user.map { "&ckWebAuthToken=dev-\($0)" } ?? ""),
+            body: Array(body.utf8)
+        )
+        if let device, let name = HTTPField.Name("X-Zonecast-Device-ID") { request.headers[name] = device }
+        let response = await relay.respond(to: request)
+        return Answer(
+            status: response.status.code,
+            json: try JSONDocument(parsing: response.body).root,
+            response: response
+        )
+    }
+
+    /// Makes a query subscription; expects that it is taken.
+    func subscribe(
+        _ id: String,
+        in database: String = "private",
+        as user: String = "alice",
+        type: String = "Note",
+        filters: String = "",
+        on events: String = #""create","update","delete""#,
+        extra: String = ""
+    ) async throws {
+        let answer = try await ask(
+            "\(database)/subscriptions/modify",
+            as: user,
+            """
+            {"operations":[{"operationType":"create","subscription":{"subscriptionID":"\(id)",
+            "subscriptionType":"query","query":{"recordType":"\(type)","filterBy":[\(filters)]},
+            "firesOn":[\(events)]\(extra)}}]}
+            """
+        )
+        let item = try #require(try answer.items("subscriptions").first)
+        #expect(item.text("serverErrorCode") == nil, "\(item.text("reason") ?? "")")
+        #expect(item.text("subscriptionID") == id)
+    }
+
+    func makeZone(_ name: String, as user: String = "alice") async throws {
+        let answer = try await ask(
+            "private/zones/modify",
+            as: user,
+            #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"\#(name)"}}}]}"#
+        )
+        #expect(answer.status == 200)
+    }
+
+    /// One forced operation on a record, from a device that is not listening.
+    func change(
+        _ name: String,
+        _ fields: String = "{}",
+        by kind: String = "forceUpdate",
+        in database: String = "private",
+        zone: String = "_defaultZone",
+        type: String = "Note",
+        as user: String = "alice",
+        from device: String = "writer"
+    ) async throws {
+        let answer = try await ask(
+            "\(database)/records/modify",
+            as: user,
+            """
+            {"zoneID":{"zoneName":"\(zone)"},"operations":[{"operationType":"\(kind)","record":{"recordName":"\(name)",
+            "recordType":"\(type)","fields":\(fields)}}]}
+            """,
+            from: device
+        )
+        let item = try #require(try answer.items("records").first)
+        #expect(item.text("serverErrorCode") == nil, "\(item.text("reason") ?? "")")
+    }
+
+    /// A device that listens.
+    func device(_ name: String = "phone", of user: String = "alice", since: [DatabaseScope: String] = [:]) async
+        -> TestDevice
+    {
+        let device = TestDevice()
+        await device.connect(user, name, to: self, since: since)
+        return device
+    }
+
+    /// Returns when every notice of what has been committed has reached its devices.
+    func settle() async {
+        await hub.queries.settle()
+        for order in lane.take() { roll.perform(order) }
+    }
+}
+
+extension TestDevice {
+    fileprivate func connect(
+        _ user: String,
+        _ device: String,
+        to world: SubscriptionWorld,
+        since: [DatabaseScope: String]
+    ) async {
+        await connect(
+            ClientFrame.hello(
+                NoticeHello(deviceID: device, apiToken: "x", webAuthToken: "dev-\(user)", since: since)
+            ),
+            path: "/push/1/\(world.container)/development",
+            hub: world.hub,
+            lane: world.number,
+            roll: world.roll,
+            admission: world.admission
+        )
+    }
+}
