@@ -102,7 +102,7 @@ import Wire
         let found = try ClientResponse.subscriptions(
             json(
                 """
-                {"subscriptions":[{"subscriptionID":"q","subscriptionType":"query"},
+                {"subscriptions":[{"subscriptionID":"q","subscriptionType":"later"},
                 {"subscriptionID":"d","subscriptionType":"database","notificationInfo":{"soundName":"x"}},
                 {"subscriptionID":"z","subscriptionType":"zone"},{"subscriptionID":"gone","deleted":true},
                 {"subscriptionID":"e","serverErrorCode":"NOT_FOUND","reason":"R"}]}
