@@ -53,6 +53,95 @@ import Testing
         #expect(try zonecast("token", "create").status == 2)
     }
 
+    @Test func aTokenSaysWhereSignInsGo() throws {
+        struct List: Decodable {
+            struct Row: Decodable { var callbackURL: String? }
+            var apiTokens: [Row]
+        }
+        _ = try zonecast("container", "create", "iCloud.org.example.notes")
+        func create(_ callback: String) throws -> Command {
+            try Command.run(["token", "create", "--callback-url", callback, "--data", folder.path] + home)
+        }
+        #expect(try create("cloudkit-icloud.org.example.notes://done").status == 0)
+        for bad in ["javascript:alert(1)", "data:text/html,x", "app.example/done", "https://a b"] {
+            #expect(try create(bad).status == 2, "\(bad)")
+        }
+        let listed = try zonecast("token", "list", "--json").json(List.self).apiTokens.map(\.callbackURL)
+        #expect(listed == ["cloudkit-icloud.org.example.notes://done"])
+    }
+
+    @Test func issuersRoundTrip() throws {
+        struct List: Decodable {
+            struct Row: Decodable { var issuer: String, algorithms: [String], claims: [String: String] }
+            var issuers: [Row]
+        }
+        struct Person: Decodable { var subject: String, email: String? }
+        _ = try zonecast("container", "create", "iCloud.org.example.notes")
+        let secret = Data("a secret that is long enough for HS256".utf8)
+        let file = folder.path + "/secret"
+        try secret.write(to: URL(fileURLWithPath: file))
+        let add = ["issuer", "add", "--issuer", "https://id.example", "--audience", "notes"]
+        let place = ["--container", "iCloud.org.example.notes", "--data", folder.path]
+        for wrong in [
+            [], ["--keys-url", "http://id.example/keys"], ["--keys-url", "https://id.example", "--algorithm", "HS256"],
+            ["--keys-file", file, "--keys-url", "https://id.example/keys"],
+            ["--keys-file", file, "--algorithm", "none"],
+            ["--keys-file", file, "--claim", "shoe=size"],
+        ] {
+            #expect(try Command.run(add + place + wrong).status == 2, "\(wrong)")
+        }
+        #expect(try Command.run(add + place + ["--keys-file", folder.path + "/none"]).status == 1)
+        let good = ["--keys-file", file, "--algorithm", "HS256", "--claim", "email=mail", "--trust-contacts"]
+        #expect(try Command.run(add + place + good).status == 0)
+        let listed = try zonecast("issuer", "list", "--json").json(List.self).issuers
+        #expect(listed.map(\.algorithms) == [["HS256"]])
+        #expect(listed.first?.claims == ["email": "mail"])
+
+        func text(_ bytes: some Sequence<UInt8>) -> String {
+            Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing(
+                "=",
+                with: ""
+            )
+        }
+        let claims = #"{"iss":"https://id.example","aud":"notes","sub":"7","exp":99999999999,"mail":"a@b.example"}"#
+        let message = text(#"{"alg":"HS256"}"#.utf8) + "." + text(claims.utf8)
+        let tag = HMAC<SHA256>.authenticationCode(for: Data(message.utf8), using: SymmetricKey(data: secret))
+        let check = ["issuer", "check", "--json"] + place
+        let person = try Command.run(check, input: message + "." + text(tag) + "\n").json(Person.self)
+        #expect(person.subject == "7" && person.email == "a@b.example")
+        let refused = try Command.run(check, input: message + ".AAAA\n")
+        #expect(refused.status == 1)
+        #expect(refused.complaint.contains("No key of the issuer made its signature."))
+        #expect(try Command.run(["issuer", "remove", "--issuer", "https://id.example"] + place).status == 0)
+        #expect(try Command.run(["issuer", "remove", "--issuer", "https://id.example"] + place).status == 1)
+    }
+
+    @Test func aUsersNameAndNumberAreSetAndTakenAway() throws {
+        struct List: Decodable {
+            struct Row: Decodable { var givenName: String?, familyName: String?, phone: String? }
+            var users: [Row]
+        }
+        let add = ["--given-name", "Ada", "--phone", "+49 30 1234567", "--password-stdin", "--data", folder.path]
+        #expect(try Command.run(["user", "add", "ada@example.org"] + add, input: "correct horse\n").status == 0)
+        var row = try zonecast("user", "list", "--json").json(List.self).users.first
+        #expect(row?.givenName == "Ada" && row?.phone == "+49301234567")
+        #expect(try zonecast("user", "profile", "ada@example.org").status == 2)
+        #expect(try zonecast("user", "profile", "ada@example.org", "--phone", "soon").status == 2)
+        _ = try zonecast(
+            "user",
+            "profile",
+            "ada@example.org",
+            "--given-name",
+            "",
+            "--family-name",
+            "Byron",
+            "--phone",
+            ""
+        )
+        row = try zonecast("user", "list", "--json").json(List.self).users.first
+        #expect(row?.givenName == nil && row?.familyName == "Byron" && row?.phone == nil)
+    }
+
     @Test func usersRoundTrip() throws {
         struct SignIn: Decodable { var ckWebAuthToken: String, userRecordName: String }
         struct List: Decodable {

@@ -184,6 +184,13 @@ struct UserCommand: ParsableCommand {
         @Option(help: ArgumentHelp("A telephone number with its country, such as +49301234567.", valueName: "number"))
         var phone: String?
 
+        func validate() throws {
+            guard let phone, !phone.isEmpty, AccountRules.canonicalPhone(phone) == nil else { return }
+            throw ValidationError(
+                "\"\(phone)\" is not a telephone number. Write it with its country: +49 30 1234567."
+            )
+        }
+
         var isEmpty: Bool { givenName == nil && familyName == nil && phone == nil }
 
         /// An empty text takes away what was there; what is not given stays.

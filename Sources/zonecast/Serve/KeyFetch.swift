@@ -103,6 +103,9 @@ final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
         _ error: (any Error)?
     ) -> Result<[UInt8], TokenFault> {
         if let fault = exchange.fault { return .failure(fault) }
+        if (error as? URLError)?.code == .timedOut {
+            return .failure(.keys("The address did not answer within five seconds."))
+        }
         if let error { return .failure(.keys("\(error.localizedDescription)")) }
         guard let response, response.statusCode == 200 else {
             return .failure(.keys("The address answers \(response?.statusCode ?? 0), not 200."))
