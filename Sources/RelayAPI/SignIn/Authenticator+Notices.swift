@@ -88,6 +88,7 @@ extension Authenticator {
         guard let session = try wrapping({ () throws(DirectoryError) in try directory.session(seal.session) }) else {
             return nil
         }
+        memory.withLock { $0.noteUse(session.id) }
         return RenewedToken(
             webAuthToken: seal.token(issued: time.now(), nonce: random.bytes(8)),
             life: settings.lifetime(session.kind)

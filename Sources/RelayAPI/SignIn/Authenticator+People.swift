@@ -101,6 +101,21 @@ extension Authenticator {
         try forget()
     }
 
+    /// Writes down which sign-ins were used since the last call, and forgets those whose tokens have all ended.
+    ///
+    /// To be called every few minutes; blocks for a disk flush.
+    package func keepHouse() throws(CredentialRefusal) {
+        let used = memory.withLock { $0.takeUsed() }
+        let now = time.now()
+        try wrapping { () throws(DirectoryError) in
+            if !used.isEmpty { try directory.noteUse(of: used, at: now) }
+            for kind in [Session.Kind.brief, .kept] {
+                // A day more: what was used last may not have been written down before a crash.
+                try directory.removeSessions(kind, unusedFor: settings.lifetime(kind) + .seconds(86_400), at: now)
+            }
+        }
+    }
+
     /// Does at once what would happen within `pollInterval`.
     private func forget() throws(CredentialRefusal) {
         let generation = try generation()

@@ -209,16 +209,18 @@ package final class Authenticator: Sendable {
         let seal = WebTokenSeal(relayKey: relayKey, session: token.session, secret: token.secret)
         // A forged token is turned away before the directory is asked.
         guard seal.made(token) else { throw .failed }
-        let known = try wrapping { () throws(DirectoryError) -> KnownSession? in
-            guard let session = try directory.session(token.session), session.home == home,
-                ConstantTime.areEqual(session.secretHash, Array(SHA256.hash(data: token.secret)))
-            else { return nil }
+        let found = try wrapping { () throws(DirectoryError) in try directory.session(token.session) }
+        // Nobody else can have sealed the token: there was such a sign-in once, and it has been forgotten since.
+        guard let session = found else { throw .ended }
+        guard session.home == home,
+            ConstantTime.areEqual(session.secretHash, Array(SHA256.hash(data: token.secret)))
+        else { throw .failed }
+        let known = try wrapping { () throws(DirectoryError) in
             let account = try directory.account(session.account)
             let isOver = session.revoked != nil || account?.isDisabled ?? true
             let user = try directory.user(of: session.account, in: home)
             return KnownSession(session, user: user, seal: seal, isOver: isOver)
         }
-        guard let known else { throw .failed }
         guard !known.isOver else { throw .ended }
         memory.withLock { $0.sessions[token.session] = known }
         return known

@@ -105,6 +105,11 @@ struct Memory: Sendable {
     private var refusals: TokenBuckets<String>?
     /// When tokens found good before a revocation were first succeeded: the one thing that must outlive a `forget`.
     private var succeeded = GenerationalCache<GrantKey, Duration>(capacity: 8192)
+    /// Sign-ins that fresh tokens were made for since somebody asked.
+    ///
+    /// Past the bound some uses go unnoted, which only makes a sign-in look older by minutes.
+    private var used: Set<Session.ID> = []
+    private static let mostUsed = 100_000
     private let keepsSucceeded: Bool
 
     init(settings: SignInSettings, generation: UInt64) {
@@ -124,6 +129,16 @@ struct Memory: Sendable {
         sessions.removeAll()
         apiTokens.removeAll()
         serverKeys.removeAll()
+    }
+
+    mutating func noteUse(_ session: Session.ID) {
+        if used.count < Self.mostUsed { used.insert(session) }
+    }
+
+    /// The sign-ins used since the last call.
+    mutating func takeUsed() -> [Session.ID] {
+        defer { used.removeAll(keepingCapacity: true) }
+        return Array(used)
     }
 
     mutating func store(_ grant: Grant, for key: GrantKey) {
@@ -155,6 +170,7 @@ struct Memory: Sendable {
             expires: now + settings.lifetime(session.kind)
         )
         grant.successor = successor
+        noteUse(session.seal.session)
         if keepsSucceeded, grant.succeeded == nil {
             grant.succeeded = uptime
             succeeded[key] = uptime

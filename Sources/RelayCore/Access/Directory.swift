@@ -83,6 +83,13 @@ package protocol Directory: Sendable {
 
     /// Sign-ins that were not ended by anybody, the newest first; some of their tokens may have run out.
     func sessions(of account: Account.ID) throws(DirectoryError) -> [Session]
+    /// Writes down that they were used at `now`, in one transaction.
+    func noteUse(of sessions: [Session.ID], at now: Timestamp) throws(DirectoryError)
+    /// Forgets the sign-ins of one kind that were last used, or ended, longer ago than `age`: before `now`, and before
+    /// the last use of any.
+    ///
+    /// So a clock that jumps ahead ends nothing by itself.
+    func removeSessions(_ kind: Session.Kind, unusedFor age: Duration, at now: Timestamp) throws(DirectoryError)
     /// Ends all sign-ins of the account, or those to one container.
     func revokeSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(DirectoryError)
     func addSession(_ session: Session) throws(DirectoryError)

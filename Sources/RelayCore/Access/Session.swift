@@ -25,6 +25,8 @@ package struct Session: Hashable, Sendable {
     package var home: ContainerEnvironment
     package var kind: Kind
     package var created: Timestamp
+    /// When it was last used, to within some minutes; `nil`: not since it was made.
+    package var used: Timestamp?
     package var revoked: Timestamp?
 
     package init(
@@ -34,9 +36,11 @@ package struct Session: Hashable, Sendable {
         home: ContainerEnvironment,
         kind: Kind,
         created: Timestamp,
+        used: Timestamp? = nil,
         revoked: Timestamp? = nil
     ) {
         self.id = id
+        self.used = used
         self.secretHash = secretHash
         self.account = account
         self.home = home

@@ -9,7 +9,7 @@ enum AccountSchema {
     /// What made each version of the file out of the one before; never changed, only added to.
     ///
     /// A file with a higher version than there are steps is of a newer zonecast and left alone.
-    private static let steps = [tables, people]
+    private static let steps = [tables, people, uses]
     static var version: Int { steps.count }
 
     /// Brings the tables up to date and gives back the relay's key.
@@ -75,6 +75,12 @@ enum AccountSchema {
             container TEXT NOT NULL, environment TEXT NOT NULL, account INTEGER NOT NULL REFERENCES accounts(id),
             name TEXT NOT NULL, PRIMARY KEY (container, environment, account), UNIQUE (container, environment, name)
         ) WITHOUT ROWID;
+        """
+
+    /// When each sign-in was last used; of those that are there nobody knows, so now.
+    private static let uses = """
+        ALTER TABLE sessions ADD COLUMN used INTEGER;
+        UPDATE sessions SET used = CAST(strftime('%s', 'now') AS INTEGER) * 1000;
         """
 
     /// Names, addresses to be found by, the choice to be found, and the issuers that containers trust.

@@ -132,6 +132,29 @@ extension AccountStore {
         }
     }
 
+    package func noteUse(of sessions: [Session.ID], at now: Timestamp) throws(DirectoryError) {
+        try write { db in
+            let statement = try db.cachedStatement(sql: "UPDATE sessions SET used = ? WHERE id = ?")
+            for session in sessions { try statement.execute(arguments: [now.milliseconds, session.data]) }
+        }
+    }
+
+    package func removeSessions(
+        _ kind: Session.Kind,
+        unusedFor age: Duration,
+        at now: Timestamp
+    ) throws(DirectoryError) {
+        try write { db in
+            try db.execute(
+                sql: """
+                    DELETE FROM sessions WHERE kind = ? AND coalesce(revoked, used, created)
+                    < min(?, (SELECT max(coalesce(used, created)) FROM sessions)) - ?
+                    """,
+                arguments: [kind.rawValue, now.milliseconds, age.wholeMilliseconds]
+            )
+        }
+    }
+
     package func revokeSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(DirectoryError) {
         try revoke { db in try endSessions(of: account, in: home, db) }
     }
@@ -266,6 +289,7 @@ extension AccountStore {
             home: home,
             kind: kind,
             created: Timestamp(milliseconds: row["created"]),
+            used: (row["used"] as Int64?).map { Timestamp(milliseconds: $0) },
             revoked: Self.revoked(row)
         )
     }

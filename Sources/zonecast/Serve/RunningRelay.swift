@@ -60,7 +60,8 @@ struct RunningRelay {
             onListening: { address in Terminal.say("ready http://\(address)") },
             respond: responder(relay)
         )
-        try await serve([server, RevocationWatch(admission: admission)])
+        let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
+        try await serve([server, RevocationWatch(admission: admission), housekeeping])
     }
 
     private func serve(_ services: [any Service]) async throws {
@@ -113,6 +114,18 @@ struct RunningRelay {
             "The disk failed to keep a commit. Stopping, so that the next start reads what is really there."
         )
         kill(getpid(), SIGTERM)
+    }
+}
+
+/// Writes down every few minutes which sign-ins are in use, and forgets the old ones.
+private struct SignInHousekeeping: Service {
+    let authenticator: Authenticator
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: .seconds(300))) != nil { try? authenticator.keepHouse() }
+        }
+        try? authenticator.keepHouse()
     }
 }
 

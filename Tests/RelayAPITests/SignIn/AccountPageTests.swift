@@ -109,7 +109,7 @@ import Testing
     @Test func beingFoundIsSwitchedForEachApp() async throws {
         _ = try world.signIn()
         try await open()
-        #expect(browser.page.contains("Others cannot find you."))
+        #expect(browser.page.contains("Signed in, last used on 2027-01-15. Others cannot find you."))
         await browser.submit("/account", [:], action: "show")
         #expect(browser.page.contains("Others can find you in"))
         #expect(try world.store.profiles(of: world.alice.id).first?.profile.isDiscoverable == true)

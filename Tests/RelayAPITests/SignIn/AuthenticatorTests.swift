@@ -182,6 +182,31 @@ import Testing
         _ = try authenticator.authenticate(other, in: world.home)
     }
 
+    @Test func aSignInIsForgottenADayAfterItsLastTokenEndedAndThenStillAsksForSignIn() throws {
+        let authenticator = try world.authenticator()
+        var used = world.request(apiToken: world.apiToken, webToken: try world.signIn(nil, in: nil, .kept).webToken)
+        let unused = world.request(apiToken: world.apiToken, webToken: try world.signIn(nil, in: nil, .kept).webToken)
+        for _ in 0..<4 {
+            world.clock.advance(.seconds(10 * 86_400))
+            let fresh = try authenticator.authenticate(used, in: world.home).freshWebToken
+            used = world.request(apiToken: world.apiToken, webToken: fresh)
+            try authenticator.keepHouse()
+        }
+        #expect(try world.store.sessions(of: world.alice.id).map(\.used) == [world.clock.now])
+        _ = try authenticator.authenticate(used, in: world.home)
+        let error = #expect(throws: RelayError.self) { try authenticator.authenticate(unused, in: world.home) }
+        #expect(error?.code == .authenticationRequired)
+        #expect(error?.redirectURL != nil)
+    }
+
+    @Test func aClockThatJumpsAheadEndsNoSignIn() throws {
+        let authenticator = try world.authenticator()
+        _ = try world.signIn()
+        world.clock.advance(.seconds(10 * 365 * 86_400))
+        try authenticator.keepHouse()
+        #expect(try world.store.sessions(of: world.alice.id).count == 1)
+    }
+
     @Test func theDataFolderAloneMakesNoToken() throws {
         // What a thief has: the relay's key, and the session's row with the hash of its secret.
         let session = Session(

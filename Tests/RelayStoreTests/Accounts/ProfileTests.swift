@@ -151,6 +151,9 @@ import Testing
                         INSERT INTO accounts VALUES (1, 0, 'ada@example.org', 0, 5), (2, 1, 'bob', 0, 6);
                         CREATE TABLE users(container TEXT, environment TEXT, account INTEGER, name TEXT,
                             PRIMARY KEY (container, environment, account)) WITHOUT ROWID;
+                        CREATE TABLE sessions(id BLOB PRIMARY KEY, secret_hash BLOB, account INTEGER, container TEXT,
+                            environment TEXT, kind INTEGER, created INTEGER, revoked INTEGER) WITHOUT ROWID;
+                        INSERT INTO sessions VALUES (x'01', x'02', 1, 'iCloud.org.example.notes', 'development', 1, 5, NULL);
                         INSERT INTO users VALUES ('iCloud.org.example.notes', 'development', 1, '_a');
                         PRAGMA user_version = 1;
                         """
@@ -163,6 +166,8 @@ import Testing
         let found = try store.profiles(matching: [.email("ada@example.org")], in: home, includesDev: false)
         #expect(found.values.first?.user == UserID("_a"))
         #expect(found.values.first?.isDiscoverable == false)
+        let session = try #require(try store.sessions(of: Account.ID(1)).first)
+        #expect((session.used ?? session.created) > Timestamp(milliseconds: 5))
         #expect(try store.accounts().map(\.email) == ["ada@example.org", nil])
     }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import Records
 import RelayCore
 
@@ -41,6 +42,19 @@ struct AccountPage {
         var isDiscoverable: Bool
         /// Sign-ins that nobody ended.
         var signIns: Int
+        /// When one of them was used last; `nil`: there are none.
+        var lastUse: Timestamp?
+
+        /// In words; the day is that of UTC, as the page knows no other.
+        var use: String {
+            guard let lastUse else { return "You are not signed in." }
+            let day = Self.day(lastUse)
+            return signIns == 1 ? "Signed in, last used on \(day)." : "Signed in \(signIns) times, last used on \(day)."
+        }
+
+        private static func day(_ moment: Timestamp) -> String {
+            Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000).formatted(.iso8601.year().month().day())
+        }
 
         /// The environment is told only where it is not the usual one.
         var title: String {
@@ -121,7 +135,7 @@ struct AccountPage {
                 app.signIns == 0 ? "" : button("Sign out", action: "sign-out", ticket, app.home, of: app.title)
             return """
                 <li><strong>\(app.title)</strong>
-                <p class="quiet">\(found)</p>
+                <p class="quiet">\(app.use) \(found)</p>
                 \(button(
                     app.isDiscoverable ? "Stop being found" : "Let others find me",
                     action: app.isDiscoverable ? "hide" : "show", ticket, app.home, of: app.title

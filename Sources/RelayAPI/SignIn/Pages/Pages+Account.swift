@@ -151,10 +151,12 @@ extension Authenticator {
             (try directory.profiles(of: account), try directory.sessions(of: account))
         }
         return profiles.map { home, profile in
-            AccountPage.App(
+            let here = sessions.filter { $0.home == home }
+            return AccountPage.App(
                 home: home,
                 isDiscoverable: profile.isDiscoverable,
-                signIns: sessions.count { $0.home == home }
+                signIns: here.count,
+                lastUse: here.map { $0.used ?? $0.created }.max()
             )
         }
     }
