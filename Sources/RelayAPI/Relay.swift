@@ -22,6 +22,7 @@ package final class Relay: Sendable {
     /// Held while subscriptions are read and told to the hub, so that it hears of them in order.
     private let tellingHub = Mutex(())
     private let pages: Pages
+    private let couriers: Couriers
     private let publicRates: PublicRates
     /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
     private let idStart: [UInt8]
@@ -59,6 +60,14 @@ package final class Relay: Sendable {
         publicRates = PublicRates(authenticator.settings)
         pages = Pages(authenticator, time: time, random: random)
         idStart = random.bytes(8)
+        couriers = Couriers(
+            hub: hub,
+            authenticator: authenticator,
+            stores: stores,
+            longestWait: limits.longestPoll,
+            time: time,
+            random: random
+        )
         hub?.queries.endSubscriptions { [weak self] home, user, scope, subscription in
             await self?.end(subscription, of: user, in: scope, home)
         }
@@ -84,6 +93,7 @@ package final class Relay: Sendable {
     package func respond(to request: APIRequest) async -> APIResponse {
         if let place = Pages.Place(request.path) { return await pages.respond(to: request, at: place) }
         let id = requestID()
+        if let home = Couriers.home(ofPath: request.path) { return await poll(request, home, id: id) }
         var authentication: Authentication?
         var response: APIResponse
         do {
@@ -109,6 +119,26 @@ package final class Relay: Sendable {
         decorate(&response, request, authentication, id: id)
         return response
     }
+
+    /// Answers a long poll.
+    private func poll(_ request: APIRequest, _ home: ContainerEnvironment, id: String) async -> APIResponse {
+        var response: APIResponse
+        do {
+            guard request.method == .get else {
+                throw RelayError(.badRequest, "This path is called by GET.", status: 405)
+            }
+            response = try await couriers.respond(to: request, in: home)
+        } catch {
+            response = failure(Self.relayError(for: error), id: id)
+            response.headers.append(Self.json)
+            response.headers[.accessControlAllowOrigin] = "*"
+        }
+        response.headers[.requestUUID] = id
+        return response
+    }
+
+    /// Ends all polls that wait; to be called when the relay begins to stop.
+    package func stopPolls() { couriers.stop() }
 
     private func route(ofPath path: String) throws(RelayError) -> Route {
         if let route = routes.withLock({ $0[path] }) { return route }
@@ -136,6 +166,7 @@ package final class Relay: Sendable {
                 authentication: authentication,
                 authenticator: authenticator,
                 remoteAddress: request.remoteAddress,
+                couriers: couriers,
                 isGet: request.method == .get,
                 store: store,
                 body: json,
@@ -275,6 +306,8 @@ extension Route.Operation {
         case .subscriptionsList: try listSubscriptions(context)
         case .subscriptionsLookup: try lookupSubscriptions(context)
         case .subscriptionsModify: try await modifySubscriptions(context)
+        case .tokensCreate: try createToken(context)
+        case .tokensRegister: try registerToken(context)
         case .usersCaller: try callerIdentity(context)
         case .usersCurrent: try currentUser(context)
         case .usersDiscover: try discoverUsers(context)

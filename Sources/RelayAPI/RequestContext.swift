@@ -11,6 +11,8 @@ struct RequestContext: Sendable {
     var authenticator: Authenticator
     /// The peer's, for limits that count by address.
     var remoteAddress: String
+    /// Who takes in devices that poll.
+    var couriers: Couriers
     /// Called by GET, where the operation knows both.
     var isGet: Bool
     var store: any Store

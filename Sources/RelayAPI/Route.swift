@@ -24,6 +24,10 @@ package struct Route: Hashable, Sendable {
         case subscriptionsList = "subscriptions/list"
         case subscriptionsLookup = "subscriptions/lookup"
         case subscriptionsModify = "subscriptions/modify"
+        /// Of no database: its path has no such segment.
+        case tokensCreate = "tokens/create"
+        /// Likewise.
+        case tokensRegister = "tokens/register"
         case usersCaller = "users/caller"
         case usersCurrent = "users/current"
         case usersDiscover = "users/discover"
@@ -47,6 +51,16 @@ package struct Route: Hashable, Sendable {
             }
         }
 
+        /// Whether `/device/1/` leads to it.
+        var isOfDevice: Bool { self == .tokensCreate || self == .tokensRegister }
+
+        /// Whether its path may leave out the database, which then is the private one.
+        ///
+        /// Wire reference 12 and 13.
+        var needsNoDatabase: Bool {
+            self == .tokensCreate || self == .tokensRegister || self == .subscriptionsLookup
+        }
+
         /// Whether nobody in particular may call it in the public database.
         var allowsAnonymous: Bool { self == .recordsLookup || self == .recordsQuery || self == .usersSignIn }
     }
@@ -56,16 +70,20 @@ package struct Route: Hashable, Sendable {
     /// Throws `badRequest` for a path that no honest client sends and `notFound` for any other that means nothing here.
     package init(path: String) throws(RelayError) {
         var segments = try Self.segments(of: path)
-        guard let start = segments.firstIndex(of: "database") else { throw .unknownPath }
+        guard let start = segments.firstIndex(where: { $0 == "database" || $0 == "device" }) else {
+            throw .unknownPath
+        }
+        let isDevice = segments[start] == "device"
         segments.removeFirst(start + 1)
         guard segments.count >= 5, segments[0] == "1", let container = ContainerID(segments[1]),
             let environment = Environment(rawValue: segments[2])
         else { throw .unknownPath }
-        guard let scope = DatabaseScope(pathName: segments[3]),
-            let operation = Operation(rawValue: segments[4...].joined(separator: "/"))
+        let named = isDevice ? nil : DatabaseScope(pathName: segments[3])
+        guard let operation = Operation(rawValue: segments[(named == nil ? 3 : 4)...].joined(separator: "/")),
+            named != nil || operation.needsNoDatabase, !isDevice || operation.isOfDevice
         else { throw .unknownPath }
         home = ContainerEnvironment(container, environment)
-        self.scope = scope
+        scope = named ?? .private
         self.operation = operation
     }
 

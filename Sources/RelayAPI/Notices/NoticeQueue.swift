@@ -48,6 +48,15 @@ struct NoticeQueue: Sendable {
         fullSince = since
     }
 
+    /// The oldest frame, taken out.
+    mutating func removeFirst() -> NoticeFrame? {
+        guard !entries.isEmpty else { return nil }
+        let frame = entries.removeFirst().notice.frame
+        bytes -= frame.text.count
+        if entries.isEmpty { self = NoticeQueue() }
+        return frame
+    }
+
     /// The frames to send, oldest first; nothing remains.
     mutating func removeAll() -> [NoticeFrame] {
         let frames = entries.map { $0.notice.frame }

@@ -88,8 +88,10 @@ struct SignInAddress: Sendable {
     /// The page that asks, where the sign-in page cannot know it from the API token: on a `--dev` relay.
     var origin: String?
 
+    /// The relay's own address, as the client reaches it.
+    var base: String { publicURL ?? "http://\(usableHost)" }
+
     var url: String {
-        let base = publicURL ?? "http://\(usableHost)"
         let token = apiTokenID.map { "&token=\($0)" } ?? ""
         return "\(base)/signin?container=\(home.container.name)&environment=\(home.environment.rawValue)\(token)"
             + (origin.map { "&origin=\($0)" } ?? "")

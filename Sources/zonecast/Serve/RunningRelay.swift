@@ -61,7 +61,7 @@ struct RunningRelay {
             respond: responder(relay)
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
-        try await serve([server, RevocationWatch(admission: admission), housekeeping])
+        try await serve([server, RevocationWatch(admission: admission, relay: relay), housekeeping])
     }
 
     private func serve(_ services: [any Service]) async throws {
@@ -132,8 +132,10 @@ private struct SignInHousekeeping: Service {
 /// Looks every second whether a sign-in with an open socket has ended.
 private struct RevocationWatch: Service {
     let admission: RelayAdmission
+    let relay: Relay
 
     func run() async throws {
+        defer { relay.stopPolls() }
         await cancelWhenGracefulShutdown {
             while (try? await Task.sleep(for: .seconds(1))) != nil { admission.closeRevoked() }
         }

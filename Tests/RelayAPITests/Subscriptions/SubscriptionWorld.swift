@@ -79,6 +79,30 @@ final class SubscriptionWorld {
         )
     }
 
+    /// Asks a path that names no database.
+    func device(
+        _ operation: String,
+        as user: String? = "alice",
+        _ body: String,
+        method: HTTPRequest.Method = .post,
+        from device: String? = nil,
+        root: String = "/device/1/"
+    ) async throws -> Answer {
+        var request = APIRequest(
+            method: method,
+            path: "\(root)\(container)/development/\(operation)",
+            query: "ckAPIToken=x" + (user.map { "&ckWebAuthToken=dev-\($0)" } ?? ""),
+            body: Array(body.utf8)
+        )
+        if let device, let name = HTTPField.Name("X-Zonecast-Device-ID") { request.headers[name] = device }
+        let response = await relay.respond(to: request)
+        return Answer(
+            status: response.status.code,
+            json: try JSONDocument(parsing: response.body).root,
+            response: response
+        )
+    }
+
     /// Makes a query subscription; expects that it is taken.
     func subscribe(
         _ id: String,

@@ -1,0 +1,130 @@
+import Crypto
+import Foundation
+import Records
+import RelayCore
+import Wire
+
+/// What `tokens/create` gives: a place to ask for notices by long poll, good by itself.
+///
+/// Text of two parts in unpadded base64url with a dot between them: what it says, as JSON, and an HMAC-SHA256 over that and
+/// the container, by a key drawn from the relay's own. So nothing is stored, and it is good across restarts. Wire
+/// reference 13.
+struct CourierToken: Hashable, Sendable {
+    var user: UserID
+    /// The device that asked for it: its own changes are not told to it.
+    var deviceID: String
+    /// The sign-in that it stands and falls with.
+    var credential: Credential
+    var expires: Timestamp
+    /// Tells it from the user's others; 16 random bytes in hex.
+    var id: String
+
+    /// Makes and reads the tokens of one relay.
+    struct Seal: Sendable {
+        private let key: SymmetricKey
+
+        init(relayKey: [UInt8]) {
+            key = HKDF<SHA256>.deriveKey(
+                inputKeyMaterial: SymmetricKey(data: relayKey),
+                info: Array("zonecast courier token 1".utf8),
+                outputByteCount: 32
+            )
+        }
+
+        func text(of token: CourierToken, in home: ContainerEnvironment) -> String {
+            let said = token.encoded
+            return Self.base64url(said) + "." + Self.base64url(tag(over: said, home))
+        }
+
+        /// `nil` for anything that this relay did not make for this container.
+        func token(_ text: String, in home: ContainerEnvironment) -> CourierToken? {
+            let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+            guard text.utf8.count <= 2_048, parts.count == 2, let said = Self.bytes(parts[0]),
+                let shown = Self.bytes(parts[1]), ConstantTime.areEqual(tag(over: said, home), shown)
+            else { return nil }
+            return CourierToken(said)
+        }
+
+        private func tag(over said: [UInt8], _ home: ContainerEnvironment) -> [UInt8] {
+            Array(HMAC<SHA256>.authenticationCode(for: said + Array(" \(home)".utf8), using: key))
+        }
+
+        private static func base64url(_ bytes: [UInt8]) -> String {
+            let text = Base64.encode(bytes).utf8.map { byte -> UInt8 in
+                switch byte {
+                case UInt8(ascii: "+"): UInt8(ascii: "-")
+                case UInt8(ascii: "/"): UInt8(ascii: "_")
+                default: byte
+                }
+            }
+            return String(decoding: text.filter { $0 != UInt8(ascii: "=") }, as: UTF8.self)
+        }
+
+        private static func bytes(_ text: Substring) -> [UInt8]? {
+            var plain = text.utf8.map { byte -> UInt8 in
+                switch byte {
+                case UInt8(ascii: "-"): UInt8(ascii: "+")
+                case UInt8(ascii: "_"): UInt8(ascii: "/")
+                default: byte
+                }
+            }
+            while plain.count % 4 != 0 { plain.append(UInt8(ascii: "=")) }
+            return Base64.decode(String(decoding: plain, as: UTF8.self))
+        }
+    }
+}
+
+extension CourierToken {
+    private var encoded: [UInt8] {
+        var writer = JSONWriter()
+        writer.object { token in
+            token.member("i", id)
+            token.member("u", user.recordName)
+            token.member("d", deviceID)
+            token.member("e", expires.milliseconds)
+            switch credential {
+            case .session(let session, let hash):
+                token.member("s", String(session.number, radix: 36))
+                token.member("h", Hex.encode(hash))
+            case .dev(let account): token.member("a", account?.number ?? 0)
+            case .apiToken, .serverKey: break
+            }
+        }
+        return writer.bytes
+    }
+
+    private init?(_ said: [UInt8]) {
+        guard let json = try? JSONDocument(parsing: said).root, let id = try? json["i"]?.string(),
+            let user = try? json["u"]?.string(), let device = try? json["d"]?.string(),
+            let expires = try? json["e"]?.int64()
+        else { return nil }
+        self.id = id
+        self.user = UserID(user)
+        deviceID = device
+        self.expires = Timestamp(milliseconds: expires)
+        if let text = try? json["s"]?.string(), let number = UInt128(text, radix: 36),
+            let hash = (try? json["h"]?.string()).flatMap({ Hex.decode($0) })
+        {
+            credential = .session(Session.ID(number), apiTokenHash: hash)
+        } else if let account = try? json["a"]?.int64() {
+            credential = .dev(account == 0 ? nil : Account.ID(account))
+        } else {
+            return nil
+        }
+    }
+}
+
+extension Hex {
+    /// The bytes that lower-case digits stand for; `nil` for other text.
+    fileprivate static func decode(_ text: String) -> [UInt8]? {
+        guard text.utf8.count % 2 == 0, isDigits(text, count: text.utf8.count) else { return nil }
+        var bytes: [UInt8] = []
+        var digits = Array(text.utf8)[...]
+        while let high = digits.popFirst(), let low = digits.popFirst() {
+            bytes.append(value(high) << 4 | value(low))
+        }
+        return bytes
+    }
+
+    private static func value(_ digit: UInt8) -> UInt8 { digit.isASCIIDigit ? digit - 0x30 : digit - 0x57 }
+}

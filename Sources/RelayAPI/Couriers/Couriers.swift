@@ -1,0 +1,188 @@
+import HTTPTypes
+import Records
+import RelayCore
+import Wire
+
+/// The long poll: makes and checks tokens, takes devices in, answers `webcourierURL`.
+///
+/// Wire reference 13, notices reference 6.
+final class Couriers: Sendable {
+    /// How long a token is good after it was made or registered again.
+    static let tokenLife = Duration.seconds(30 * 24 * 3_600)
+    /// Devices of one user; making one more ends the oldest.
+    static let limitPerUser = 20
+
+    private let hub: NoticeHub?
+    private let lane: CourierLane
+    private let laneNumber: Int
+    private let seal: CourierToken.Seal
+    private let authenticator: Authenticator
+    private let stores: any StoreCatalog
+    private let time: TimeSource
+    private let random: RandomSource
+    private let longestWait: Duration
+
+    init(
+        hub: NoticeHub?,
+        authenticator: Authenticator,
+        stores: any StoreCatalog,
+        longestWait: Duration,
+        time: TimeSource,
+        random: RandomSource
+    ) {
+        self.hub = hub
+        self.authenticator = authenticator
+        self.stores = stores
+        self.longestWait = longestWait
+        self.time = time
+        self.random = random
+        lane = CourierLane(limits: hub?.limits ?? NoticeLimits(), uptime: time.uptime)
+        laneNumber = hub?.add(lane) ?? 0
+        seal = CourierToken.Seal(relayKey: authenticator.relayKey)
+    }
+
+    func stop() { lane.stop() }
+
+    // MARK: Tokens
+
+    /// A new device of the caller's, listening from now on; the text of its token.
+    func create(for authentication: Authentication, in home: ContainerEnvironment) throws(RelayError) -> String {
+        guard let user = authentication.caller.user else { throw authentication.signInRequired }
+        let token = CourierToken(
+            user: user,
+            deviceID: authentication.caller.deviceID,
+            credential: authentication.credential,
+            expires: time.now() + Self.tokenLife,
+            id: random.hex(byteCount: 16)
+        )
+        try listen(token, in: home, isReturning: false)
+        return seal.text(of: token, in: home)
+    }
+
+    /// Takes a token of the caller's in again; those of others and of nobody are refused alike.
+    func register(
+        _ text: String,
+        for authentication: Authentication,
+        in home: ContainerEnvironment
+    ) throws(RelayError) {
+        guard let token = good(text, in: home), token.user == authentication.caller.user else {
+            throw .badRequest(
+                "apnsToken is not one that tokens/create gave to this user, or it has ended. Make a new one."
+            )
+        }
+        if !lane.isKnown(token.id) { try listen(token, in: home, isReturning: true) }
+    }
+
+    private func good(_ text: String, in home: ContainerEnvironment) -> CourierToken? {
+        guard let token = seal.token(text, in: home), token.expires > time.now() else { return nil }
+        return token
+    }
+
+    /// Enters a device into the hub.
+    ///
+    /// One that was here before has missed nobody knows what: it is told to look.
+    private func listen(_ token: CourierToken, in home: ContainerEnvironment, isReturning: Bool) throws(RelayError) {
+        guard let hub else {
+            throw RelayError(
+                .tryAgainLater,
+                "This relay sends no notices; fetch changes instead.",
+                retryAfter: .seconds(60)
+            )
+        }
+        let address = NoticeAddress(store: home, user: token.user)
+        let connection = hub.newConnectionID()
+        for (device, older) in lane.add(token, at: address, as: connection, limit: Self.limitPerUser) {
+            hub.leave(device, as: older)
+        }
+        var device = AdmittedDevice(address: address, deviceID: "courier-\(token.id)")
+        if case .session(let session, _) = token.credential { device.session = session }
+        do throws(NoticeClose) {
+            let mark = try hub.join(device, as: connection, on: laneNumber)
+            let known = try subscriptions(of: token.user, in: home)
+            hub.learned(known, of: address, mark: mark)
+            if isReturning { lane.put(general(known, address, hub), for: token.id) }
+        } catch {
+            lane.post(.end(connection, of: address, error))
+            throw RelayError(
+                .tryAgainLater,
+                "The relay cannot take in another device of this user now.",
+                retryAfter: .seconds(60)
+            )
+        }
+    }
+
+    private func subscriptions(
+        of user: UserID,
+        in home: ContainerEnvironment
+    ) throws(NoticeClose) -> NoticeSubscriptions {
+        do throws(RelayError) {
+            return try stores.store(of: home).read { reader throws(RelayError) in
+                try reader.noticeSubscriptions(of: user)
+            }
+        } catch {
+            throw .tryLater
+        }
+    }
+
+    /// One notice for each database that a wide subscription covers, naming no zone.
+    private func general(
+        _ subscriptions: NoticeSubscriptions,
+        _ address: NoticeAddress,
+        _ hub: NoticeHub
+    ) -> [OutgoingNotice] {
+        [DatabaseScope.private, .shared].compactMap {
+            hub.notice(
+                about: NoticeSubject(scope: $0, zone: nil),
+                syncToken: nil,
+                for: address,
+                subscriptions: subscriptions
+            )
+        }
+    }
+
+    // MARK: Polls
+
+    /// Answers one poll: a notice, or an empty body when there was none in time.
+    ///
+    /// Needs no credentials but the token in the URL; so any page that has it may read the answer.
+    func respond(to request: APIRequest, in home: ContainerEnvironment) async throws -> APIResponse {
+        let text = request.query.flatMap { Self.token(inQuery: $0) } ?? ""
+        guard let token = good(text, in: home) else { throw RelayError.courierGone }
+        if !lane.isKnown(token.id) {
+            guard try authenticator.isStillGood(token.credential) else { throw RelayError.courierGone }
+            try listen(token, in: home, isReturning: true)
+        }
+        var response = APIResponse(status: .ok)
+        response.headers[.contentType] = "application/json; charset=UTF-8"
+        response.headers[.cacheControl] = "no-store"
+        response.headers[.accessControlAllowOrigin] = "*"
+        switch await lane.next(for: token.id, longest: longestWait) {
+        case .notice(let frame): response.body = frame.payload
+        case .nothing: break
+        case .gone: throw RelayError.courierGone
+        }
+        return response
+    }
+
+    private static func token(inQuery query: String) -> String? {
+        query.split(separator: "&").first { $0.hasPrefix("tok=") }.map { String($0.dropFirst(4)) }
+    }
+
+    /// Whether this is the path of polls, and of which container.
+    static func home(ofPath path: String) -> ContainerEnvironment? {
+        guard path.hasSuffix("/webcourier"), path.contains("/device/1/") else { return nil }
+        return Route.home(ofPath: path)
+    }
+}
+
+extension NoticeFrame {
+    /// A notice without the name of its kind around it: what a push carries.
+    var payload: [UInt8] { Array(text.dropFirst(Self.opening.count).dropLast()) }
+
+    private static let opening = Array(#"{"notice":"#.utf8)
+}
+
+extension RelayError {
+    /// The same for tokens that ended and that never were.
+    static let courierGone = RelayError(.notFound, "This webcourierURL has ended. Make a new one with tokens/create.")
+}
