@@ -114,7 +114,10 @@ var package = Package(
         .tests("RelayAPI", ["Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto, cryptoExtras]),
         .tests(
             "RelayServer",
-            ["Records", "Wire", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioWebSocket, nioEmbedded, httpTypes, logging]
+            [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioWebSocket,
+                nioEmbedded, httpTypes, logging,
+            ]
         ),
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),

@@ -23,6 +23,10 @@ final class RawPeer: Sendable {
     /// `sending` goes out from the event loop as soon as the connection stands, however busy the tasks of other tests keep
     /// the machine: what a deadline waits for must not wait for a turn of its own.
     static func connect(port: Int, reads: Bool = true, sending text: String = "") async throws -> RawPeer {
+        try await connect(port: port, reads: reads, sending: Array(text.utf8))
+    }
+
+    static func connect(port: Int, reads: Bool = true, sending opening: [UInt8]) async throws -> RawPeer {
         let inbox = Inbox()
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: true)
@@ -30,7 +34,7 @@ final class RawPeer: Sendable {
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandler(InboxHandler(inbox: inbox))
-                    if !text.isEmpty { try channel.pipeline.syncOperations.addHandler(Opening(text: text)) }
+                    if !opening.isEmpty { try channel.pipeline.syncOperations.addHandler(Opening(bytes: opening)) }
                 }
             }
             .connect(host: "127.0.0.1", port: port).get()
@@ -68,6 +72,8 @@ final class RawPeer: Sendable {
         let bytes = try await received(waitingFor: part) { String(decoding: $0, as: UTF8.self).contains(part) }
         return String(decoding: bytes, as: UTF8.self)
     }
+
+    func stopReading() async throws { try await channel.setOption(.autoRead, value: false).get() }
 
     func startReading() async throws { try await channel.setOption(.autoRead, value: true).get() }
 
@@ -133,16 +139,16 @@ private final class InboxHandler: ChannelInboundHandler {
     }
 }
 
-/// Says its text as soon as the connection stands.
+/// Says its bytes as soon as the connection stands.
 private final class Opening: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
-    private let text: String
+    private let bytes: [UInt8]
 
-    init(text: String) { self.text = text }
+    init(bytes: [UInt8]) { self.bytes = bytes }
 
     func channelActive(context: ChannelHandlerContext) {
-        context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: text)), promise: nil)
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)), promise: nil)
         context.fireChannelActive()
     }
 }

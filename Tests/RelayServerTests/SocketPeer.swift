@@ -34,8 +34,7 @@ final class SocketPeer: Sendable {
         extra: String = "",
         early: [UInt8] = []
     ) async throws -> SocketPeer {
-        let peer = try await RawPeer.connect(port: port)
-        try await peer.send(Array(handshake(path, extra: extra).utf8) + early)
+        let peer = try await RawPeer.connect(port: port, sending: Array(handshake(path, extra: extra).utf8) + early)
         let bytes = try await peer.received(waitingFor: "the answer to the handshake") { headEnd(of: $0) != nil }
         let text = String(decoding: bytes, as: UTF8.self)
         guard text.hasPrefix("HTTP/1.1 101 "), let end = headEnd(of: bytes) else {
@@ -79,6 +78,16 @@ final class SocketPeer: Sendable {
     func frames(_ count: Int, waitingFor what: String = "frames") async throws -> [Frame] {
         let start = headLength
         let bytes = try await peer.received(waitingFor: what) { Self.frames(in: $0.dropFirst(start)).count >= count }
+        return Self.frames(in: bytes.dropFirst(start))
+    }
+
+    /// All frames so far, once they are enough or the relay has closed.
+    func frames(waitingFor what: String, until areEnough: @escaping @Sendable ([Frame]) -> Bool) async throws -> [Frame]
+    {
+        let start = headLength
+        let bytes = try await peer.received(within: 30, waitingFor: what) {
+            areEnough(Self.frames(in: $0.dropFirst(start)))
+        }
         return Self.frames(in: bytes.dropFirst(start))
     }
 

@@ -81,9 +81,13 @@ package final class RelayAdmission: NoticeAdmission {
             return try store.read { reader throws(RelayError) in
                 let subscriptions = try reader.noticeSubscriptions(of: device.address.user)
                 var known = NoticeCatchUp(subscriptions: subscriptions)
-                for (scope, token) in since where scope != .public {
+                // A device without a token has seen nothing yet, so all there is is news to it: notices reference 2.
+                for scope in [DatabaseScope.private, .shared] where !subscriptions.items.isEmpty {
+                    let token = since[scope]
                     let news = try self.news(for: device, in: scope, since: token, reader, epoch: store.epoch)
                     known.news[scope] = news
+                    // Alerts are for what came since; nobody wants one for each record there ever was.
+                    guard let token else { continue }
                     known.matches += try MissedMatches(
                         hub: hub,
                         address: device.address,
@@ -101,7 +105,7 @@ package final class RelayAdmission: NoticeAdmission {
     private func news(
         for device: AdmittedDevice,
         in scope: DatabaseScope,
-        since token: String,
+        since token: String?,
         _ reader: any StoreReader,
         epoch: UInt64
     ) throws(RelayError) -> NoticeCatchUp.News {

@@ -12,15 +12,16 @@ enum GateWork {
 
 /// One connection's HTTP: holds requests to the limits, hands them on one at a time, writes the answers in turn.
 ///
-/// Stands behind the request decoder and before nothing. Confined to its loop. While a request is being answered nothing
-/// is read, so what a client may pile up in a pipeline is bounded by one read of the socket.
+/// Stands behind the request decoder and before nothing. Confined to its loop. While one request is being answered the next
+/// is read, and while that waits nothing is: so what a client may pile up in a pipeline is bounded by one request, and one
+/// that sends no pipeline is answered without its socket's leaving the loop's set of readable ones.
 final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     /// What the sweep measures.
-    private enum Phase {
+    enum Phase {
         /// Nothing of a request has come yet.
         case idle(since: NIODeadline)
         case head(since: NIODeadline)
@@ -32,38 +33,38 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         case upgraded
     }
 
-    private enum Waiting {
+    enum Waiting {
         case request(RequestPlan)
         case socket(RequestPlan, SocketPurpose)
         case refusal(Refusal)
     }
 
     var slot = -1
-    private let loop: LoopState
+    let loop: LoopState
     private let peer: String
-    private let decoder: RequestDecoder
-    private let decoderHandler: ByteToMessageHandler<RequestDecoder>
-    private var context: ChannelHandlerContext?
-    private var phase: Phase
+    let decoder: RequestDecoder
+    let decoderHandler: ByteToMessageHandler<RequestDecoder>
+    var context: ChannelHandlerContext?
+    var phase: Phase
     /// Whole requests, and at most one refusal as the last, that wait for their turn.
-    private var queue = CircularBuffer<Waiting>(initialCapacity: 1)
+    var queue = CircularBuffer<Waiting>(initialCapacity: 1)
     /// The request being answered.
-    private var current: RequestPlan?
+    var current: RequestPlan?
     /// The request whose body is arriving.
-    private var arriving: RequestPlan?
+    var arriving: RequestPlan?
     private var owesContinue = false
     /// A request that its task has not taken yet.
-    private var ready: GateWork?
+    var ready: GateWork?
     private var waiter: UnsafeContinuation<Void, Never>?
-    private var served = 0
+    var served = 0
     /// No further request is taken from this connection.
-    private var isClosing = false
-    private var isQuiescing = false
-    private var inputClosed = false
-    private var holdsRead = false
-    private var isGone = false
-    private var isUnwelcome = false
-    private var unwritableSince: NIODeadline?
+    var isClosing = false
+    var isQuiescing = false
+    var inputClosed = false
+    var holdsRead = false
+    var isGone = false
+    var isUnwelcome = false
+    var unwritableSince: NIODeadline?
 
     init(loop: LoopState, peer: String, decoder: RequestDecoder, handler: ByteToMessageHandler<RequestDecoder>) {
         self.loop = loop
@@ -182,7 +183,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(staticString: "HTTP/1.1 100 Continue\r\n\r\n")), promise: nil)
     }
 
-    private func refuse(_ refusal: Refusal, _ context: ChannelHandlerContext) {
+    func refuse(_ refusal: Refusal, _ context: ChannelHandlerContext) {
         guard !isClosing else { return }
         isClosing = true
         arriving = nil
@@ -192,13 +193,14 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     /// Begins the next request in the queue if nothing is in its way.
-    private func pump(_ context: ChannelHandlerContext) {
+    func pump(_ context: ChannelHandlerContext) {
         guard current == nil, !isGone else { return }
         guard context.channel.isWritable else { return }
         switch queue.popFirst() {
         case .request(let plan):
             phase = .serving
             current = plan
+            if queue.isEmpty { releaseRead(context) }
             if let response = ownAnswer(to: plan.request) { return answer(response, to: plan, on: context) }
             hand(.request(plan.request))
         case .socket(let plan, let purpose):
@@ -207,10 +209,17 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
             finish(with: bytes(of: refusal, context), on: context)
         case nil:
             if isQuiescing || inputClosed { return close(context) }
-            if case .serving = phase { phase = .idle(since: loop.coarseNow) }
+            if case .serving = phase { phase = nextPhase }
             payContinue(context)
             releaseRead(context)
         }
+    }
+
+    /// What is measured once all that had come whole is answered: the next request may have begun to arrive.
+    private var nextPhase: Phase {
+        let now = loop.coarseNow
+        if arriving != nil { return .body(since: now, lastPiece: now) }
+        return decoder.isInsideHead ? .head(since: now) : .idle(since: now)
     }
 
     /// Health and readiness: up or not, and nothing more.
@@ -229,7 +238,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         )
     }
 
-    private func hand(_ work: GateWork) {
+    func hand(_ work: GateWork) {
         ready = work
         wakeTask()
     }
@@ -255,8 +264,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func read(context: ChannelHandlerContext) {
         if case .upgraded = phase { return context.read() }
-        let isBusy = current != nil || !queue.isEmpty || !context.channel.isWritable
-        if isBusy, !isLingering { holdsRead = true } else { context.read() }
+        let isFull = !queue.isEmpty || !context.channel.isWritable
+        if isFull, !isLingering { holdsRead = true } else { context.read() }
     }
 
     private func releaseRead(_ context: ChannelHandlerContext) {
@@ -275,12 +284,12 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    private var isLingering: Bool {
+    var isLingering: Bool {
         if case .lingering = phase { true } else { false }
     }
 
     /// Writes the last bytes of this connection and closes once they and what the peer still sends are through.
-    private func finish(with buffer: ByteBuffer, on context: ChannelHandlerContext) {
+    func finish(with buffer: ByteBuffer, on context: ChannelHandlerContext) {
         isClosing = true
         decoder.dropEverything()
         queue.removeAll()
@@ -299,182 +308,19 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         releaseRead(context)
     }
 
-    private func close(_ context: ChannelHandlerContext) {
+    func close(_ context: ChannelHandlerContext) {
         isClosing = true
         context.close(promise: nil)
     }
 
-    // MARK: Sockets
-
-    private func open(_ purpose: SocketPurpose, for plan: RequestPlan, _ context: ChannelHandlerContext) {
-        switch Handshake.judge(plan, for: purpose) {
-        case .refused(let response):
-            refuseSocket(response, plan, context)
-        case .accepted where !isWelcome(plan.request, purpose):
-            refuseSocket(Handshake.originRefused, plan, context)
-        case .accepted(let fields):
-            phase = .upgraded
-            context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(fields)), promise: nil)
-            giveUp(to: purpose, for: plan.request, context)
-        }
-    }
-
-    /// Judges a browser's origin; other clients send none.
-    private func isWelcome(_ request: APIRequest, _ purpose: SocketPurpose) -> Bool {
-        guard let origin = request.headers[.origin] else { return true }
-        switch purpose {
-        case .notices: return loop.door.notices?.admission.allowsUpgrade(request, origin: origin) ?? false
-        case .echo: return Handshake.isOwn(origin: origin, host: request.headers[.hostField] ?? "")
-        }
-    }
-
-    private func refuseSocket(_ response: APIResponse, _ plan: RequestPlan, _ context: ChannelHandlerContext) {
-        let buffer = ResponseBytes.write(
-            response,
-            persistence: response.status.code == 426 ? .closeUpgradeRequired : .close,
-            date: loop.dateText,
-            omitsBody: plan.request.method == .head,
-            allocator: context.channel.allocator
-        )
-        finish(with: buffer, on: context)
-    }
-
-    /// Puts the socket behind the gate, then takes decoder and gate out; bytes that came early go on to the socket.
-    private func giveUp(to purpose: SocketPurpose, for request: APIRequest, _ context: ChannelHandlerContext) {
-        let limits = loop.door.limits
-        let socket = SocketChannel(
-            loop: loop,
-            messageLimit: purpose == .echo ? limits.echoMessage : limits.socketMessage
-        )
-        loop.remove(self)
-        let pipeline = context.pipeline.syncOperations
-        do {
-            try pipeline.addHandler(socket, position: .after(self))
-            if purpose == .notices {
-                // A slow reader's notices wait where they can still be merged, not in the channel.
-                try context.channel.syncOptions?.setOption(
-                    .writeBufferWaterMark,
-                    value: .init(low: limits.socketBuffer / 2, high: limits.socketBuffer)
-                )
-            }
-        } catch {
-            return close(context)
-        }
-        switch (purpose, loop.lane) {
-        case (.notices, let lane?):
-            hand(.socket(NoticeRole.make(for: request, on: socket, lane: lane)))
-        case (.notices, nil):
-            socket.close(code: 1013, reason: "notices are not served here")
-            endServing()
-        case (.echo, _):
-            socket.role = EchoRole(socket: socket, rate: loop.door.socketFrames, uptime: loop.door.uptime)
-            endServing()
-        }
-        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
-        let boundContext = NIOLoopBound(context, eventLoop: context.eventLoop)
-        pipeline.removeHandler(decoderHandler).whenComplete { _ in
-            bound.value.holdsRead = false
-            boundContext.value.fireChannelReadComplete()
-            boundContext.value.pipeline.syncOperations.removeHandler(bound.value, promise: nil)
-            boundContext.value.channel.read()
-        }
-    }
-
-    private func wakeTask() {
+    func wakeTask() {
         waiter?.resume()
         waiter = nil
     }
 
-    private func endServing() {
+    func endServing() {
         isGone = true
         wakeTask()
-    }
-
-    // MARK: Life
-
-    func handlerAdded(context: ChannelHandlerContext) {
-        self.context = context
-        loop.add(self)
-    }
-
-    func handlerRemoved(context: ChannelHandlerContext) {
-        loop.remove(self)
-        self.context = nil
-    }
-
-    func channelActive(context: ChannelHandlerContext) {
-        context.fireChannelActive()
-        if isUnwelcome { refuse(.tooManyConnections, context) }
-    }
-
-    func channelInactive(context: ChannelHandlerContext) {
-        isClosing = true
-        loop.remove(self)
-        ready = nil
-        endServing()
-        context.fireChannelInactive()
-    }
-
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if case .upgraded = phase { return context.fireErrorCaught(error) }
-        guard !isClosing else { return }
-        switch error {
-        case let refusal as Refusal: refuse(refusal, context)
-        case let error as HTTPParserError: parserFailed(error, context)
-        default: close(context)
-        }
-    }
-
-    private func parserFailed(_ error: HTTPParserError, _ context: ChannelHandlerContext) {
-        switch error {
-        case .invalidEOFState, .closedConnection:
-            // The peer left in the middle of a request: nobody is there to be told.
-            arriving = nil
-            isClosing = current != nil || !queue.isEmpty
-            if !isClosing { close(context) }
-        case .invalidVersion: refuse(.versionUnknown, context)
-        case .headerOverflow: refuse(.headersTooLarge, context)
-        default: refuse(.malformed("its framing is broken"), context)
-        }
-    }
-
-    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case .upgraded = phase { return context.fireUserInboundEventTriggered(event) }
-        switch event {
-        case ChannelEvent.inputClosed:
-            inputClosed = true
-            let isIdle = current == nil && queue.isEmpty
-            if isLingering || (isIdle && !isClosing) { close(context) }
-        case is ChannelShouldQuiesceEvent:
-            isQuiescing = true
-            if current == nil, queue.isEmpty, arriving == nil, !isClosing { close(context) }
-        default:
-            context.fireUserInboundEventTriggered(event)
-        }
-    }
-}
-
-extension ConnectionGate: LoopResident {
-    func sweep(_ now: NIODeadline) {
-        guard let context else { return }
-        let limits = loop.door.limits
-        if let unwritableSince, now - unwritableSince > limits.writeStall { return cut() }
-        switch phase {
-        case .idle(let since):
-            if now - since > (served == 0 ? limits.headTime : limits.keepAlive) { close(context) }
-        case .head(let since):
-            if now - since > limits.headTime { refuse(.timeout, context) }
-        case .body(let since, let lastPiece):
-            if now - since > limits.bodyTime || now - lastPiece > limits.bodyGap { refuse(.timeout, context) }
-        case .lingering(let since):
-            if now - since > limits.linger { cut() }
-        case .serving, .upgraded:
-            break
-        }
-    }
-
-    func cut() {
-        context?.close(promise: nil)
     }
 }
 

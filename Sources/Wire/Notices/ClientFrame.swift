@@ -54,7 +54,8 @@ package struct NoticeHello: Hashable, Sendable {
     /// Browsers put nothing secret into a URL.
     package var apiToken: String?
     package var webAuthToken: String?
-    /// The last database token that the client has fully applied; no entry for a scope it knows nothing of.
+    /// The last database token that the client has fully applied; no entry for a scope of which it has none, which is
+    /// then told of everything.
     package var since: [DatabaseScope: String]
 
     package init(

@@ -7,6 +7,8 @@ struct NoticeServer: Sendable {
     /// The request that opens listener `n`'s socket, and its first message.
     var upgrade: @Sendable (Int) -> [UInt8]
     var hello: @Sendable (Int) -> [UInt8]
+    /// Notices that each listener gets right after its hello, about what was there before it came.
+    var greetings = 0
 }
 
 /// One notice that came in.
@@ -25,7 +27,7 @@ final class Listeners {
     /// How many connections stood at the level of `ready` per second.
     private(set) var connectsPerSecond = 0.0
 
-    /// Returns once each listener has its `ready`.
+    /// Returns once each listener has its `ready`, and has heard what was there before.
     init(count: Int, threads threadCount: Int = 2, to server: NoticeServer) throws {
         self.count = count
         let start = Monotonic.nanoseconds
@@ -40,6 +42,7 @@ final class Listeners {
             throw error
         }
         connectsPerSecond = Double(count) / Monotonic.seconds(since: start)
+        _ = try arrivals(count * server.greetings)
     }
 
     /// Ends all connections.

@@ -21,7 +21,8 @@ extension Relay {
             server: NoticeServer(
                 listeners: endpoint,
                 upgrade: { _ in upgrade },
-                hello: { hello($0, nil) }
+                hello: { hello($0, nil) },
+                greetings: 1
             ),
             requests: endpoint,
             meter: meter,
@@ -41,7 +42,8 @@ extension Relay {
             server: NoticeServer(
                 listeners: endpoint,
                 upgrade: { _ in upgrade },
-                hello: { hello($0, $0 / each) }
+                hello: { hello($0, $0 / each) },
+                greetings: 1
             ),
             requests: endpoint,
             meter: meter,

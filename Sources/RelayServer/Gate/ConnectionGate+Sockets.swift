@@ -1,0 +1,80 @@
+import HTTPTypes
+import NIOCore
+import RelayAPI
+
+/// How a connection leaves HTTP and becomes a WebSocket, or is told why not.
+extension ConnectionGate {
+    func open(_ purpose: SocketPurpose, for plan: RequestPlan, _ context: ChannelHandlerContext) {
+        switch Handshake.judge(plan, for: purpose) {
+        case .refused(let response):
+            refuseSocket(response, plan, context)
+        case .accepted where !isWelcome(plan.request, purpose):
+            refuseSocket(Handshake.originRefused, plan, context)
+        case .accepted(let fields):
+            phase = .upgraded
+            context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(fields)), promise: nil)
+            giveUp(to: purpose, for: plan.request, context)
+        }
+    }
+
+    /// Judges a browser's origin; other clients send none.
+    private func isWelcome(_ request: APIRequest, _ purpose: SocketPurpose) -> Bool {
+        guard let origin = request.headers[.origin] else { return true }
+        switch purpose {
+        case .notices: return loop.door.notices?.admission.allowsUpgrade(request, origin: origin) ?? false
+        case .echo: return Handshake.isOwn(origin: origin, host: request.headers[.hostField] ?? "")
+        }
+    }
+
+    private func refuseSocket(_ response: APIResponse, _ plan: RequestPlan, _ context: ChannelHandlerContext) {
+        let buffer = ResponseBytes.write(
+            response,
+            persistence: response.status.code == 426 ? .closeUpgradeRequired : .close,
+            date: loop.dateText,
+            omitsBody: plan.request.method == .head,
+            allocator: context.channel.allocator
+        )
+        finish(with: buffer, on: context)
+    }
+
+    /// Puts the socket behind the gate, then takes decoder and gate out; bytes that came early go on to the socket.
+    private func giveUp(to purpose: SocketPurpose, for request: APIRequest, _ context: ChannelHandlerContext) {
+        let limits = loop.door.limits
+        let socket = SocketChannel(
+            loop: loop,
+            messageLimit: purpose == .echo ? limits.echoMessage : limits.socketMessage
+        )
+        loop.remove(self)
+        let pipeline = context.pipeline.syncOperations
+        do {
+            try pipeline.addHandler(socket, position: .after(self))
+            if purpose == .notices {
+                // A slow reader's notices wait where they can still be merged, not in the channel.
+                try context.channel.syncOptions?.setOption(
+                    .writeBufferWaterMark,
+                    value: .init(low: limits.socketBuffer / 2, high: limits.socketBuffer)
+                )
+            }
+        } catch {
+            return close(context)
+        }
+        switch (purpose, loop.lane) {
+        case (.notices, let lane?):
+            hand(.socket(NoticeRole.make(for: request, on: socket, lane: lane)))
+        case (.notices, nil):
+            socket.close(code: 1013, reason: "notices are not served here")
+            endServing()
+        case (.echo, _):
+            socket.role = EchoRole(socket: socket, rate: loop.door.socketFrames, uptime: loop.door.uptime)
+            endServing()
+        }
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let boundContext = NIOLoopBound(context, eventLoop: context.eventLoop)
+        pipeline.removeHandler(decoderHandler).whenComplete { _ in
+            bound.value.holdsRead = false
+            boundContext.value.fireChannelReadComplete()
+            boundContext.value.pipeline.syncOperations.removeHandler(bound.value, promise: nil)
+            boundContext.value.channel.read()
+        }
+    }
+}
