@@ -24,6 +24,7 @@ final class CommitQueue: @unchecked Sendable {
     private var isCommitting = false
     private var isClosed = false
     private var hasEnded = false
+    private var thread: ObjectIdentifier?
     private var hasIdleWork = true
     /// Writes of the latest commit: more than one, and the next ones had better gather too.
     private var latestBatch = 1
@@ -66,6 +67,7 @@ final class CommitQueue: @unchecked Sendable {
                 condition.broadcast()
             }
         }
+        condition.withLock { self.thread = ObjectIdentifier(thread) }
         thread.start()
     }
 
@@ -96,11 +98,13 @@ final class CommitQueue: @unchecked Sendable {
     func leaveIdleWork() { condition.withLock { hasIdleWork = true } }
 
     /// Takes no more, and returns when all that waited is done.
+    ///
+    /// On the thread itself, which may be the last to let go of a store, that is so already.
     func close() {
         condition.withLock {
             isClosed = true
             condition.broadcast()
-            while !hasEnded { condition.wait() }
+            while !hasEnded, ObjectIdentifier(Thread.current) != thread { condition.wait() }
         }
     }
 

@@ -64,8 +64,9 @@ package final class SQLiteStore: Store {
         self.onLostWrite = onLostWrite
         let queue = CommitQueue(
             name: "zonecast-commit",
-            commit: { [unowned self] in commit($0) },
-            idle: { [unowned self] in purge() }
+            // Whoever writes keeps the store alive; the thread alone does not.
+            commit: { [weak self] in self?.commit($0) },
+            idle: { [weak self] in self?.purge() ?? false }
         )
         self.queue.withLock { $0 = queue }
     }
