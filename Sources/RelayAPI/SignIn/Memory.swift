@@ -99,10 +99,10 @@ struct Memory: Sendable {
     var serverKeys = GenerationalCache<String, KnownServerKey>(capacity: 1024)
     var signatures = SeenSignatures()
     private var users: TokenBuckets<UserID>?
-    private var addresses: TokenBuckets<String>?
-    private var failures: TokenBuckets<String>?
+    private var addresses: TokenBuckets<PeerKey>?
+    private var failures: TokenBuckets<PeerKey>?
     private var targets: TokenBuckets<SignInTarget>?
-    private var refusals: TokenBuckets<String>?
+    private var refusals: TokenBuckets<PeerKey>?
     /// When tokens found good before a revocation were first succeeded: the one thing that must outlive a `forget`.
     private var succeeded = GenerationalCache<GrantKey, Duration>(capacity: 8192)
     /// Sign-ins that fresh tokens were made for since somebody asked.
@@ -188,14 +188,14 @@ struct Memory: Sendable {
         let wait =
             switch identity {
             case .user(let user), .serverKey(let user): users?.take(user, at: uptime)
-            case .anonymous: addresses?.take(address, at: uptime)
+            case .anonymous: addresses?.take(PeerKey(address), at: uptime)
             }
         if let wait { throw .throttled(retryAfter: wait) }
     }
 
     /// Counts a request from `address` whose credentials were none; says how long to wait if that was one too many.
     mutating func chargeFailure(from address: String, at uptime: Duration) -> Duration? {
-        refusals?.take(address, at: uptime)
+        refusals?.take(PeerKey(address), at: uptime)
     }
 
     /// Counts one password tried from `address`, as if it were wrong.
@@ -204,13 +204,13 @@ struct Memory: Sendable {
         for target: SignInTarget,
         at uptime: Duration
     ) throws(CredentialRefusal) {
-        if let wait = failures?.take(address, at: uptime) { throw .throttled(retryAfter: wait) }
+        if let wait = failures?.take(PeerKey(address), at: uptime) { throw .throttled(retryAfter: wait) }
         if let wait = targets?.take(target, at: uptime) { throw .throttled(retryAfter: wait) }
     }
 
     /// The password was right after all.
     mutating func refundSignIn(from address: String, for target: SignInTarget, at uptime: Duration) {
-        failures?.giveBack(address, at: uptime)
+        failures?.giveBack(PeerKey(address), at: uptime)
         targets?.giveBack(target, at: uptime)
     }
 }

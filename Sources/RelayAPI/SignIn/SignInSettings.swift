@@ -34,8 +34,8 @@ package struct SignInSettings: Sendable {
     package var failedCredentialRate: RateLimit? = RateLimit(perSecond: 1, burst: 60)
     /// Requests to a container's public database that all its callers share; `nil`: any number.
     ///
-    /// CloudKit's published 40 a second.
-    package var publicRate: RateLimit? = RateLimit(perSecond: 40, burst: 200)
+    /// CloudKit's published 40 a second, and a quarter of a minute's worth at once, for after a notice they all come.
+    package var publicRate: RateLimit? = RateLimit(perSecond: 40, burst: 600)
     /// What each signed-in user has of their own in the public database before they take from the shared rate.
     ///
     /// So the whole grows with the active users, and nobody can use it up for the others; `nil`: nothing.

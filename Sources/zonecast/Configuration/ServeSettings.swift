@@ -59,7 +59,7 @@ struct ServeSettings: Sendable {
         get { Int(signIn.publicRate?.perSecond ?? 0) }
         set {
             signIn.publicRate =
-                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue), burst: Double(newValue) * 5)
+                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue), burst: Double(newValue) * 15)
         }
     }
 

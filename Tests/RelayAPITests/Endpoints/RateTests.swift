@@ -78,6 +78,20 @@ import Testing
         #expect(await ask(relay, apiToken: wrong, from: "192.0.2.2").status == .unauthorized)
     }
 
+    @Test func aNetworkOfIPv6AddressesCountsAsOne() async throws {
+        world.settings.failedCredentialRate = RateLimit(perSecond: 0.1, burst: 2)
+        let relay = try relay()
+        func wrong(_ address: String) async -> Int { await ask(relay, apiToken: "0", from: address).status.code }
+        #expect(await wrong("2001:db8:1:2::1") == 401)
+        #expect(await wrong("2001:db8:1:2:ffff::9") == 401)
+        #expect(await wrong("2001:db8:1:2::1") == 429)
+        #expect(await wrong("2001:db8:1:3::1") == 401)
+        #expect(await wrong("::ffff:192.0.2.1") == 401)
+        #expect(await wrong("192.0.2.1") == 401)
+        #expect(await wrong("::ffff:192.0.2.1") == 429)
+        #expect(await wrong("192.0.2.2") == 401)
+    }
+
     @Test func wherePublicRatesAreOffNothingIsCounted() async throws {
         world.settings.publicRate = nil
         world.settings.requestRate = nil

@@ -82,6 +82,22 @@ import Testing
         }
     }
 
+    @Test func aKeyKnowsItsOwnNameAndHasNoUserContext() async throws {
+        let relay = Relay(
+            authenticator: try world.authenticator(),
+            stores: StoreFolder(folder: nil, draw: { 1 }),
+            time: world.clock.source,
+            random: .system
+        )
+        let found = await relay.respond(to: try request(caller))
+        #expect(found.status == .ok)
+        #expect(String(decoding: found.body, as: UTF8.self).contains(registered.user.recordName))
+        for operation in ["current", "discover", "lookup/contacts", "discoverability"] {
+            let path = caller.replacing("users/caller", with: "users/\(operation)")
+            #expect(await relay.respond(to: try request(path)).status == .forbidden, "\(operation)")
+        }
+    }
+
     @Test func everyFailureIsTheSameFailure() throws {
         let authenticator = try world.authenticator()
         let good = try request(modify, body: Array("{}".utf8))

@@ -30,20 +30,25 @@ package enum Callback {
         webToken.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D")
     }
 
-    /// What a Content-Security-Policy must name for a form's answer to lead there; `nil` where it cannot be named.
+    /// What a Content-Security-Policy must name for a form's answer to lead there.
+    ///
+    /// The scheme and no host: browsers hold the whole chain of redirects to it, and callbacks often lead on.
     static func policySource(_ callback: String) -> String? {
-        guard let scheme = scheme(of: callback) else { return nil }
-        guard scheme == "http" || scheme == "https" else { return scheme + ":" }
-        let host = callback.utf8.dropFirst(scheme.utf8.count + 3).prefix { !"/?#".utf8.contains($0) }
-        guard !host.isEmpty, host.allSatisfy({ $0.isASCIIAlphanumeric || ".-:[]".utf8.contains($0) }) else {
-            return nil
+        switch scheme(of: callback) {
+        case nil: nil
+        case "http": "http: https:"
+        case .some(let scheme): scheme + ":"
         }
-        return "\(scheme)://\(String(decoding: host, as: UTF8.self))"
     }
 
-    /// What a person may read of where they will go.
+    /// What a person may read of where they will go: the host, or the scheme of an app's own.
     static func place(_ callback: String) -> String {
-        policySource(callback).map { $0.split(separator: "://").last.map(String.init) ?? $0 } ?? callback
+        guard let scheme = scheme(of: callback), scheme == "http" || scheme == "https" else {
+            return scheme(of: callback) ?? callback
+        }
+        let host = callback.utf8.dropFirst(scheme.utf8.count + 3).prefix { !"/?#".utf8.contains($0) }
+        // What stands before an @ is no part of the host, and may look like one.
+        return String(decoding: host.split(separator: UInt8(ascii: "@")).last ?? host, as: UTF8.self)
     }
 
     private static func scheme(of address: String) -> String? {

@@ -1,0 +1,36 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// Whom a limit by address counts as one: an IPv4 address, or the 64-bit network of an IPv6 one.
+///
+/// Whoever has one IPv6 address has all of its network, and could take another for every request.
+struct PeerKey: Hashable, Sendable {
+    /// 0 in front of an IPv4 address, 1 of a network, 2 of the hash of what is no address.
+    private let kind: UInt8
+    private let number: UInt64
+
+    /// - Parameter address: Without a port.
+    init(_ address: String) {
+        var bytes: (UInt64, UInt64) = (0, 0)
+        if inet_pton(AF_INET, address, &bytes) == 1 {
+            self.init(kind: 0, bytes.0)
+        } else if inet_pton(AF_INET6, address, &bytes) == 1 {
+            // ::ffff:192.0.2.1 is the IPv4 address.
+            let mapped = UInt64(bigEndian: bytes.1)
+            let isMapped = bytes.0 == 0 && mapped >> 32 == 0xFFFF
+            self.init(kind: isMapped ? 0 : 1, isMapped ? (mapped & 0xFFFF_FFFF).bigEndian >> 32 : bytes.0)
+        } else {
+            self.init(kind: 2, UInt64(bitPattern: Int64(address.hashValue)))
+        }
+    }
+
+    private init(kind: UInt8, _ number: UInt64) {
+        self.kind = kind
+        self.number = number
+    }
+}
