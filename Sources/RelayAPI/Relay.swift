@@ -314,9 +314,9 @@ extension Route.Operation {
         case .usersLookupEmail: try lookupUsersByEmail(context)
         case .usersLookupID: try lookupUsersByRecordName(context)
         case .usersLookupContacts: try lookupContacts(context)
-        case .usersDiscoverability: try discoverability(context)
+        case .usersDiscoverability: try await discoverability(context)
         case .usersSignIn: try await signIn(context)
-        case .usersSignOut: try signOut(context)
+        case .usersSignOut: try await signOut(context)
         }
     }
 }

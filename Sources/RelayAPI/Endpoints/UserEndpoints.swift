@@ -76,11 +76,11 @@ func lookupContacts(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `users/discoverability`, ours: tells whether the caller may be found by others in this container, and with
 /// `{ "isDiscoverable": true }` changes it.
-func discoverability(_ context: RequestContext) throws -> EndpointAnswer {
+func discoverability(_ context: RequestContext) async throws -> EndpointAnswer {
     let user = try context.signedInUser()
     var isDiscoverable = try context.authenticator.profile(of: user, in: context.home)?.isDiscoverable ?? false
     if !context.isGet, let choice = try context.body["isDiscoverable"]?.bool(), choice != isDiscoverable {
-        try context.authenticator.setDiscoverable(choice, user: user, in: context.home)
+        try await context.authenticator.setDiscoverable(choice, user: user, in: context.home)
         isDiscoverable = choice
     }
     return EndpointAnswer {
@@ -111,9 +111,12 @@ func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
 }
 
 /// `users/signout`, ours: ends the session that the request comes by, and with it every token of it.
-func signOut(_ context: RequestContext) throws -> EndpointAnswer {
+func signOut(_ context: RequestContext) async throws -> EndpointAnswer {
     _ = try context.signedInUser()
-    try context.authenticator.signOut(context.authentication)
+    let (authenticator, authentication) = (context.authenticator, context.authentication)
+    try await authenticator.writingDesk.inTurn { () throws(CredentialRefusal) in
+        try authenticator.signOut(authentication)
+    }
     return EndpointAnswer { _ in }
 }
 

@@ -149,7 +149,7 @@ extension Authenticator {
             try chargeFailure(from: address)
             throw .failed
         }
-        return try await foreignDesk.inTurn { [self] () throws(CredentialRefusal) in
+        return try await writingDesk.inTurn { [self] () throws(CredentialRefusal) in
             let account = try wrapping { () throws(DirectoryError) in try directory.account(for: person) }
             guard !account.isDisabled else { throw .failed }
             let started = try start(account, in: home, kind: kind, discoverable: false)

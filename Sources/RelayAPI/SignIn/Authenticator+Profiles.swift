@@ -23,9 +23,11 @@ extension Authenticator {
         _ isDiscoverable: Bool,
         user: UserID,
         in home: ContainerEnvironment
-    ) throws(RelayError) {
-        try asking { () throws(DirectoryError) in
-            try directory.setDiscoverable(isDiscoverable, user: user, in: home)
+    ) async throws(CredentialRefusal) {
+        try await writingDesk.inTurn { [self] () throws(CredentialRefusal) in
+            try wrapping { () throws(DirectoryError) in
+                try directory.setDiscoverable(isDiscoverable, user: user, in: home)
+            }
         }
     }
 

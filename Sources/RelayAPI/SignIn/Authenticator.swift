@@ -21,8 +21,10 @@ package final class Authenticator: Sendable {
     let relayKey: [UInt8]
     let memory: Mutex<Memory>
     let foreign: ForeignSignIn
+    /// Where passwords are checked.
     let passwordDesk = SignInDesk()
-    let foreignDesk = SignInDesk()
+    /// Where people's other changes are written: quick, but each waits for the disk.
+    let writingDesk = SignInDesk()
 
     package init(
         directory: any Directory,

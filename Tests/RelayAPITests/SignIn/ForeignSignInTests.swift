@@ -218,6 +218,16 @@ import Wire
         #expect(try again.json.required("expires").int64() > foreign.world.clock.now.milliseconds + 1_800_000)
         let other = try await signIn(relay, try foreign.token(["sub": #""8""#]))
         #expect(other.json.text("userRecordName") != user)
+        // Signing out ends that sign-in and no other.
+        func ask(_ operation: String, _ token: String) async -> Int {
+            var request = foreign.world.request(apiToken: foreign.world.apiToken, webToken: token)
+            request.method = .post
+            request.path = request.path.replacing("users/caller", with: operation)
+            return await relay.respond(to: request).status.code
+        }
+        #expect(await ask("users/signout", webToken) == 200)
+        #expect(await ask("users/caller", webToken) == 421)
+        #expect(await ask("users/caller", try #require(again.json.text("ckWebAuthToken"))) == 200)
     }
 
     @Test func anAppLearnsNothingButThatItFailed() async throws {

@@ -69,7 +69,7 @@ extension Pages {
     ) async throws(CredentialRefusal) -> AccountPage.Outcome {
         let authenticator = authenticator
         if fields["action"] == "password" { return try await changePassword(fields, account, from: address) }
-        return try await desk.inTurn { () throws(CredentialRefusal) in
+        return try await authenticator.writingDesk.inTurn { () throws(CredentialRefusal) in
             try authenticator.carryOut(fields, account)
         }
     }

@@ -94,7 +94,7 @@ extension Pages {
         let kind: Session.Kind = fields["keep"] != nil ? .kept : .brief
         if application.token == nil {
             let name = fields["name"] ?? ""
-            return try await desk.inTurn { () throws(CredentialRefusal) in
+            return try await authenticator.writingDesk.inTurn { () throws(CredentialRefusal) in
                 try authenticator.meetDevUser(name, in: home, discoverable: wantsToBeFound)
                 return "dev-\(name)"
             }
