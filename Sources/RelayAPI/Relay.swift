@@ -108,7 +108,7 @@ package final class Relay: Sendable {
             }
             let known = try authenticator.authenticate(request, in: route.home)
             authentication = known
-            if route.scope == .public {
+            if route.scope == .public, !route.operation.isAboutPeople {
                 try publicRates.charge(route.home.container, known.caller.user, at: time.uptime())
             }
             let answer = try await answer(request, route, known)

@@ -61,6 +61,17 @@ package struct Route: Hashable, Sendable {
             self == .tokensCreate || self == .tokensRegister || self == .subscriptionsLookup
         }
 
+        /// Whether it is about people and not about data, though its path says `public`: a busy public database must not
+        /// keep anybody from signing in.
+        var isAboutPeople: Bool {
+            switch self {
+            case .usersCaller, .usersCurrent, .usersDiscover, .usersLookupEmail, .usersLookupID, .usersLookupContacts,
+                .usersDiscoverability, .usersSignIn, .usersSignOut:
+                true
+            default: false
+            }
+        }
+
         /// Whether nobody in particular may call it in the public database.
         var allowsAnonymous: Bool { self == .recordsLookup || self == .recordsQuery || self == .usersSignIn }
     }

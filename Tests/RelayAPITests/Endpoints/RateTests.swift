@@ -47,6 +47,9 @@ import Testing
         // A private database is none of its business.
         let token = try world.signIn().webToken
         #expect(await ask(relay, "private/records/lookup", webToken: token).status == .ok)
+        // Nor is it anybody's signing in.
+        #expect(await ask(relay, "public/users/caller", webToken: token).status == .ok)
+        #expect(await ask(relay, "public/users/caller").status.code == 421)
         world.clock.advance(.milliseconds(500))
         #expect(await ask(relay).status == .ok)
     }
