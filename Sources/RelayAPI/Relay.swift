@@ -93,6 +93,7 @@ package final class Relay: Sendable {
     package func respond(to request: APIRequest) async -> APIResponse {
         if let place = Pages.Place(request.path) { return await pages.respond(to: request, at: place) }
         let id = requestID()
+        if OpenAPIDescription.isAsked(by: request.path) { return Self.describe(request, id: id) }
         if let home = Couriers.home(ofPath: request.path) { return await poll(request, home, id: id) }
         var authentication: Authentication?
         var response: APIResponse
@@ -111,12 +112,26 @@ package final class Relay: Sendable {
             if route.scope == .public, !route.operation.isAboutPeople {
                 try publicRates.charge(route.home.container, known.caller.user, at: time.uptime())
             }
-            let answer = try await answer(request, route, known)
+            let answer = try await answer(request, route, known, id: id)
             response = APIResponse(status: .init(code: answer.status), body: answer.body)
         } catch {
             response = failure(Self.relayError(for: error), id: id)
         }
         decorate(&response, request, authentication, id: id)
+        return response
+    }
+
+    /// Everybody may know what the relay serves, pages of other origins included.
+    private static func describe(_ request: APIRequest, id: String) -> APIResponse {
+        let isRead = request.method == .get || request.method == .head
+        var response = APIResponse(
+            status: isRead ? .ok : .methodNotAllowed,
+            body: isRead ? OpenAPIDescription.json : []
+        )
+        response.headers.append(json)
+        response.headers[.requestUUID] = id
+        response.headers[.accessControlAllowOrigin] = "*"
+        if !isRead { response.headers[.allow] = "GET, HEAD" }
         return response
     }
 
@@ -150,7 +165,8 @@ package final class Relay: Sendable {
     private func answer(
         _ request: APIRequest,
         _ route: Route,
-        _ authentication: Authentication
+        _ authentication: Authentication,
+        id: String
     ) async throws -> EndpointAnswer {
         try Self.checkAccess(route, authentication)
         let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
@@ -161,6 +177,7 @@ package final class Relay: Sendable {
         let random = random
         let answer = try await route.operation.perform(
             RequestContext(
+                requestID: id,
                 home: route.home,
                 database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
                 authentication: authentication,

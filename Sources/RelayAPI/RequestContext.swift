@@ -4,6 +4,8 @@ import Wire
 
 /// One authenticated request on its way through an endpoint.
 struct RequestContext: Sendable {
+    /// The `uuid` of its errors.
+    var requestID: String
     var home: ContainerEnvironment
     var database: DatabaseAddress
     var authentication: Authentication

@@ -42,7 +42,7 @@ package struct Route: Hashable, Sendable {
         case usersSignOut = "users/signout"
 
         /// Besides POST, is GET a way to call it? Where it is the documented one, POST is accepted too.
-        var allowsGet: Bool {
+        package var allowsGet: Bool {
             switch self {
             case .zonesList, .subscriptionsList, .usersCaller, .usersCurrent, .usersDiscover, .usersLookupContacts,
                 .usersDiscoverability:

@@ -35,7 +35,10 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
 
     let answer = RecordAnswer(zone: zone, selection: try context.selection(of: context.body))
     return try EndpointAnswer(status: result.isAtomicFailure ? ErrorCode.atomicError.status : 200) { writer in
-        if result.isAtomicFailure { writer.atomicFailure(result.outcomes) }
+        if result.isAtomicFailure {
+            writer.member("uuid", context.requestID)
+            writer.atomicFailure(result.outcomes)
+        }
         writer.key("records")
         writer.open(UInt8(ascii: "["))
         for (operation, outcome) in zip(operations, result.outcomes) {
@@ -44,7 +47,7 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
             try answer.write(outcome, to: &writer)
         }
         writer.close(UInt8(ascii: "]"))
-        if result.zone.tracksChanges {
+        if result.zone.tracksChanges, !result.isAtomicFailure {
             writer.member("syncToken", result.zone.token(epoch: context.store.epoch).encoded)
         }
     }

@@ -1,0 +1,168 @@
+extension OpenAPISchemas {
+    /// The bodies of answers.
+    static let answers: [(name: String, schema: String)] = [
+        (
+            "ModifyRecordsResponse",
+            #"""
+            { "type": "object", "required": ["records"],
+              "properties": {
+                "records": { "type": "array", "items": { "$ref": "#/components/schemas/Record" }, "description": "In the order of the operations." },
+                "syncToken": { "type": "string", "format": "byte" } } }
+            """#
+        ),
+        (
+            "AtomicFailure",
+            #"""
+            { "type": "object", "required": ["uuid", "serverErrorCode", "reason"],
+              "description": "An Error; where an atomic request failed, each operation's own failure besides.",
+              "properties": {
+                "uuid": { "type": "string" },
+                "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },
+                "reason": { "type": "string" },
+                "ckErrorCode": { "$ref": "#/components/schemas/FineErrorCode" },
+                "records": { "type": "array", "items": { "$ref": "#/components/schemas/Record" } } } }
+            """#
+        ),
+        (
+            "RecordsResponse",
+            #"""
+            { "type": "object", "required": ["records"],
+              "properties": { "records": { "type": "array", "items": { "$ref": "#/components/schemas/Record" } } } }
+            """#
+        ),
+        (
+            "QueryRecordsResponse",
+            #"""
+            { "type": "object", "required": ["records"],
+              "properties": {
+                "records": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/Record" } },
+                "continuationMarker": { "type": "string", "format": "byte", "description": "Only where there is more." } } }
+            """#
+        ),
+        (
+            "RecordChangesResponse",
+            #"""
+            { "type": "object", "required": ["records", "syncToken", "moreComing"],
+              "properties": {
+                "records": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/Record" } },
+                "syncToken": { "type": "string", "format": "byte" },
+                "moreComing": { "type": "boolean" } } }
+            """#
+        ),
+        (
+            "ZoneChangesResponse",
+            #"""
+            { "type": "object", "required": ["zones"],
+              "properties": { "zones": { "type": "array", "items": { "$ref": "#/components/schemas/ZoneChanges" } } } }
+            """#
+        ),
+        (
+            "ZoneChanges",
+            #"""
+            { "type": "object", "required": ["zoneID"], "description": "A page of a zone's changes, or why it failed (serverErrorCode is there).",
+              "properties": {
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "records": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/Record" } },
+                "syncToken": { "type": "string", "format": "byte" },
+                "moreComing": { "type": "boolean" },
+                "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },
+                "reason": { "type": "string" },
+                "ckErrorCode": { "$ref": "#/components/schemas/FineErrorCode" } } }
+            """#
+        ),
+        (
+            "ZonesResponse",
+            #"""
+            { "type": "object", "required": ["zones"],
+              "properties": { "zones": { "type": "array", "items": { "anyOf": [ { "$ref": "#/components/schemas/Zone" }, { "$ref": "#/components/schemas/ZoneFailure" } ] } } } }
+            """#
+        ),
+        (
+            "DatabaseChangesResponse",
+            #"""
+            { "type": "object", "required": ["zones", "syncToken", "moreComing"],
+              "properties": {
+                "zones": { "type": "array", "items": { "$ref": "#/components/schemas/Zone" } },
+                "syncToken": { "type": "string", "format": "byte" },
+                "moreComing": { "type": "boolean" } } }
+            """#
+        ),
+        (
+            "ChangedZonesResponse",
+            #"""
+            { "type": "object", "required": ["zones", "metaSyncToken", "moreComing"],
+              "properties": {
+                "zones": { "type": "array", "items": { "$ref": "#/components/schemas/Zone" } },
+                "metaSyncToken": { "type": "string", "format": "byte" },
+                "moreComing": { "type": "boolean" } } }
+            """#
+        ),
+        (
+            "SubscriptionsResponse",
+            #"""
+            { "type": "object", "required": ["subscriptions"],
+              "properties": { "subscriptions": { "type": "array", "items": { "$ref": "#/components/schemas/Subscription" } } } }
+            """#
+        ),
+        (
+            "CreateTokenResponse",
+            #"""
+            { "type": "object", "required": ["apnsEnvironment", "apnsToken", "webcourierURL"],
+              "properties": {
+                "apnsEnvironment": { "type": "string", "enum": ["development", "production"] },
+                "apnsToken": { "type": "string", "description": "Good for 30 days." },
+                "webcourierURL": { "type": "string", "format": "uri" } } }
+            """#
+        ),
+        (
+            "CallerResponse",
+            #"""
+            { "type": "object", "required": ["userRecordName", "users"],
+              "properties": {
+                "userRecordName": { "type": "string" },
+                "nameComponents": { "$ref": "#/components/schemas/NameComponents" },
+                "users": { "type": "array", "items": { "$ref": "#/components/schemas/UserIdentity" } } } }
+            """#
+        ),
+        (
+            "IdentitiesResponse",
+            #"""
+            { "type": "object", "required": ["users"],
+              "properties": { "users": { "type": "array", "items": { "$ref": "#/components/schemas/UserIdentity" } } } }
+            """#
+        ),
+        (
+            "UsersResponse",
+            #"""
+            { "type": "object", "required": ["users"],
+              "properties": { "users": { "type": "array", "items": { "$ref": "#/components/schemas/User" } } } }
+            """#
+        ),
+        (
+            "ContactsResponse",
+            #"""
+            { "type": "object", "required": ["users", "contacts"],
+              "properties": {
+                "users": { "type": "array", "items": { "$ref": "#/components/schemas/User" } },
+                "contacts": { "type": "array", "items": { "$ref": "#/components/schemas/User" } } } }
+            """#
+        ),
+        (
+            "DiscoverabilityResponse",
+            #"""
+            { "type": "object", "required": ["userRecordName", "isDiscoverable"],
+              "properties": { "userRecordName": { "type": "string" }, "isDiscoverable": { "type": "boolean" } } }
+            """#
+        ),
+        (
+            "SignInResponse",
+            #"""
+            { "type": "object", "required": ["ckWebAuthToken", "userRecordName", "expires"],
+              "properties": {
+                "ckWebAuthToken": { "type": "string" },
+                "userRecordName": { "type": "string" },
+                "expires": { "type": "integer", "format": "int64", "description": "Milliseconds since 1970." } } }
+            """#
+        ),
+    ]
+}

@@ -1,0 +1,192 @@
+extension OpenAPISchemas {
+    /// The bodies of requests.
+    static let requests: [(name: String, schema: String)] = [
+        (
+            "ModifyRecordsRequest",
+            #"""
+            { "type": "object", "required": ["operations"],
+              "properties": {
+                "operations": { "type": "array", "minItems": 1, "maxItems": 200, "items": { "$ref": "#/components/schemas/RecordOperation" } },
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "atomic": { "type": "boolean", "default": true, "description": "Without meaning in the default zone." },
+                "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
+                "numbersAsStrings": { "type": "boolean", "default": false } } }
+            """#
+        ),
+        (
+            "RecordOperation",
+            #"""
+            { "type": "object", "required": ["operationType", "record"],
+              "properties": {
+                "operationType": { "type": "string", "enum": ["create", "update", "forceUpdate", "replace", "forceReplace", "delete", "forceDelete"] },
+                "record": { "$ref": "#/components/schemas/RecordInput" } } }
+            """#
+        ),
+        (
+            "LookupRecordsRequest",
+            #"""
+            { "type": "object", "required": ["records"],
+              "properties": {
+                "records": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["recordName"],
+                  "properties": {
+                    "recordName": { "type": "string" },
+                    "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } } },
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
+                "numbersAsStrings": { "type": "boolean", "default": false } } }
+            """#
+        ),
+        (
+            "QueryRecordsRequest",
+            #"""
+            { "type": "object", "required": ["query"],
+              "properties": {
+                "query": { "$ref": "#/components/schemas/Query" },
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "zoneWide": { "type": "boolean", "default": false },
+                "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 },
+                "continuationMarker": { "type": "string", "format": "byte" },
+                "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
+                "numbersAsStrings": { "type": "boolean", "default": false } } }
+            """#
+        ),
+        (
+            "RecordChangesRequest",
+            #"""
+            { "type": "object", "required": ["zoneID"],
+              "properties": {
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "syncToken": { "type": "string", "format": "byte", "description": "Absent: from the beginning." },
+                "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 },
+                "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
+                "desiredRecordTypes": { "type": "array", "nullable": true, "items": { "type": "string" } },
+                "reverse": { "type": "boolean", "default": false },
+                "numbersAsStrings": { "type": "boolean", "default": false } } }
+            """#
+        ),
+        (
+            "ZoneChangesRequest",
+            #"""
+            { "type": "object", "required": ["zones"], "description": "What stands outside zones is the default for each.",
+              "properties": {
+                "zones": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/RecordChangesRequest" } },
+                "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 },
+                "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
+                "desiredRecordTypes": { "type": "array", "nullable": true, "items": { "type": "string" } },
+                "reverse": { "type": "boolean", "default": false },
+                "numbersAsStrings": { "type": "boolean", "default": false } } }
+            """#
+        ),
+        (
+            "DatabaseChangesRequest",
+            #"""
+            { "type": "object",
+              "properties": {
+                "syncToken": { "type": "string", "format": "byte", "description": "Absent: every zone." },
+                "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 } } }
+            """#
+        ),
+        (
+            "ChangedZonesRequest",
+            #"""
+            { "type": "object",
+              "properties": {
+                "metaSyncToken": { "type": "string", "format": "byte", "description": "Absent: every zone." },
+                "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 } } }
+            """#
+        ),
+        (
+            "LookupZonesRequest",
+            #"""
+            { "type": "object", "required": ["zones"],
+              "properties": { "zones": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/ZoneID" } } } }
+            """#
+        ),
+        (
+            "ModifyZonesRequest",
+            #"""
+            { "type": "object", "required": ["operations"],
+              "properties": { "operations": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["operationType", "zone"],
+                "properties": {
+                  "operationType": { "type": "string", "enum": ["create", "delete"] },
+                  "zone": { "type": "object", "required": ["zoneID"], "properties": { "zoneID": { "$ref": "#/components/schemas/ZoneID" } } } } } } } }
+            """#
+        ),
+        (
+            "LookupSubscriptionsRequest",
+            #"""
+            { "type": "object", "required": ["subscriptions"],
+              "properties": { "subscriptions": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["subscriptionID"],
+                "properties": { "subscriptionID": { "type": "string" } } } } } }
+            """#
+        ),
+        (
+            "ModifySubscriptionsRequest",
+            #"""
+            { "type": "object", "required": ["operations"],
+              "properties": { "operations": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["operationType", "subscription"],
+                "properties": {
+                  "operationType": { "type": "string", "enum": ["create", "update", "delete"] },
+                  "subscription": { "$ref": "#/components/schemas/Subscription" } } } } } }
+            """#
+        ),
+        (
+            "CreateTokenRequest",
+            #"""
+            { "type": "object",
+              "properties": {
+                "apnsEnvironment": { "type": "string", "enum": ["development", "production"] },
+                "clientId": { "type": "string", "description": "Not looked at." } } }
+            """#
+        ),
+        (
+            "RegisterTokenRequest",
+            #"""
+            { "type": "object", "required": ["apnsToken"],
+              "properties": {
+                "apnsEnvironment": { "type": "string", "enum": ["development", "production"] },
+                "apnsToken": { "type": "string" },
+                "clientId": { "type": "string", "description": "Not looked at." } } }
+            """#
+        ),
+        (
+            "DiscoverUsersRequest",
+            #"""
+            { "type": "object", "required": ["lookupInfos"],
+              "properties": { "lookupInfos": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/LookupInfo" } } } }
+            """#
+        ),
+        (
+            "LookupUsersByEmailRequest",
+            #"""
+            { "type": "object", "required": ["users"],
+              "properties": { "users": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["emailAddress"],
+                "properties": { "emailAddress": { "type": "string" } } } } } }
+            """#
+        ),
+        (
+            "LookupUsersByRecordNameRequest",
+            #"""
+            { "type": "object", "required": ["users"],
+              "properties": { "users": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["userRecordName"],
+                "properties": { "userRecordName": { "type": "string" } } } } } }
+            """#
+        ),
+        (
+            "DiscoverabilityRequest",
+            #"""
+            { "type": "object",
+              "properties": { "isDiscoverable": { "type": "boolean", "description": "Absent: only tell." } } }
+            """#
+        ),
+        (
+            "SignInRequest",
+            #"""
+            { "type": "object", "required": ["identityToken"],
+              "properties": {
+                "identityToken": { "type": "string", "description": "A JWT." },
+                "keepSignedIn": { "type": "boolean", "default": false } } }
+            """#
+        ),
+    ]
+}

@@ -1,0 +1,184 @@
+extension OpenAPISchemas {
+    /// Records and what is in them.
+    static let values: [(name: String, schema: String)] = [
+        (
+            "FieldType",
+            #"""
+            { "type": "string",
+              "enum": ["STRING", "INT64", "DOUBLE", "TIMESTAMP", "BYTES", "REFERENCE", "LOCATION", "ASSETID", "STRING_LIST", "INT64_LIST", "DOUBLE_LIST", "TIMESTAMP_LIST", "BYTES_LIST", "REFERENCE_LIST", "LOCATION_LIST", "ASSETID_LIST"] }
+            """#
+        ),
+        (
+            "Field",
+            #"""
+            { "type": "object",
+              "description": "The value by type: a string; an integer; a number; milliseconds since 1970; base64; a Reference; a Location; an Asset; an array of one of these. null clears the field.",
+              "properties": {
+                "value": { "nullable": true },
+                "type": { "$ref": "#/components/schemas/FieldType" },
+                "isEncrypted": { "type": "boolean" } } }
+            """#
+        ),
+        (
+            "Fields",
+            ##"{ "type": "object", "additionalProperties": { "$ref": "#/components/schemas/Field" } }"##
+        ),
+        (
+            "Reference",
+            #"""
+            { "type": "object", "required": ["recordName"],
+              "properties": {
+                "recordName": { "type": "string" },
+                "action": { "type": "string", "enum": ["NONE", "DELETE_SELF", "VALIDATE"] },
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" } } }
+            """#
+        ),
+        (
+            "Location",
+            #"""
+            { "type": "object", "required": ["latitude", "longitude"],
+              "properties": {
+                "latitude": { "type": "number" }, "longitude": { "type": "number" },
+                "horizontalAccuracy": { "type": "number" }, "verticalAccuracy": { "type": "number" },
+                "altitude": { "type": "number" }, "speed": { "type": "number" }, "course": { "type": "number" },
+                "timestamp": { "type": "integer", "format": "int64" } } }
+            """#
+        ),
+        (
+            "Asset",
+            #"""
+            { "type": "object", "required": ["fileChecksum", "size"],
+              "properties": {
+                "fileChecksum": { "type": "string" },
+                "size": { "type": "integer", "format": "int64", "minimum": 0 },
+                "receipt": { "type": "string", "description": "From the upload; needed once, to save it." },
+                "referenceChecksum": { "type": "string" },
+                "wrappingKey": { "type": "string" },
+                "downloadURL": { "type": "string", "description": "Only in answers; good for some time." } } }
+            """#
+        ),
+        (
+            "Stamp",
+            #"""
+            { "type": "object", "required": ["timestamp", "userRecordName", "deviceID"],
+              "properties": {
+                "timestamp": { "type": "integer", "format": "int64", "description": "Milliseconds since 1970." },
+                "userRecordName": { "type": "string" },
+                "deviceID": { "type": "string" } } }
+            """#
+        ),
+        (
+            "RecordInput",
+            #"""
+            { "type": "object",
+              "properties": {
+                "recordName": { "type": "string", "minLength": 1, "maxLength": 255, "description": "Printable ASCII; made by the relay if absent." },
+                "recordType": { "type": "string", "description": "Needed where the record may have to be created." },
+                "recordChangeTag": { "type": "string", "description": "Needed to update, replace and delete." },
+                "fields": { "$ref": "#/components/schemas/Fields" },
+                "parent": { "$ref": "#/components/schemas/Reference" },
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } }
+            """#
+        ),
+        (
+            "Record",
+            #"""
+            { "type": "object", "required": ["recordName"],
+              "description": "A record, a tombstone (deleted is true), or why it failed (serverErrorCode is there).",
+              "properties": {
+                "recordName": { "type": "string" },
+                "recordType": { "type": "string" },
+                "recordChangeTag": { "type": "string" },
+                "fields": { "$ref": "#/components/schemas/Fields" },
+                "pluginFields": { "type": "object" },
+                "created": { "$ref": "#/components/schemas/Stamp" },
+                "modified": { "$ref": "#/components/schemas/Stamp" },
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "parent": { "$ref": "#/components/schemas/Reference" },
+                "deleted": { "type": "boolean" },
+                "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },
+                "reason": { "type": "string" },
+                "ckErrorCode": { "$ref": "#/components/schemas/FineErrorCode" },
+                "retryAfter": { "type": "number" },
+                "serverRecord": { "$ref": "#/components/schemas/Record" } } }
+            """#
+        ),
+        (
+            "Comparator",
+            #"""
+            { "type": "string",
+              "enum": ["EQUALS", "NOT_EQUALS", "LESS_THAN", "LESS_THAN_OR_EQUALS", "GREATER_THAN", "GREATER_THAN_OR_EQUALS", "NEAR", "CONTAINS_ALL_TOKENS", "CONTAINS_ANY_TOKENS", "IN", "NOT_IN", "LIST_CONTAINS", "NOT_LIST_CONTAINS", "LIST_CONTAINS_ANY", "NOT_LIST_CONTAINS_ANY", "LIST_CONTAINS_ALL", "NOT_LIST_CONTAINS_ALL", "BEGINS_WITH", "NOT_BEGINS_WITH", "LIST_MEMBER_BEGINS_WITH", "NOT_LIST_MEMBER_BEGINS_WITH"] }
+            """#
+        ),
+        (
+            "Filter",
+            #"""
+            { "type": "object", "required": ["comparator", "fieldValue"],
+              "properties": {
+                "comparator": { "$ref": "#/components/schemas/Comparator" },
+                "fieldName": { "type": "string", "description": "May be left out for tokens: then all searchable fields." },
+                "fieldValue": { "$ref": "#/components/schemas/Field" },
+                "distance": { "type": "number", "minimum": 0, "description": "Metres, for NEAR." } } }
+            """#
+        ),
+        (
+            "Sort",
+            #"""
+            { "type": "object", "required": ["fieldName"],
+              "properties": {
+                "fieldName": { "type": "string" },
+                "ascending": { "type": "boolean", "default": true },
+                "relativeLocation": { "type": "object", "description": "A field value or a bare location: sorts by the distance from it." } } }
+            """#
+        ),
+        (
+            "Query",
+            #"""
+            { "type": "object", "required": ["recordType"],
+              "properties": {
+                "recordType": { "type": "string" },
+                "filterBy": { "type": "array", "maxItems": 16, "items": { "$ref": "#/components/schemas/Filter" } },
+                "sortBy": { "type": "array", "maxItems": 4, "items": { "$ref": "#/components/schemas/Sort" } } } }
+            """#
+        ),
+        (
+            "NotificationInfo",
+            #"""
+            { "type": "object", "description": "How notices look; without it they are silent.",
+              "properties": {
+                "alertBody": { "type": "string" }, "alertLocalizationKey": { "type": "string" },
+                "alertLocalizationArgs": { "type": "array", "items": { "type": "string" }, "description": "Fields whose values go into the text." },
+                "title": { "type": "string" }, "titleLocalizationKey": { "type": "string" },
+                "titleLocalizationArgs": { "type": "array", "items": { "type": "string" } },
+                "subtitle": { "type": "string" }, "subtitleLocalizationKey": { "type": "string" },
+                "subtitleLocalizationArgs": { "type": "array", "items": { "type": "string" } },
+                "alertActionLocalizationKey": { "type": "string" }, "alertLaunchImage": { "type": "string" },
+                "soundName": { "type": "string" }, "category": { "type": "string" },
+                "shouldBadge": { "type": "boolean" }, "shouldSendContentAvailable": { "type": "boolean" },
+                "shouldSendMutableContent": { "type": "boolean" },
+                "additionalFields": { "type": "array", "items": { "type": "string" }, "description": "Fields whose values the notice carries." },
+                "desiredKeys": { "type": "array", "items": { "type": "string" }, "description": "The same." } } }
+            """#
+        ),
+        (
+            "Subscription",
+            #"""
+            { "type": "object", "required": ["subscriptionID"],
+              "description": "A subscription, one that has ended (deleted is true), or why it failed (serverErrorCode is there).",
+              "properties": {
+                "subscriptionID": { "type": "string" },
+                "subscriptionType": { "type": "string", "enum": ["query", "zone", "database"] },
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "zoneWide": { "type": "boolean", "description": "Of a query: every zone. True by default where no zone is named." },
+                "query": { "$ref": "#/components/schemas/Query" },
+                "firesOn": { "type": "array", "items": { "type": "string", "enum": ["create", "update", "delete"] } },
+                "firesOnce": { "type": "boolean", "default": false },
+                "notificationInfo": { "$ref": "#/components/schemas/NotificationInfo" },
+                "deleted": { "type": "boolean" },
+                "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },
+                "reason": { "type": "string" } } }
+            """#
+        ),
+    ]
+}
