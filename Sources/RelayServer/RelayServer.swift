@@ -1,6 +1,6 @@
-import HummingbirdCore
 package import Logging
 import NIOCore
+import NIOExtras
 import NIOPosix
 package import RelayAPI
 import ServiceLifecycle
@@ -70,27 +70,17 @@ package struct RelayServer: Service {
 
     private func serve(on group: MultiThreadedEventLoopGroup) async throws {
         let door = makeDoor()
-        let loops = try await makeLoops(group, door: door)
-        let callback = onListening
-        let host = configuration.host
-        let server = Server(
-            childChannelSetup: GateChannel(loops: loops, door: door),
-            configuration: HummingbirdCore.ServerConfiguration(
-                address: .hostname(host, port: configuration.port),
-                backlog: configuration.backlog
-            ),
-            onServerRunning: { channel in
-                guard let port = channel.localAddress?.port else { return }
-                await callback(ListeningAddress(host: host, port: port))
-            },
-            eventLoopGroup: group,
-            logger: logger
-        )
+        let (connections, arrivals) = AsyncStream.makeStream(of: GatedConnection.self)
+        let loops = try await makeLoops(group, door: door, arrivals: arrivals)
         var failure: (any Error)?
         do {
-            try await withThrowingDiscardingTaskGroup { tasks in
-                tasks.addTask { try await cutWhenLate(Array(loops.values)) }
-                try await server.run()
+            let gates = GateChannel(loops: loops, door: door)
+            let quiescing = ServerQuiescingHelper(group: group)
+            let channel = try await listen(on: group, gates: gates, quiescing: quiescing)
+            await withDiscardingTaskGroup { tasks in
+                tasks.addTask { await stop(channel, quiescing, Array(loops.values), then: arrivals) }
+                await onListening(ListeningAddress(host: configuration.host, port: channel.localAddress?.port ?? 0))
+                for await connection in connections { tasks.addTask { await gates.serve(connection) } }
                 tasks.cancelAll()
             }
         } catch {
@@ -99,6 +89,57 @@ package struct RelayServer: Service {
         // However it ended: the loops' own timers must be gone before the loops are.
         for loop in loops.values { try? await loop.eventLoop.submit { loop.value.end() }.get() }
         if let failure { throw failure }
+    }
+
+    /// The listening channel, which brings each connection up on one of the group's loops.
+    ///
+    /// Plain NIO: Hummingbird's server hands every connection through a task of its own before it takes the next one, and
+    /// so accepts a third as many a second.
+    private func listen(
+        on group: MultiThreadedEventLoopGroup,
+        gates: GateChannel,
+        quiescing: ServerQuiescingHelper
+    ) async throws -> any Channel {
+        try await ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: numericCast(configuration.backlog))
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelOption(.maxMessagesPerRead, value: 16)
+            .serverChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let handler = quiescing.makeServerChannelHandler(channel: channel)
+                    try channel.pipeline.syncOperations.addHandler(handler)
+                }
+            }
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture { try gates.setUp(channel) }
+            }
+            .bind(host: configuration.host, port: configuration.port).get()
+    }
+
+    /// Waits for the end: on a graceful stop takes no more connections and lets requests end for a while, on a
+    /// cancellation cuts at once.
+    private func stop(
+        _ channel: any Channel,
+        _ quiescing: ServerQuiescingHelper,
+        _ loops: [NIOLoopBound<LoopState>],
+        then arrivals: AsyncStream<GatedConnection>.Continuation
+    ) async {
+        let cutAll: @Sendable () -> Void = {
+            for loop in loops { loop.eventLoop.execute { loop.value.cutAll() } }
+        }
+        do {
+            try await gracefulShutdown()
+            let closed = channel.eventLoop.makePromise(of: Void.self)
+            quiescing.initiateShutdown(promise: closed)
+            let late = channel.eventLoop.scheduleTask(in: configuration.limits.shutdown) { cutAll() }
+            try? await closed.futureResult.get()
+            late.cancel()
+        } catch {
+            try? await channel.close()
+            cutAll()
+        }
+        arrivals.finish()
     }
 
     private func makeDoor() -> GateDoor {
@@ -126,29 +167,19 @@ package struct RelayServer: Service {
 
     private func makeLoops(
         _ group: MultiThreadedEventLoopGroup,
-        door: GateDoor
+        door: GateDoor,
+        arrivals: AsyncStream<GatedConnection>.Continuation
     ) async throws -> [ObjectIdentifier: NIOLoopBound<LoopState>] {
         var loops: [ObjectIdentifier: NIOLoopBound<LoopState>] = [:]
         for eventLoop in group.makeIterator() {
             loops[ObjectIdentifier(eventLoop)] =
                 try await eventLoop.submit {
-                    let state = LoopState(eventLoop, door: door)
+                    let state = LoopState(eventLoop, door: door, arrivals: arrivals)
                     state.begin()
                     return NIOLoopBound(state, eventLoop: eventLoop)
                 }.get()
         }
         return loops
-    }
-
-    /// On a graceful stop, cuts what is still open when the time for finishing is over.
-    private func cutWhenLate(_ loops: [NIOLoopBound<LoopState>]) async throws {
-        do {
-            try await gracefulShutdown()
-            try await Task.sleep(nanoseconds: UInt64(max(0, configuration.limits.shutdown.nanoseconds)))
-        } catch is CancellationError {
-            return
-        }
-        for loop in loops { loop.eventLoop.execute { loop.value.cutAll() } }
     }
 }
 

@@ -55,6 +55,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     private var owesContinue = false
     /// A request that its task has not taken yet.
     var ready: GateWork?
+    /// Whether there is a task for it: an idle connection has none until its first request.
+    private var isServed = false
     private var waiter: UnsafeContinuation<Void, Never>?
     var served = 0
     /// No further request is taken from this connection.
@@ -240,6 +242,10 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func hand(_ work: GateWork) {
         ready = work
+        guard isServed else {
+            isServed = true
+            return loop.begin(serving: self)
+        }
         wakeTask()
     }
 

@@ -1,46 +1,38 @@
-import HummingbirdCore
-import Logging
 import NIOCore
 import NIOHTTP1
 import RelayAPI
 
-/// An accepted connection: its gate, and the executor of its loop.
-struct GatedConnection: ServerChildChannelValue {
+/// A connection with something to do for the first time: its gate, and the executor of its loop.
+struct GatedConnection: Sendable {
     let channel: any Channel
     let gate: NIOLoopBound<ConnectionGate>
     let executor: LoopExecutor
 }
 
-/// The gate as Hummingbird's server sees it: what it puts on a new connection, and the task that serves it.
-struct GateChannel: ServerChildChannel {
+/// What is put on a new connection, and the task that serves it.
+struct GateChannel: Sendable {
     /// By the identity of the loop.
     let loops: [ObjectIdentifier: NIOLoopBound<LoopState>]
     let door: GateDoor
 
-    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<GatedConnection> {
-        channel.eventLoop.makeCompletedFuture {
-            guard let loop = loops[ObjectIdentifier(channel.eventLoop)]?.value else {
-                preconditionFailure("A connection came up on a loop that is not the server's.")
-            }
-            let peer = channel.remoteAddress?.ipAddress ?? "unknown"
-            let verdict = door.counts.joined(peer)
-            let counts = door.counts
-            channel.closeFuture.whenComplete { _ in counts.left(peer) }
-            if verdict == .farTooMany { throw Refusal.tooManyConnections }
-            try Self.spareMemory(channel)
-            let decoder = RequestDecoder(limits: door.limits)
-            let handler = ByteToMessageHandler(decoder)
-            let gate = ConnectionGate(loop: loop, peer: peer, decoder: decoder, handler: handler)
-            if verdict == .tooMany { gate.turnAway() }
-            let pipeline = channel.pipeline.syncOperations
-            try pipeline.addHandler(handler)
-            try pipeline.addHandler(gate)
-            return GatedConnection(
-                channel: channel,
-                gate: NIOLoopBound(gate, eventLoop: channel.eventLoop),
-                executor: loop.executor
-            )
+    /// Runs on the connection's loop; throws where there are so many connections that one more is not even told so.
+    func setUp(_ channel: any Channel) throws {
+        guard let loop = loops[ObjectIdentifier(channel.eventLoop)]?.value else {
+            preconditionFailure("A connection came up on a loop that is not the server's.")
         }
+        let peer = channel.remoteAddress?.ipAddress ?? "unknown"
+        let verdict = door.counts.joined(peer)
+        let counts = door.counts
+        channel.closeFuture.whenComplete { _ in counts.left(peer) }
+        if verdict == .farTooMany { throw Refusal.tooManyConnections }
+        try Self.spareMemory(channel)
+        let decoder = RequestDecoder(limits: door.limits)
+        let handler = ByteToMessageHandler(decoder)
+        let gate = ConnectionGate(loop: loop, peer: peer, decoder: decoder, handler: handler)
+        if verdict == .tooMany { gate.turnAway() }
+        let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(handler)
+        try pipeline.addHandler(gate)
     }
 
     /// A channel keeps each buffer that it has read into: one, and a small one, is enough for an idle socket.
@@ -55,12 +47,13 @@ struct GateChannel: ServerChildChannel {
         )
     }
 
-    func handle(value: GatedConnection, logger: Logger) async {
-        await withTaskExecutorPreference(value.executor) {
+    /// Serves a connection until it is over, or has become a socket.
+    func serve(_ connection: GatedConnection) async {
+        await withTaskExecutorPreference(connection.executor) {
             await withTaskCancellationHandler {
-                await serve(value.gate.value)
+                await serve(connection.gate.value)
             } onCancel: {
-                value.channel.close(promise: nil)
+                connection.channel.close(promise: nil)
             }
         }
     }

@@ -25,7 +25,11 @@ final class LoopState {
     /// The time of the last sweep: good to one interval, and free.
     private(set) var coarseNow = NIODeadline.now()
 
-    init(_ eventLoop: any EventLoop, door: GateDoor) {
+    private let arrivals: AsyncStream<GatedConnection>.Continuation
+
+    /// `arrivals` gets each connection when it first has something to do.
+    init(_ eventLoop: any EventLoop, door: GateDoor, arrivals: AsyncStream<GatedConnection>.Continuation) {
+        self.arrivals = arrivals
         self.eventLoop = eventLoop
         self.door = door
         lane = door.notices.map { LoopLane(eventLoop, notices: $0, uptime: door.uptime) }
@@ -44,6 +48,13 @@ final class LoopState {
     func end() {
         sweeper?.cancel()
         sweeper = nil
+    }
+
+    /// Has a task made for the gate.
+    func begin(serving gate: ConnectionGate) {
+        guard let channel = gate.context?.channel else { return }
+        let bound = NIOLoopBound(gate, eventLoop: eventLoop)
+        arrivals.yield(GatedConnection(channel: channel, gate: bound, executor: executor))
     }
 
     func add(_ resident: any LoopResident) {

@@ -43,7 +43,10 @@ final class ListenerGroup: Sendable {
 final class ListenerLoop {
     private let group: ListenerGroup
     private var sockets: [Int: Socket] = [:]
-    private var zones: [Int: [Socket]] = [:]
+    /// By zone, then by descriptor: one that goes must not be searched for among ten thousand, or this server is still
+    /// busy forgetting while the other side is measured.
+    private var zones: [Int: [Int: Socket]] = [:]
+    private var zoneOf: [Int: Int] = [:]
     private var greeted: Set<Int> = []
     private var buffer = ReceiveBuffer()
     private let notice: [UInt8]
@@ -89,7 +92,7 @@ final class ListenerLoop {
             try group.poller.add(descriptor, key: Int(descriptor))
         }
         for zone in inbox.zones {
-            for socket in zones[zone] ?? [] { try socket.write(notice) }
+            for socket in (zones[zone] ?? [:]).values { try socket.write(notice) }
         }
     }
 
@@ -105,7 +108,8 @@ final class ListenerLoop {
 
     private func answer(_ socket: Socket, _ key: Int) throws {
         if let zone = HTTPHead.number(after: "/listen/", in: buffer.unread) {
-            zones[zone, default: []].append(socket)
+            zones[zone, default: [:]][key] = socket
+            zoneOf[key] = zone
             try socket.write(Self.accepted)
         } else if greeted.insert(key).inserted {
             try socket.write(Self.ready)
@@ -116,6 +120,6 @@ final class ListenerLoop {
         guard let socket = sockets.removeValue(forKey: key) else { return }
         greeted.remove(key)
         group.poller.remove(socket.descriptor)
-        for zone in zones.keys { zones[zone]?.removeAll { $0 === socket } }
+        if let zone = zoneOf.removeValue(forKey: key) { zones[zone]?[key] = nil }
     }
 }
