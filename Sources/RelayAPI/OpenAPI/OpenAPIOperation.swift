@@ -81,7 +81,7 @@ package struct OpenAPIOperation: Sendable {
         if method == .post, let request {
             operation.key("requestBody")
             operation.object { body in
-                body.member("required", true)
+                body.member("required", OpenAPISchemas.needsMembers(request))
                 body.content(request)
             }
         }

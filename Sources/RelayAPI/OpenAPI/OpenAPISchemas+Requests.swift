@@ -7,7 +7,7 @@ extension OpenAPISchemas {
             { "type": "object", "required": ["operations"],
               "properties": {
                 "operations": { "type": "array", "minItems": 1, "maxItems": 200, "items": { "$ref": "#/components/schemas/RecordOperation" } },
-                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "atomic": { "type": "boolean", "default": true, "description": "Without meaning in the default zone." },
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "numbersAsStrings": { "type": "boolean", "default": false } } }
@@ -31,7 +31,7 @@ extension OpenAPISchemas {
                   "properties": {
                     "recordName": { "type": "string" },
                     "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } } },
-                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "numbersAsStrings": { "type": "boolean", "default": false } } }
             """#
@@ -42,7 +42,7 @@ extension OpenAPISchemas {
             { "type": "object", "required": ["query"],
               "properties": {
                 "query": { "$ref": "#/components/schemas/Query" },
-                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "zoneWide": { "type": "boolean", "default": false },
                 "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 },
                 "continuationMarker": { "type": "string", "format": "byte" },
@@ -55,7 +55,7 @@ extension OpenAPISchemas {
             #"""
             { "type": "object", "required": ["zoneID"],
               "properties": {
-                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "syncToken": { "type": "string", "format": "byte", "description": "Absent: from the beginning." },
                 "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 },
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
@@ -99,7 +99,7 @@ extension OpenAPISchemas {
             "LookupZonesRequest",
             #"""
             { "type": "object", "required": ["zones"],
-              "properties": { "zones": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/ZoneID" } } } }
+              "properties": { "zones": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/ZoneIDInput" } } } }
             """#
         ),
         (
@@ -109,7 +109,7 @@ extension OpenAPISchemas {
               "properties": { "operations": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["operationType", "zone"],
                 "properties": {
                   "operationType": { "type": "string", "enum": ["create", "delete"] },
-                  "zone": { "type": "object", "required": ["zoneID"], "properties": { "zoneID": { "$ref": "#/components/schemas/ZoneID" } } } } } } } }
+                  "zone": { "type": "object", "required": ["zoneID"], "properties": { "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" } } } } } } } }
             """#
         ),
         (

@@ -77,7 +77,7 @@ extension OpenAPISchemas {
                 "recordChangeTag": { "type": "string", "description": "Needed to update, replace and delete." },
                 "fields": { "$ref": "#/components/schemas/Fields" },
                 "parent": { "$ref": "#/components/schemas/Reference" },
-                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } }
             """#
         ),

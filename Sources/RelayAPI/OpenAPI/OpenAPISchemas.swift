@@ -2,6 +2,11 @@
 enum OpenAPISchemas {
     static let all: [(name: String, schema: String)] = common + values + requests + answers
 
+    /// Whether an object of this schema has to have members, so that a request needs a body.
+    static func needsMembers(_ name: String) -> Bool {
+        all.first { $0.name == name }.map { $0.schema.prefix(80).contains("\"required\"") } ?? true
+    }
+
     private static let common: [(name: String, schema: String)] = [
         ("Empty", #"{ "type": "object", "description": "Needs no members." }"#),
         (
@@ -36,9 +41,18 @@ enum OpenAPISchemas {
             #"""
             { "type": "object", "required": ["zoneName"],
               "properties": {
-                "zoneName": { "type": "string", "minLength": 1, "maxLength": 255, "description": "_defaultZone, or ASCII without a leading underscore." },
+                "zoneName": { "type": "string" },
                 "ownerRecordName": { "type": "string", "description": "Whose zone it is; the caller's if absent." },
                 "zoneType": { "type": "string", "enum": ["DEFAULT_ZONE", "REGULAR_CUSTOM_ZONE"], "description": "Only in answers." } } }
+            """#
+        ),
+        (
+            "ZoneIDInput",
+            #"""
+            { "type": "object", "required": ["zoneName"],
+              "properties": {
+                "zoneName": { "type": "string", "pattern": "^(_defaultZone|[ -^`-~][ -~]{0,254})$", "description": "_defaultZone, or 1 to 255 printable ASCII characters without a leading underscore." },
+                "ownerRecordName": { "type": "string", "description": "Whose zone it is; the caller's if absent." } } }
             """#
         ),
         (
@@ -78,7 +92,8 @@ enum OpenAPISchemas {
         (
             "LookupInfo",
             #"""
-            { "type": "object", "description": "One of them is needed.",
+            { "type": "object",
+              "anyOf": [ { "required": ["emailAddress"] }, { "required": ["phoneNumber"] }, { "required": ["userRecordName"] } ],
               "properties": {
                 "emailAddress": { "type": "string" }, "phoneNumber": { "type": "string" }, "userRecordName": { "type": "string" } } }
             """#

@@ -10,7 +10,7 @@ struct JSONSchema {
             return try faults(of: value, by: resolve(reference), at: place)
         }
         if value.isNull { return try schema["nullable"]?.bool() == true ? [] : ["\(place) is null"] }
-        if let alternatives = try schema["anyOf"]?.elements() {
+        if schema["type"] == nil, let alternatives = try schema["anyOf"]?.elements() {
             let all = try alternatives.map { try faults(of: value, by: $0, at: place) }
             return all.contains { $0.isEmpty } ? [] : all.first ?? []
         }
