@@ -3,6 +3,7 @@ import HTTPTypes
 import Logging
 import RelayAPI
 import RelayServer
+import Synchronization
 import Testing
 import ZoneKit
 import ZoneTesting
@@ -69,6 +70,45 @@ import ZoneTesting
             let laptop = relay.device(of: "alice", named: "laptop").privateDatabase
             #expect(try await laptop.record(for: records[0].recordID)["text"] == "Größe 0")
         }
+    }
+
+    /// What a page of a first fetch takes is given back before the next, however many there are.
+    @Test func noPageOutlivesTheNext() async throws {
+        let pages = 40
+        let asked = Mutex(0)
+        try await served({ _ in
+            let page = asked.withLock { asked in
+                asked += 1
+                return asked
+            }
+            return APIResponse(status: .ok, body: Self.page(page, of: pages))
+        }) { endpoint in
+            let database = CKContainer(identifier: "iCloud.test", endpoint: endpoint).privateCloudDatabase
+            var token: CKServerChangeToken?
+            var (count, isMore) = (0, true)
+            weak var earlier: CKRecord?
+            while isMore {
+                let page = try await database.recordZoneChanges(inZoneWith: .init(zoneName: "Notes"), since: token)
+                (token, isMore) = (page.changeToken, page.moreComing)
+                count += page.modificationResultsByID.count
+                #expect(earlier == nil)
+                earlier = try page.modificationResultsByID.values.first?.get().record
+            }
+            #expect(count == 200 * pages)
+        }
+    }
+
+    private static func page(_ number: Int, of pages: Int) -> [UInt8] {
+        let text = String(repeating: "x", count: 300)
+        let stamp = #"{"timestamp":1700000000000,"userRecordName":"_1","deviceID":"2"}"#
+        let records = (0..<200).map { record in
+            #"{"recordName":"record-\#(number)-\#(record)","recordType":"Note","recordChangeTag":"\#(record)","#
+                + #""fields":{"text":{"value":"\#(text)","type":"STRING"},"n":{"value":\#(record),"type":"INT64"}},"#
+                + #""created":\#(stamp),"modified":\#(stamp)}"#
+        }
+        let end = #""syncToken":"token-\#(number)","moreComing":\#(number < pages)"#
+        let start = #"{"zones":[{"zoneID":{"zoneName":"Notes","ownerRecordName":"_1"},"records":["#
+        return Array((start + records.joined(separator: ",") + "]," + end + "}]}").utf8)
     }
 
     @Test func manyCallsAtOnceAllComeBack() async throws {
