@@ -60,7 +60,14 @@ import Wire
         Row("NaN", "private/zones/lookup", #"{"zones":NaN}"#, is: 400, "BAD_REQUEST"),
         Row("leading zeros", "private/zones/lookup", #"{"a":01,"zones":[]}"#, is: 400, "BAD_REQUEST"),
         Row("a control character", "private/zones/lookup", "{\"a\":\"\u{1}\",\"zones\":[]}", is: 400, "BAD_REQUEST"),
-        Row("a name twice", "private/zones/lookup", #"{"zones":[],"zones":[]}"#, is: 400, "BAD_REQUEST", "stands twice"),
+        Row(
+            "a name twice",
+            "private/zones/lookup",
+            #"{"zones":[],"zones":[]}"#,
+            is: 400,
+            "BAD_REQUEST",
+            "stands twice"
+        ),
         Row("a lone surrogate", "private/zones/lookup", #"{"a":"\ud800","zones":[]}"#, is: 400, "BAD_REQUEST"),
         Row("a trailing comma", "private/zones/lookup", #"{"zones":[],}"#, is: 400, "BAD_REQUEST"),
         Row("a wrong type", "private/zones/lookup", #"{"zones":"x"}"#, is: 400, "BAD_REQUEST", "zones"),

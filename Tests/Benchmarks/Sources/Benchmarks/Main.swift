@@ -9,6 +9,7 @@ enum Main {
         ("write-64", WriteRows.manyClients),
         ("write-zones", WriteRows.manyZones),
         ("write-batch", WriteRows.batches),
+        ("write-watched", SubscriptionRows.uninterested),
         ("fetch", ReadRows.firstFetch),
         ("fetch-memory", ReadRows.flatMemory),
         ("changes", ReadRows.changes),
