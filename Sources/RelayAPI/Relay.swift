@@ -269,6 +269,7 @@ package final class Relay: Sendable {
         id: String
     ) {
         response.headers.append(Self.json)
+        response.headers.append(Self.instance)
         response.headers[.requestUUID] = id
         if request.method == .get { response.headers[.cacheControl] = "no-store" }
         if let token = authentication?.freshWebToken { response.headers[.webAuthToken] = token }
@@ -284,6 +285,9 @@ package final class Relay: Sendable {
             CrossOrigin.allow(origin, &response)
         }
     }
+
+    /// Which of several relays has answered; there is one.
+    private static let instance = HTTPField(name: .respondingInstance, value: "zonecast")
 
     private static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
 
@@ -365,6 +369,13 @@ enum UUIDText {
 }
 
 extension HTTPField.Name {
+    static let respondingInstance: HTTPField.Name = {
+        guard let name = HTTPField.Name("X-Responding-Instance") else {
+            preconditionFailure("the name holds only letters and dashes")
+        }
+        return name
+    }()
+
     /// Names the request in our log, and in error bodies as `uuid`.
     static let requestUUID: HTTPField.Name = {
         guard let name = HTTPField.Name("X-Apple-Request-UUID") else {

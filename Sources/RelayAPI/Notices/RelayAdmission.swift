@@ -29,7 +29,8 @@ package final class RelayAdmission: NoticeAdmission {
     package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
         guard let home = Route.home(ofPath: request.path) else { throw .containerRefused }
         let authentication = try authenticate(request, hello: hello, in: home)
-        guard case .user(let user) = authentication.caller.identity else { throw .notAuthenticated }
+        // A server-to-server key listens as the user it acts as, for its query subscriptions in the public database.
+        guard let user = authentication.caller.user else { throw .notAuthenticated }
         do throws(RelayError) {
             try await relay.welcome(user, home)
         } catch {
