@@ -25,6 +25,15 @@ package struct Query: Hashable, Sendable {
             default: return nil
             }
         }
+
+        /// Its type in the schema language.
+        package var type: FieldType {
+            switch self {
+            case .recordName, .createdBy, .modifiedBy: .scalar(.reference)
+            case .created, .modified: .scalar(.timestamp)
+            case .changeTag: .scalar(.string)
+            }
+        }
     }
 
     /// What a filter or a sort looks at.

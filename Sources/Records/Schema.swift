@@ -5,10 +5,17 @@ package struct Schema: Hashable, Sendable {
     /// Grows with every change, so that a decision prepared under one version is seen to be stale under the next.
     package var version: Int
     package var types: [String: RecordType]
+    /// The declared roles; the three that are always there are not among them.
+    package var roles: Set<Role>
+    /// Which of the declared roles users have been given, apart from those that everybody has.
+    ///
+    /// No part of the schema's text, but kept and noticed with it: a right is decided by both.
+    package var members: [UserID: Set<Role>] = [:]
 
-    package init(version: Int = 0, types: [String: RecordType] = [:]) {
+    package init(version: Int = 0, types: [String: RecordType] = [:], roles: Set<Role> = []) {
         self.version = version
         self.types = types
+        self.roles = roles
     }
 }
 
@@ -18,29 +25,51 @@ package struct RecordType: Hashable, Sendable {
         package var type: FieldType
         package var isEncrypted: Bool
         package var indexes: Indexes
+        /// For a field declared as NUMBER; `nil` for all others.
+        package var number: NumberForm?
 
+        /// Without `indexes`, all that its type can have, as a field has that came about by being saved.
         package init(
             _ type: FieldType,
             isEncrypted: Bool = false,
-            indexes: Indexes = [.queryable, .sortable, .searchable]
+            indexes: Indexes? = nil,
+            number: NumberForm? = nil
         ) {
             self.type = type
             self.isEncrypted = isEncrypted
-            self.indexes = indexes
+            self.indexes = indexes ?? .all(for: type, isEncrypted: isEncrypted)
+            self.number = number
         }
+    }
+
+    /// Whether a NUMBER has been settled.
+    package enum NumberForm: Int, Hashable, Sendable {
+        /// Holds doubles, and integers as doubles.
+        case open = 1
+        /// PREFERRED AS the type it has now.
+        case settled = 2
     }
 
     package var fields: [String: Field]
     package var grants: [Role: Rights]
-    package var systemIndexes: [Query.SystemField: Indexes] = [
-        .recordName: [.queryable, .sortable], .created: [.queryable, .sortable], .modified: [.queryable, .sortable],
-        .createdBy: [.queryable, .sortable], .modifiedBy: [.queryable, .sortable], .changeTag: [.queryable, .sortable],
-    ]
+    /// Those of the fields that every record has; such as have none are left out.
+    package var systemIndexes: [Query.SystemField: Indexes]
 
-    package init(fields: [String: Field] = [:], grants: [Role: Rights] = RecordType.defaultGrants) {
+    package init(
+        fields: [String: Field] = [:],
+        grants: [Role: Rights] = RecordType.defaultGrants,
+        systemIndexes: [Query.SystemField: Indexes] = RecordType.allSystemIndexes
+    ) {
         self.fields = fields
         self.grants = grants
+        self.systemIndexes = systemIndexes
     }
+
+    /// What a type has that came about by being saved: everything can be asked, as in a development environment one wants
+    /// to; a text that declares the type says for itself what can.
+    package static let allSystemIndexes = Dictionary(
+        uniqueKeysWithValues: Query.SystemField.allCases.map { ($0, [.queryable, .sortable] as Indexes) }
+    )
 
     /// CloudKit's own: everybody reads, whoever is signed in creates, the creator writes.
     package static let defaultGrants: [Role: Rights] = [.world: .read, .authenticated: .create, .creator: .write]
@@ -49,6 +78,21 @@ package struct RecordType: Hashable, Sendable {
     ///
     /// Wire reference 4.8.
     package static let usersName = "Users"
+
+    /// What it is before anybody declares it.
+    package static let users = RecordType(
+        fields: ["roles": Field(.list(.int64), indexes: [])],
+        grants: [.world: .read, .creator: .write]
+    )
+
+    /// The indexes of a field, be it one of the type's own or one that every record has.
+    package func indexes(of field: Query.Field) -> Indexes {
+        switch field {
+        case .own(let name): fields[name]?.indexes ?? []
+        case .system(let system): systemIndexes[system] ?? []
+        case .anySearchable: []
+        }
+    }
 
     /// The union of what the caller's roles are given.
     package func rights(of roles: some Sequence<Role>) -> Rights {
@@ -65,6 +109,9 @@ package struct Role: Hashable, Sendable {
     package static let world = Role("_world")
     package static let authenticated = Role("_icloud")
     package static let creator = Role("_creator")
+
+    /// Those that every schema has without declaring them.
+    package static let implicit: Set<Role> = [.world, .authenticated, .creator]
 }
 
 /// What a role may do; each stands alone, and writing includes deleting.
@@ -87,4 +134,17 @@ package struct Indexes: OptionSet, Hashable, Sendable {
     package static let queryable = Indexes(rawValue: 1)
     package static let sortable = Indexes(rawValue: 2)
     package static let searchable = Indexes(rawValue: 4)
+
+    /// All that a field of this type can have.
+    ///
+    /// Schema reference 3.
+    package static func all(for type: FieldType, isEncrypted: Bool = false) -> Indexes {
+        switch type {
+        case _ where isEncrypted || type.isAsset: []
+        case .scalar(.string): [.queryable, .sortable, .searchable]
+        case .list(.string): [.queryable, .searchable]
+        case .scalar: [.queryable, .sortable]
+        case .list: .queryable
+        }
+    }
 }

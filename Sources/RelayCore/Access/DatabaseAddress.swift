@@ -42,8 +42,10 @@ package struct DatabaseAddress: Hashable, Sendable {
     }
 
     /// The roles the caller has in the public database, apart from being some record's creator.
-    package var roles: [Role] {
-        caller.user == nil ? [.world] : [.world, .authenticated]
+    package func roles(in schema: Schema) -> [Role] {
+        guard let user = caller.user else { return [.world] }
+        guard !schema.members.isEmpty, let own = schema.members[user] else { return [.world, .authenticated] }
+        return [.world, .authenticated] + own
     }
 
     /// What the caller may do with this record.
@@ -51,6 +53,7 @@ package struct DatabaseAddress: Hashable, Sendable {
         guard scope == .public else { return [.read, .create, .write] }
         let type = schema.types[record.type] ?? RecordType()
         let isCreator = caller.user.map { $0 == record.created.by } ?? false
+        let roles = roles(in: schema)
         return type.rights(of: isCreator ? roles + [.creator] : roles)
     }
 }

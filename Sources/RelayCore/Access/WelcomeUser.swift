@@ -31,7 +31,7 @@ package struct WelcomeUser: Sendable {
             }
         guard try writer.records(named: [user.recordName], in: zone)[user.recordName] == nil else { return }
         if try writer.schema.types[RecordType.usersName] == nil {
-            try writer.define([RecordType.usersName: RecordType(grants: [.world: .read, .creator: .write])])
+            try writer.define([RecordType.usersName: .users])
         }
         let stamp = StoredRecord.Stamp(at: now, by: user, device: DeviceMark(bits: 0))
         let record = StoredRecord(

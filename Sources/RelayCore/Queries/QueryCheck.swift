@@ -54,7 +54,7 @@ package struct QueryCheck {
         guard filter.field != .anySearchable else { return }
         if filter.comparator.looksForTokens {
             try demand(.searchable, of: filter.field)
-        } else if !(filter.comparator.isRange && indexes(of: filter.field).contains(.sortable)) {
+        } else if !(filter.comparator.isRange && type.indexes(of: filter.field).contains(.sortable)) {
             // A sorted index serves ranges as well.
             try demand(.queryable, of: filter.field)
         }
@@ -118,16 +118,8 @@ package struct QueryCheck {
         return field
     }
 
-    private func indexes(of field: Query.Field) -> Indexes {
-        switch field {
-        case .own(let name): type.fields[name]?.indexes ?? []
-        case .system(let system): type.systemIndexes[system] ?? []
-        case .anySearchable: []
-        }
-    }
-
     private func demand(_ index: Indexes, of field: Query.Field, called name: String? = nil) throws(RelayError) {
-        guard !indexes(of: field).contains(index) else { return }
+        guard !type.indexes(of: field).contains(index) else { return }
         let name = name ?? (field == .system(.recordName) ? "recordName" : field.name)
         let word = index == .queryable ? "queryable" : index == .sortable ? "sortable" : "searchable"
         throw .badRequest("Field '\(name)' is not marked \(word)")

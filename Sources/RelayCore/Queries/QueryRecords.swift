@@ -38,7 +38,7 @@ package struct QueryRecords: Sendable {
         if let position, position.keys.count != QueryOrder(query).sorts.count {
             throw .badRequest("The continuationMarker is damaged.")
         }
-        guard let restricted = restrictedQuery(of: type) else { return QueryPage(records: [], next: nil) }
+        guard let restricted = restrictedQuery(of: type, schema) else { return QueryPage(records: [], next: nil) }
         return try reader.page(of: restricted, in: try zones(in: reader), after: position, limit: limit)
     }
 
@@ -52,8 +52,8 @@ package struct QueryRecords: Sendable {
     }
 
     /// The query as this caller may ask it; `nil` where no record of the type can be theirs to read.
-    private func restrictedQuery(of type: RecordType) -> Query? {
-        guard database.scope == .public, !type.rights(of: database.roles).contains(.read) else { return query }
+    private func restrictedQuery(of type: RecordType, _ schema: Schema) -> Query? {
+        guard database.scope == .public, !type.rights(of: database.roles(in: schema)).contains(.read) else { return query }
         guard let user = database.caller.user, type.rights(of: [.creator]).contains(.read) else { return nil }
         var own = query
         own.filters.append(.init(.createdBy, .equals, [.string(user.recordName)]))

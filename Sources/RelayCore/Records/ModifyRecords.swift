@@ -161,7 +161,7 @@ package struct ModifyRecords: Sendable {
         private func checkRight(_ right: Rights, toType name: String?) throws(RelayError) {
             guard request.database.scope == .public, let name else { return }
             let type = schema.types[name] ?? RecordType()
-            guard type.rights(of: request.database.roles).contains(right) else { throw .accessDenied }
+            guard type.rights(of: request.database.roles(in: schema)).contains(right) else { throw .accessDenied }
         }
 
         private mutating func delete(_ operation: Operation, _ current: StoredRecord?) {

@@ -60,7 +60,7 @@ package struct FieldPreparation: Sendable {
         } else if field.isEncrypted {
             throw .badRequest("Attempt to save encrypted data in non encrypted field type, field '\(name)'")
         }
-        if let tag = field.tag, tag != declared.type {
+        if let tag = field.tag, tag != declared.type, !(declared.number == .open && tag == .scalar(.int64)) {
             throw .badRequest(
                 "invalid attempt to set value type \(tag.tag) for field '\(name)' defined to be: \(declared.type.tag)"
             )

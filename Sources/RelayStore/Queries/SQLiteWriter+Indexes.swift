@@ -231,7 +231,7 @@ extension SQLiteWriter {
 
 extension IndexTarget {
     /// Whether the type's new definition means by it what the old one did.
-    fileprivate func survives(from old: RecordType?, to new: RecordType?) -> Bool {
+    func survives(from old: RecordType?, to new: RecordType?) -> Bool {
         guard let old, let new else { return false }
         switch self {
         case .value(.own(let name)), .words(let name):

@@ -19,7 +19,12 @@ package final class SQLiteStore: Store {
     private struct Committed: Sendable {
         var names: StoreNames
         var schema: Schema
+        /// When a read last looked whether another process has changed the schema.
+        var looked = ContinuousClock.now
     }
+
+    /// How long reads may go by a schema that the command line has changed meanwhile; writes never do.
+    private static let schemaAge = Duration.seconds(1)
 
     private let connections: StoreConnections
     private let committed: Mutex<Committed>
@@ -98,7 +103,8 @@ package final class SQLiteStore: Store {
         let known = committed.withLock { $0 }
         do {
             return try connections.read { database in
-                let reader = SQLiteReader(database, names: known.names, schema: known.schema)
+                let schema = try freshSchema(known, database)
+                let reader = SQLiteReader(database, names: known.names, schema: schema)
                 reader.queryWork = work
                 defer {
                     learn(reader.names, since: known.names)
@@ -111,6 +117,25 @@ package final class SQLiteStore: Store {
         } catch {
             throw StoreFailure.relayError(for: error)
         }
+    }
+
+    /// The schema that is known, or, looked up now and then, the one that another process has put in its place.
+    private func freshSchema(_ known: Committed, _ database: Database) throws -> Schema {
+        let now = ContinuousClock.now
+        guard now - known.looked > Self.schemaAge else { return known.schema }
+        let isNew = try SchemaRows.version(database) > known.schema.version
+        let schema = try isNew ? SchemaRows.read(database) : known.schema
+        var names = known.names
+        if isNew {
+            for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
+        }
+        committed.withLock {
+            $0.looked = now
+            guard schema.version > $0.schema.version else { return }
+            $0.schema = schema
+            $0.names.merge(names)
+        }
+        return schema
     }
 
     /// Keeps what a reader had to look up, so that the next one need not.
@@ -169,6 +194,7 @@ package final class SQLiteStore: Store {
                 )
                 defer { lastChange = writer.memory.lastChange }
                 watchedTypes = writer.memory.watchedTypes
+                try writer.noticeSchema()
                 try body(writer)
                 if let failure = writer.failure { throw failure }
                 try writer.finish()
@@ -195,7 +221,8 @@ package final class SQLiteStore: Store {
         if kept.schema.version != known.schema.version || writer.names.count != known.names.count {
             committed.withLock {
                 $0.names.merge(writer.names)
-                $0.schema = kept.schema
+                // A read may have met a still later one of another process.
+                if kept.schema.version > $0.schema.version { $0.schema = kept.schema }
             }
         }
         memory.withLock { $0 = kept }
@@ -292,28 +319,7 @@ private struct StoredState {
         // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
         lastChange = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)
         queries = try SubscriptionRow.readQueries(database)
-        for row in try Row.fetchAll(database, sql: "SELECT id, name FROM record_type") {
-            names.add(type: row[1], number: row[0])
-        }
-        try readSchema(database)
-    }
-
-    private mutating func readSchema(_ database: Database) throws {
-        schema.version = try Int.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'schema'") ?? 0
-        for row in try Row.fetchAll(
-            database,
-            sql: "SELECT t.name, f.name, f.tag, f.encrypted FROM record_field f JOIN record_type t ON t.id = f.type"
-        ) {
-            guard let type = FieldType(tag: row[2]) else {
-                throw StoreFailure.damaged("field type \(row[2] as String)")
-            }
-            schema.types[row[0], default: RecordType(grants: [:])].fields[row[1]] = .init(type, isEncrypted: row[3])
-        }
-        for row in try Row.fetchAll(
-            database,
-            sql: "SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type"
-        ) {
-            schema.types[row[0], default: RecordType(grants: [:])].grants[Role(row[1])] = Rights(rawValue: row[2])
-        }
+        for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
+        schema = try SchemaRows.read(database)
     }
 }

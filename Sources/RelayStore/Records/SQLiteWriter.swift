@@ -279,7 +279,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     private func ensureNumber(ofType name: String) throws -> Int64 {
         if let number = names.typeNumbers[name] { return number }
-        let statement = try SQL("INSERT INTO record_type (name) VALUES (?)", in: database)
+        let statement = try SQL("INSERT INTO record_type (name, declared) VALUES (?, 0)", in: database)
         statement.bind(1, name)
         try statement.run()
         names.add(type: name, number: database.lastInsertedRowID)
@@ -288,35 +288,28 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     func define(_ types: [String: RecordType]) throws(RelayError) {
         try attempt {
+            let old = memory.schema
             for (name, type) in types {
-                let number = try ensureNumber(ofType: name)
-                for (field, definition) in type.fields where memory.schema.types[name]?.fields[field] != definition {
-                    let statement = try SQL(
-                        "INSERT OR REPLACE INTO record_field (type, name, tag, encrypted) VALUES (?, ?, ?, ?)",
-                        in: database
-                    )
-                    statement.bind(1, number)
-                    statement.bind(2, field)
-                    statement.bind(3, definition.type.tag)
-                    statement.bind(4, definition.isEncrypted)
-                    try statement.run()
-                }
-                for (role, rights) in type.grants where memory.schema.types[name]?.grants[role] != rights {
-                    let statement = try SQL(
-                        "INSERT OR REPLACE INTO record_grant (type, role, rights) VALUES (?, ?, ?)",
-                        in: database
-                    )
-                    statement.bind(1, number)
-                    statement.bind(2, role.name)
-                    statement.bind(3, Int64(rights.rawValue))
-                    try statement.run()
-                }
+                try SchemaRows.write(
+                    type,
+                    over: old.types[name],
+                    number: try ensureNumber(ofType: name),
+                    database
+                )
                 memory.schema.types[name] = type
             }
+            try dropIndexes(from: old, to: memory.schema)
             memory.schema.version += 1
-            let statement = try SQL("INSERT OR REPLACE INTO fact (name, value) VALUES ('schema', ?)", in: database)
-            statement.bind(1, Int64(memory.schema.version))
-            try statement.run()
+            try SchemaRows.write(version: memory.schema.version, database)
         }
+    }
+
+    /// Goes by the schema that is in the file, which the command line may have changed since the last commit.
+    func noticeSchema() throws {
+        guard try SchemaRows.version(database) != memory.schema.version else { return }
+        memory.schema = try SchemaRows.read(database)
+        for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
+        memory.indexes = nil
+        hasDroppedIndexes = true
     }
 }

@@ -17,6 +17,7 @@ enum StoreLayout {
         migrator.registerMigration("1 records") { try $0.execute(sql: first) }
         migrator.registerMigration("3 indexes") { try $0.execute(sql: indexes) }
         migrator.registerMigration("7 query subscriptions") { try $0.execute(sql: querySubscriptions) }
+        migrator.registerMigration("2 schema") { try $0.execute(sql: schema) }
         try migrator.migrate(writer)
     }
 
@@ -123,5 +124,34 @@ enum StoreLayout {
         ALTER TABLE subscription ADD COLUMN record_type TEXT;
         ALTER TABLE subscription ADD COLUMN query BLOB;
         ALTER TABLE subscription ADD COLUMN fires INTEGER NOT NULL DEFAULT 0;
+        """
+
+    /// What the schema language can say besides types and grants.
+    ///
+    /// What an older file's fields and types can be asked stays so: all that a query could ask before.
+    private static let schema = """
+        -- Is it in the schema, or only the type of records from before it was taken out?
+        ALTER TABLE record_type ADD COLUMN declared INTEGER NOT NULL DEFAULT 1;
+        -- Of a field that every record has, under the name it has in the schema language, only the indexes count.
+        ALTER TABLE record_field ADD COLUMN indexes INTEGER NOT NULL DEFAULT 0;
+        -- 0 no NUMBER, 1 one that is open, 2 one that is settled
+        ALTER TABLE record_field ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
+        UPDATE record_field SET indexes = CASE
+            WHEN encrypted OR tag IN ('ASSETID', 'ASSETID_LIST') THEN 0
+            WHEN tag = 'STRING' THEN 7
+            WHEN tag = 'STRING_LIST' THEN 5
+            WHEN tag LIKE '%_LIST' THEN 1
+            ELSE 3 END;
+        INSERT INTO record_field (type, name, tag, encrypted, indexes)
+            SELECT t.id, f.column1, f.column2, 0, 3 FROM record_type t, (VALUES
+                ('___recordID', 'REFERENCE'), ('___createTime', 'TIMESTAMP'), ('___modTime', 'TIMESTAMP'),
+                ('___createdBy', 'REFERENCE'), ('___modifiedBy', 'REFERENCE'), ('___etag', 'STRING')) f;
+
+        CREATE TABLE role (name TEXT PRIMARY KEY NOT NULL) STRICT, WITHOUT ROWID;
+        CREATE TABLE role_member (
+            user TEXT NOT NULL,
+            role TEXT NOT NULL,
+            PRIMARY KEY (user, role)
+        ) STRICT, WITHOUT ROWID;
         """
 }

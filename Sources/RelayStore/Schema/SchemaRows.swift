@@ -1,0 +1,146 @@
+import GRDB
+import Records
+import RelayCore
+
+/// The schema in a container's file: read when the file is opened and when another process has changed it, written
+/// type by type.
+enum SchemaRows {
+    /// The schema's version alone; cheap enough to be asked for in every commit.
+    static func version(_ database: Database) throws -> Int {
+        let statement = try SQL("SELECT value FROM fact WHERE name = 'schema'", in: database)
+        defer { statement.reset() }
+        return try statement.step() ? Int(statement.int(0)) : 0
+    }
+
+    static func write(version: Int, _ database: Database) throws {
+        let statement = try SQL("INSERT OR REPLACE INTO fact (name, value) VALUES ('schema', ?)", in: database)
+        statement.bind(1, Int64(version))
+        try statement.run()
+    }
+
+    /// Every type there is a number for, those that the schema no longer has included.
+    static func typeNumbers(_ database: Database) throws -> [String: Int64] {
+        var numbers: [String: Int64] = [:]
+        for row in try Row.fetchAll(database, sql: "SELECT id, name FROM record_type") { numbers[row[1]] = row[0] }
+        return numbers
+    }
+
+    static func read(_ database: Database) throws -> Schema {
+        var schema = Schema(version: try version(database))
+        for name in try String.fetchAll(database, sql: "SELECT name FROM record_type WHERE declared") {
+            schema.types[name] = RecordType(grants: [:], systemIndexes: [:])
+        }
+        for row in try Row.fetchAll(
+            database,
+            sql: """
+                SELECT t.name, f.name, f.tag, f.encrypted, f.indexes, f.number
+                FROM record_field f JOIN record_type t ON t.id = f.type WHERE t.declared
+                """
+        ) {
+            let indexes = Indexes(rawValue: row[4])
+            if let system = Query.SystemField(rawValue: row[1]) {
+                schema.types[row[0]]?.systemIndexes[system] = indexes
+                continue
+            }
+            guard let type = FieldType(tag: row[2]) else {
+                throw StoreFailure.damaged("field type \(row[2] as String)")
+            }
+            let number = RecordType.NumberForm(rawValue: row[5])
+            schema.types[row[0]]?.fields[row[1]] = .init(type, isEncrypted: row[3], indexes: indexes, number: number)
+        }
+        for row in try Row.fetchAll(
+            database,
+            sql: "SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type WHERE t.declared"
+        ) {
+            schema.types[row[0]]?.grants[Role(row[1])] = Rights(rawValue: row[2])
+        }
+        schema.roles = Set(try String.fetchAll(database, sql: "SELECT name FROM role").map { Role($0) })
+        for row in try Row.fetchAll(database, sql: "SELECT user, role FROM role_member") {
+            schema.members[UserID(row[0]), default: []].insert(Role(row[1]))
+        }
+        return schema
+    }
+
+    // MARK: Types
+
+    /// Makes the rows of a type say `new` where they said `old`; `nil` is a type that the schema has not.
+    static func write(_ new: RecordType?, over old: RecordType?, number: Int64, _ database: Database) throws {
+        if (new == nil) != (old == nil) {
+            let statement = try SQL("UPDATE record_type SET declared = ? WHERE id = ?", in: database)
+            statement.bind(1, new != nil)
+            statement.bind(2, number)
+            try statement.run()
+        }
+        let (old, new) = (old.map(rows) ?? [:], new.map(rows) ?? [:])
+        for (name, row) in new where old[name] != row { try write(row, name: name, number: number, database) }
+        for (name, row) in old where new[name] == nil {
+            try remove(name: name, isGrant: row.rights != nil, number: number, database)
+        }
+    }
+
+    /// A row of `record_field`, or of `record_grant` where it has rights.
+    private struct TypeRow: Hashable {
+        var tag = ""
+        var isEncrypted = false
+        var indexes: Indexes = []
+        var number = 0
+        var rights: Rights?
+    }
+
+    /// A field and a role may be called alike, so roles stand behind a blank.
+    private static func rows(of type: RecordType) -> [String: TypeRow] {
+        var rows: [String: TypeRow] = [:]
+        for (name, field) in type.fields {
+            rows[name] = TypeRow(
+                tag: field.type.tag,
+                isEncrypted: field.isEncrypted,
+                indexes: field.indexes,
+                number: field.number?.rawValue ?? 0
+            )
+        }
+        for (field, indexes) in type.systemIndexes where !indexes.isEmpty {
+            rows[field.rawValue] = TypeRow(tag: field.type.tag, indexes: indexes)
+        }
+        for (role, rights) in type.grants { rows[" " + role.name] = TypeRow(rights: rights) }
+        return rows
+    }
+
+    private static func write(_ row: TypeRow, name: String, number: Int64, _ database: Database) throws {
+        let statement: SQL
+        if let rights = row.rights {
+            statement = try SQL(
+                "INSERT OR REPLACE INTO record_grant (type, role, rights) VALUES (?, ?, ?)",
+                in: database
+            )
+            statement.bind(2, String(name.dropFirst()))
+            statement.bind(3, Int64(rights.rawValue))
+        } else {
+            statement = try SQL(
+                """
+                INSERT OR REPLACE INTO record_field (type, name, tag, encrypted, indexes, number)
+                VALUES (?, ?, ?, ?, ?, ?)
+                """,
+                in: database
+            )
+            statement.bind(2, name)
+            statement.bind(3, row.tag)
+            statement.bind(4, row.isEncrypted)
+            statement.bind(5, Int64(row.indexes.rawValue))
+            statement.bind(6, Int64(row.number))
+        }
+        statement.bind(1, number)
+        try statement.run()
+    }
+
+    private static func remove(name: String, isGrant: Bool, number: Int64, _ database: Database) throws {
+        let statement = try SQL(
+            isGrant
+                ? "DELETE FROM record_grant WHERE type = ? AND role = ?"
+                : "DELETE FROM record_field WHERE type = ? AND name = ?",
+            in: database
+        )
+        statement.bind(1, number)
+        statement.bind(2, isGrant ? String(name.dropFirst()) : name)
+        try statement.run()
+    }
+}
