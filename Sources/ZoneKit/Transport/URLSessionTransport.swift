@@ -1,4 +1,3 @@
-import Dispatch
 package import Foundation
 import Synchronization
 
@@ -24,7 +23,8 @@ package final class URLSessionTransport: RelayTransport {
         configuration.httpCookieStorage = nil
         configuration.urlCache = nil
         configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
-        configuration.httpMaximumConnectionsPerHost = 6
+        // More than a browser has: on Linux a cancelled request keeps its connection until it ends.
+        configuration.httpMaximumConnectionsPerHost = 16
         session = URLSession(configuration: configuration)
     }
 
@@ -47,28 +47,27 @@ package final class URLSessionTransport: RelayTransport {
         return RelayResponse(status: http.statusCode, headers: Self.headers(of: http), body: [UInt8](data))
     }
 
-    /// The session's own async call, but safe to cancel.
+    /// The session's own async call, but safe to cancel: whoever cancels is answered at once.
     ///
-    /// On Linux that one waits for the session's queue inside the cancellation, while the queue waits for the task that is
-    /// being cancelled: both for ever. Here the cancellation only leaves word.
+    /// On Linux the request itself is left to end, unheard: a cancellation that meets a request's end traps inside
+    /// URLSession, and the session's async call waits in its cancellation for a queue that waits for it.
     private func exchange(_ request: URLRequest) async throws -> (Data, URLResponse) {
-        let held = Mutex<URLSessionDataTask?>(nil)
+        let exchange = Exchange()
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
+                guard exchange.begin(continuation) else { return }
                 let task = session.dataTask(with: request) { data, response, error in
                     if let response, error == nil {
-                        continuation.resume(returning: (data ?? Data(), response))
+                        exchange.end(.success((data ?? Data(), response)))
                     } else {
-                        continuation.resume(throwing: error ?? URLError(.badServerResponse))
+                        exchange.end(.failure(error ?? URLError(.badServerResponse)))
                     }
                 }
-                held.withLock { $0 = task }
+                exchange.hold(task)
                 task.resume()
-                if Task.isCancelled { DispatchQueue.global().async { task.cancel() } }
             }
         } onCancel: {
-            let task = held.withLock { $0 }
-            DispatchQueue.global().async { task?.cancel() }
+            exchange.cancel()
         }
     }
 
@@ -93,5 +92,57 @@ package final class URLSessionTransport: RelayTransport {
             return .unreachable(failure.localizedDescription)
         default: return .answerLost(failure.localizedDescription)
         }
+    }
+}
+
+/// One request and who waits for its answer: the first of answer and cancellation is what they hear.
+private final class Exchange: Sendable {
+    private struct State {
+        var waiter: CheckedContinuation<(Data, URLResponse), any Error>?
+        var task: URLSessionDataTask?
+        var isCancelled = false
+    }
+
+    private let state = Mutex(State())
+
+    /// False where it is over before it began: then the waiter has been told.
+    func begin(_ waiter: CheckedContinuation<(Data, URLResponse), any Error>) -> Bool {
+        let isCancelled = state.withLock { state in
+            if !state.isCancelled { state.waiter = waiter }
+            return state.isCancelled
+        }
+        if isCancelled { waiter.resume(throwing: CancellationError()) }
+        return !isCancelled
+    }
+
+    func hold(_ task: URLSessionDataTask) {
+        let isCancelled = state.withLock { state in
+            if !state.isCancelled { state.task = task }
+            return state.isCancelled
+        }
+        if isCancelled { stop(task) }
+    }
+
+    func end(_ result: Result<(Data, URLResponse), any Error>) {
+        let waiter = state.withLock { state in
+            defer { (state.waiter, state.task) = (nil, nil) }
+            return state.waiter
+        }
+        waiter?.resume(with: result)
+    }
+
+    func cancel() {
+        let task = state.withLock { state in
+            state.isCancelled = true
+            return state.task
+        }
+        if let task { stop(task) }
+        end(.failure(CancellationError()))
+    }
+
+    private func stop(_ task: URLSessionDataTask) {
+        #if !canImport(FoundationNetworking)
+            task.cancel()
+        #endif
     }
 }
