@@ -69,6 +69,36 @@ import ZoneTesting
         await expect(.invalidArguments) { try await alice.publicDatabase.save(whole) }
     }
 
+    @Test func querySubscriptionsAreKept() async throws {
+        let zone = try await database.save(CKRecordZone(zoneName: "Notes")).zoneID
+        let query = CKQuerySubscription(
+            recordType: "Note",
+            predicate: NSPredicate(format: "modificationDate > %@", Date(timeIntervalSince1970: 1)),
+            subscriptionID: "recent",
+            options: [.firesOnRecordCreation, .firesOnRecordDeletion, .firesOnce]
+        )
+        query.zoneID = zone
+        query.notificationInfo = CKSubscription.NotificationInfo(alertBody: "new")
+        try await database.save(query)
+        let found = try #require(try await database.subscription(for: "recent") as? CKQuerySubscription)
+        #expect(found.recordType == "Note" && found.zoneID == zone && found.subscriptionType == .query)
+        #expect(found.querySubscriptionOptions == query.querySubscriptionOptions)
+        #expect(found.notificationInfo?.alertBody == "new")
+        // What the relay gave back, and what was archived, asks what was asked before.
+        #expect(found.kind == (found.copy() as? CKQuerySubscription)?.kind)
+        let data = try NSKeyedArchiver.archivedData(withRootObject: query, requiringSecureCoding: true)
+        let unarchived = try NSKeyedUnarchiver.unarchivedObject(ofClass: CKQuerySubscription.self, from: data)
+        #expect(unarchived?.kind == query.kind)
+        let everywhere = CKQuerySubscription(
+            recordType: "Note",
+            predicate: NSPredicate(value: true),
+            options: .firesOnRecordUpdate
+        )
+        try await alice.publicDatabase.save(everywhere)
+        let nothing = CKQuerySubscription(recordType: "Note", predicate: NSPredicate(value: true))
+        await expect(.invalidArguments) { try await database.save(nothing) }
+    }
+
     @Test func theAccountIsKnown() async throws {
         #expect(try await alice.container.accountStatus() == .available)
         let id = try await alice.container.userRecordID()

@@ -115,7 +115,12 @@ extension CKDatabase {
     }
 
     private func make(_ found: Subscription, _ reader: inout RecordReader) -> CKSubscription {
-        if found.query != nil { return CKSubscription(subscriptionID: found.id, type: .query) }
+        if let query = found.query {
+            let zoneID = query.zone.map { reader.zoneID($0) }
+            let made = CKQuerySubscription(query, subscriptionID: found.id, zoneID: zoneID)
+            made.notificationInfo = found.notificationInfo.flatMap { CKNotificationInfo(json: $0) }
+            return made
+        }
         guard case .zone(let zone?) = found.kind else { return CKSubscription.make(found, zoneID: nil) }
         return CKSubscription.make(found, zoneID: reader.zoneID(zone))
     }

@@ -124,9 +124,12 @@ public final class CKQueryNotification: CKNotification, @unchecked Sendable {
     public let recordID: CKRecord.ID?
     /// Whose database it is in.
     public let databaseScope: CKDatabase.Scope
+    /// Those of the fields asked for by `desiredKeys` that are text or numbers; `nil` if none were asked for.
+    public let recordFields: [String: any CKRecordValueProtocol]?
 
     init(_ payload: NoticePayload) {
         databaseScope = payload.scope
+        recordFields = payload.fields
         queryNotificationReason = payload.detailNumber("fo").flatMap(Reason.init(rawValue:)) ?? .recordUpdated
         recordID = payload.detailText("rid").map { CKRecord.ID(recordName: $0, zoneID: payload.zoneID ?? .default) }
         super.init(payload, .query)

@@ -31,6 +31,23 @@ struct NoticePayload {
     func detailText(_ key: String) -> String? { detail[key] as? String }
     func detailNumber(_ key: String) -> Int? { (detail[key] as? NSNumber)?.intValue ?? detail[key] as? Int }
 
+    /// The record's fields that a query's notice carries, as far as they are text or numbers.
+    var fields: [String: any CKRecordValueProtocol]? {
+        guard let values = detail["af"] as? [AnyHashable: Any] else { return nil }
+        var fields: [String: any CKRecordValueProtocol] = [:]
+        for (name, value) in values {
+            guard let name = name as? String else { continue }
+            if let text = value as? String {
+                fields[name] = text
+            } else if let number = value as? Int64 ?? (value as? NSNumber).flatMap({ Int64(exactly: $0) }) {
+                fields[name] = number
+            } else if let number = value as? Double ?? (value as? NSNumber)?.doubleValue {
+                fields[name] = number
+            }
+        }
+        return fields
+    }
+
     var isPruned: Bool { content["p"] != nil }
 
     var scope: CKDatabase.Scope {
