@@ -57,14 +57,24 @@ package enum FieldsJSON {
         in bytes: [UInt8]
     ) throws(JSONError) -> [String: FieldValue] {
         var values: [String: FieldValue] = [:]
-        for (name, json) in try JSONDocument(parsing: bytes, limits: .response).root.members()
-        where names.contains(name) {
-            guard let type = FieldType(tag: try json.required("type").string()),
-                let value = try? FieldCodec.read(json.required("value"), as: type)
-            else { throw json.mismatch("a field of its own type") }
-            values[name] = value
+        guard let places = StoredFields.places(of: names, in: bytes) else {
+            for (name, json) in try JSONDocument(parsing: bytes, limits: .response).root.members()
+            where names.contains(name) {
+                values[name] = try value(json)
+            }
+            return values
+        }
+        for (name, place) in places {
+            values[name] = try value(JSONDocument(parsing: Array(bytes[place]), limits: .response).root)
         }
         return values
+    }
+
+    private static func value(_ json: JSONValue) throws(JSONError) -> FieldValue {
+        guard let type = FieldType(tag: try json.required("type").string()),
+            let value = try? FieldCodec.read(json.required("value"), as: type)
+        else { throw json.mismatch("a field of its own type") }
+        return value
     }
 
     /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`.

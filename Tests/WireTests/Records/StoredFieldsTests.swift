@@ -1,0 +1,38 @@
+import Records
+import Testing
+import Wire
+
+/// Taking single fields out of stored bytes, against taking all of them apart.
+@Suite struct StoredFieldsTests {
+    private static let entries: [FieldsJSON.Entry] = [
+        .init(name: "text", value: .string("a \"quoted\" \\ brace } and { and \\\" again")),
+        .init(name: "tail", value: .string("ends with a backslash \\")),
+        .init(name: "number", value: .int64(-7)),
+        .init(name: "place", value: .location(Location(latitude: 1, longitude: 2))),
+        .init(name: "list", value: .list(.string, ["}", "{\"", "\\"].map { .string($0) })),
+        .init(name: "link", value: .reference(Reference(recordName: "r", zone: ZoneID("Z\"}", owner: UserID("_u"))))),
+        .init(name: "links", value: .list(.reference, [.reference(Reference(recordName: "x"))])),
+        .init(name: "empty", value: .list(.int64, [])),
+        .init(name: "secret", value: .string("s"), isEncrypted: true),
+        .init(name: "textual", value: .string("not text")),
+        .init(name: "bytes", value: .bytes([0, 255])),
+    ]
+
+    @Test func eachIsFoundAloneAndTogether() throws {
+        let bytes = FieldsJSON.encode(Self.entries)
+        let all = Dictionary(uniqueKeysWithValues: Self.entries.map { ($0.name, $0.value) })
+        for entry in Self.entries {
+            #expect(try FieldsJSON.values(of: [entry.name], in: bytes) == [entry.name: entry.value])
+        }
+        #expect(try FieldsJSON.values(of: Set(all.keys), in: bytes) == all)
+        #expect(try FieldsJSON.values(of: ["none", "tex"], in: bytes).isEmpty)
+        #expect(try FieldsJSON.values(of: ["none"], in: FieldsJSON.empty).isEmpty)
+    }
+
+    @Test(arguments: [
+        "", "{", #"{"a":{"value":1,"type":"INT64"}"#, #"{"a":1}"#, "[]", #"{"a":{"value":1,"type":"NONE"}}"#,
+    ])
+    func damagedBytesAreSaidToBe(_ text: String) {
+        #expect(throws: JSONError.self) { try FieldsJSON.values(of: ["a"], in: Array(text.utf8)) }
+    }
+}
