@@ -141,6 +141,14 @@ import Testing
         _ = threads
     }
 
+    @Test func itEndsWithTheProgramThatStartedItWhereAskedTo() throws {
+        let input = Pipe()
+        let relay = try RelayProcess(folder: folder.path, ["--dev", "--stop-with-input"], input: input)
+        #expect(try relay.connect().send("GET", "/healthz").status == 200)
+        try input.fileHandleForWriting.close()
+        #expect(try relay.end() == 0)
+    }
+
     /// Asks again on fresh connections until the answer has this status, 5 s at most.
     private func status(of target: String, on relay: RelayProcess, becomes status: Int) throws -> Bool {
         let deadline = ContinuousClock.now + .seconds(5)

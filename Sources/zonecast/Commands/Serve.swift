@@ -32,6 +32,9 @@ struct Serve: AsyncParsableCommand {
     @Flag(help: "Open GET /__echo, a WebSocket echo for conformance suites. Loopback only.")
     var testDoor = false
 
+    @Flag(help: "Stop when standard input ends, as it does once the program that started the relay is gone.")
+    var stopWithInput = false
+
     @Option(help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"))
     var config: String?
 
@@ -46,7 +49,16 @@ struct Serve: AsyncParsableCommand {
         try Self.checkLoopback(settings)
         let lock = try FolderLock(folder: settings.data)
         defer { withExtendedLifetime(lock) {} }
+        if stopWithInput { Self.stopWhenInputEnds() }
         try await RunningRelay(settings).run()
+    }
+
+    /// On a thread of its own, which waits for nothing else.
+    private static func stopWhenInputEnds() {
+        Thread {
+            while !FileHandle.standardInput.availableData.isEmpty {}
+            kill(getpid(), SIGTERM)
+        }.start()
     }
 
     private var flags: [String: String] {

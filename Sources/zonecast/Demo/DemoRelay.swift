@@ -5,6 +5,7 @@ import Synchronization
 final class DemoRelay: Sendable {
     private struct State {
         var process: Process?
+        var input: Pipe?
         var port = 0
         var isMeantToRun = false
     }
@@ -26,9 +27,13 @@ final class DemoRelay: Sendable {
         let process = Process()
         process.executableURL = Self.program
         let port = state.withLock { $0.port }
-        process.arguments = ["serve", "--dev", "--listen", "127.0.0.1:\(port)", "--data", folder]
+        process.arguments = [
+            "serve", "--dev", "--stop-with-input", "--listen", "127.0.0.1:\(port)", "--data", folder,
+        ]
         process.environment = Self.environment
-        process.standardInput = FileHandle.nullDevice
+        // Ends with the demo, however that ends: so the relay does not outlive even a demo that is killed.
+        let input = Pipe()
+        process.standardInput = input
         let (output, complaints) = (Pipe(), Self.logFile(in: folder))
         process.standardOutput = output
         process.standardError = complaints ?? FileHandle.nullDevice
@@ -39,6 +44,7 @@ final class DemoRelay: Sendable {
         }
         state.withLock {
             $0.process = process
+            $0.input = input
             $0.isMeantToRun = true
         }
         let lines = Self.lines(of: output.fileHandleForReading)

@@ -13,7 +13,9 @@ final class RelayProcess {
     }
 
     /// Starts one on a port of the system's choice and waits until it says that it is ready, 30 s at most.
-    init(folder: String, _ arguments: [String] = ["--dev"], environment: [String: String] = [:]) throws {
+    init(folder: String, _ arguments: [String] = ["--dev"], environment: [String: String] = [:], input: Pipe? = nil)
+        throws
+    {
         self.folder = folder
         process = Process()
         process.executableURL = Command.program
@@ -22,7 +24,7 @@ final class RelayProcess {
         let output = Pipe()
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
-        process.standardInput = FileHandle.nullDevice
+        process.standardInput = input ?? FileHandle.nullDevice
         try process.run()
         let line = try Self.firstLine(of: output.fileHandleForReading.fileDescriptor, within: .seconds(30))
         guard line.hasPrefix("ready http://127.0.0.1:"), let port = Int(line.split(separator: ":").last ?? "") else {
@@ -39,6 +41,14 @@ final class RelayProcess {
     func killHard() {
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
+    }
+
+    /// Waits for its end, 15 s at most, and gives its exit status.
+    func end() throws -> Int32 {
+        let deadline = ContinuousClock.now + .seconds(15)
+        while process.isRunning, ContinuousClock.now < deadline { usleep(5_000) }
+        guard !process.isRunning else { throw Failure(description: "waited 15 s for the relay to end") }
+        return process.terminationStatus
     }
 
     /// Asks it to stop; gives its exit status and how long it took.
