@@ -13,6 +13,7 @@ enum Main {
         ("fetch", ReadRows.firstFetch),
         ("fetch-memory", ReadRows.flatMemory),
         ("changes", ReadRows.changes),
+        ("query", QueryRows.selective),
         ("notice-burst", NoticeRows.burst),
         ("notice-zones", NoticeRows.zones),
         ("notice-latency", NoticeRows.latency),
