@@ -42,7 +42,7 @@ struct QueryPlanner {
     static let fewEntries = 1_000
     /// More than so many matches of the best filter make it cheaper to walk in the order of the results, most of which
     /// will match.
-    static let manyEntries = 20_000
+    static let manyEntries = 5_000
 
     /// The names that a filter asks for, if one does.
     var names: [String]? {

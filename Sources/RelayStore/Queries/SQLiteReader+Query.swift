@@ -57,10 +57,7 @@ extension SQLiteReader {
     }
 
     func hasEntry(index: Int64, zone: Int64, key: QueryKey, name: String) throws -> Bool {
-        let statement = try SQL(
-            "SELECT 1 FROM field_value WHERE field = ? AND zone = ? AND value = ? AND name = ?",
-            in: database
-        )
+        let statement = try SQL(Self.entry, in: database)
         defer { statement.reset() }
         statement.bind(1, index)
         statement.bind(2, zone)
@@ -69,23 +66,24 @@ extension SQLiteReader {
         return try statement.step()
     }
 
+    static let entry = "SELECT 1 FROM field_value WHERE field = ? AND zone = ? AND value = ? AND name = ?"
+
+    /// The names of a type in the public zone, which has an index by type.
+    static let publicNames = """
+        SELECT type, name FROM record INDEXED BY public_by_modified
+        WHERE zone = 1 AND deleted = 0 AND type = ?2 AND ?1 = 1
+        """
+
+    /// The names of a zone, through its runs.
+    static let zoneNames = """
+        SELECT CASE r.deleted WHEN 0 THEN r.type END, r.name
+        FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run ON r.run = z.run AND r.zone = z.zone
+        WHERE z.zone = ?1 AND ?2 <> 0
+        """
+
     /// Hands over the name of each live record of the zone, `nil` for those of other types.
     func visitNames(ofType type: Int64, in zone: Zone, _ visit: (String?) throws -> Void) throws {
-        // The zone's records by its own index where it has one, else through its runs.
-        let isPublic = zone.number == 1
-        let statement = try SQL(
-            isPublic
-                ? """
-                SELECT type, name FROM record INDEXED BY public_by_modified
-                WHERE zone = 1 AND deleted = 0 AND type = ?2 AND ?1 = 1
-                """
-                : """
-                SELECT CASE r.deleted WHEN 0 THEN r.type END, r.name
-                FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run ON r.run = z.run AND r.zone = z.zone
-                WHERE z.zone = ?1 AND ?2 <> 0
-                """,
-            in: database
-        )
+        let statement = try SQL(zone.number == 1 ? Self.publicNames : Self.zoneNames, in: database)
         defer { statement.reset() }
         statement.bind(1, zone.number)
         statement.bind(2, type)

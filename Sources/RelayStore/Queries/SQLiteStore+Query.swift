@@ -58,3 +58,32 @@ extension SQLiteStore {
         }
     }
 }
+
+extension SQLiteStore {
+    /// The statements that walk through indexes or look into them, each with the word that its plan must have, for the
+    /// test that looks at their plans.
+    package static var queryStatements: [(sql: String, index: String)] {
+        let entry = IndexEntry(key: .text("k"), name: "n")
+        let bounds: [KeyRange] = [
+            .everything, .present, .only(.text("k")), .beginning(with: "k"),
+            KeyRange(lower: nil, upper: .excluding(.text("z"))),
+        ]
+        var statements: [(sql: String, index: String)] = [
+            (SQLiteReader.byName, "record_by_name"), (SQLiteReader.entry, "PRIMARY KEY"),
+            (SQLiteReader.publicNames, "public_by_modified"), (SQLiteReader.zoneNames, "record_by_run"),
+        ]
+        for (place, index) in [
+            (IndexPlace.entries(1), "PRIMARY KEY"), (.publicModified(type: 1), "public_by_modified"),
+        ] {
+            for range in bounds {
+                for from in [nil, (entry, true), (entry, false)] {
+                    for isAscending in [true, false] {
+                        let scan = IndexScan(place, zone: 1, range: range, from: from, isAscending)
+                        statements.append((scan.text(), index))
+                    }
+                }
+            }
+        }
+        return statements
+    }
+}

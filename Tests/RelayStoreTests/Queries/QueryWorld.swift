@@ -20,10 +20,10 @@ final class QueryWorld {
     ])
 
     /// With 0 `recordsWithoutIndex` every query uses indexes.
-    init(recordsWithoutIndex: Int = 0) throws {
+    init(_ place: SQLiteStore.Place = .memory, recordsWithoutIndex: Int = 0) throws {
         let drawn = Mutex(UInt64(7))
         store = try SQLiteStore(
-            .memory,
+            place,
             draw: {
                 drawn.withLock {
                     $0 += 1; return $0
@@ -31,6 +31,12 @@ final class QueryWorld {
             },
             recordsWithoutIndex: recordsWithoutIndex
         )
+    }
+
+    /// Takes over what another world has written to the same file.
+    func adopt(_ other: QueryWorld) {
+        records = other.records
+        zones = other.zones
     }
 
     func makeZone(_ name: String) async throws {
@@ -92,6 +98,17 @@ final class QueryWorld {
             position = page.next
         } while position != nil
         return (names, examined)
+    }
+
+    /// The first page of a query over all zones.
+    func firstPage(_ query: Query, limit: Int) async throws -> (names: [RecordID], examined: Int) {
+        let ids = zones
+        let (page, examined) = try await store.countedQuery { reader throws(RelayError) in
+            var found: [Zone] = []
+            for id in ids { if let zone = try reader.zone(id) { found.append(zone) } }
+            return try reader.page(of: query, in: found, after: nil, limit: limit)
+        }
+        return (page.records.map { RecordID($0.record.name, in: $0.zone) }, examined)
     }
 
     /// What the answer should be, by looking at everything.

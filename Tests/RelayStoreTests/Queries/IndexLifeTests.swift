@@ -1,0 +1,111 @@
+import Foundation
+import GRDB
+import Records
+import RelayCore
+import RelayStore
+import Testing
+
+/// How indexes come, grow and go.
+@Suite struct IndexLifeTests {
+    private let title = Query(recordType: "Thing", filters: [.init(.own("title"), .equals, [.string("milk")])])
+
+    private func things(_ numbers: Range<Int>, title: String) -> [(name: String, fields: [String: FieldValue]?)] {
+        numbers.map { ("n\($0)", ["title": .string(title), "count": .int64(Int64($0))]) }
+    }
+
+    @Test func whatIsWrittenWhileAnIndexIsBuiltIsInItOnce() async throws {
+        let world = try QueryWorld()
+        try await world.makeZone("A")
+        for start in stride(from: 0, to: 6_000, by: 1_000) {
+            try await world.put(things(start..<start + 1_000, title: "bread"), in: world.zones[0])
+        }
+        // Each query takes the building a step further; between them everything changes.
+        for round in 0..<6 {
+            _ = try await world.firstPage(title, limit: 5)
+            try await world.put(things(round * 900..<round * 900 + 40, title: "milk"), in: world.zones[0])
+            try await world.put(things(6_000 + round..<6_001 + round, title: "milk"), in: world.zones[0])
+            try await world.put([("n\(round * 900 + 7)", nil)], in: world.zones[0])
+            #expect(try await world.answer(title, limit: 50).names == world.expectation(title))
+        }
+        let answer = try await world.answer(title, limit: 300)
+        #expect(answer.names.count == 6 * 40)
+        #expect(answer.examined <= answer.names.count + 1)
+    }
+
+    @Test func manyQueriesAtOnceBuildTogether() async throws {
+        let world = try QueryWorld()
+        try await world.makeZone("A")
+        for start in stride(from: 0, to: 5_000, by: 1_000) {
+            try await world.put(things(start..<start + 1_000, title: start == 3_000 ? "milk" : "x"), in: world.zones[0])
+        }
+        let (store, zone, title) = (world.store, world.zones[0], title)
+        let counts = try await withThrowingTaskGroup(of: Int.self) { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    try await store.query { reader throws(RelayError) in
+                        guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
+                        return try reader.page(of: title, in: [zone], after: nil, limit: 2_000).records.count
+                    }
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(counts == Array(repeating: 1_000, count: 8))
+    }
+
+    @Test func indexesSurviveReopeningAndGoWithTheirField() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let path = folder.appendingPathComponent("store.sqlite").path
+        func entries() throws -> Int {
+            try DatabaseQueue(path: path).read { try Int.fetchOne($0, sql: "SELECT count(*) FROM field_value") ?? -1 }
+        }
+        let first = try QueryWorld(.file(path: path))
+        try await first.makeZone("A")
+        try await first.put(things(0..<300, title: "milk"), in: first.zones[0])
+        #expect(try await first.answer(title, limit: 200).examined <= 302)
+        #expect(try entries() == 300)
+        first.store.close()
+
+        let second = try QueryWorld(.file(path: path))
+        second.adopt(first)
+        try await second.put([("n5", nil), ("n6", ["title": .string("bread")])], in: second.zones[0])
+        #expect(try await second.answer(title, limit: 200).names == second.expectation(title))
+        #expect(try entries() == 299)
+        var type = QueryWorld.type
+        type.fields["title"]?.indexes = []
+        let changed = type
+        try await second.store.write { writer throws(RelayError) in try writer.define(["Thing": changed]) }
+        // Their entries go little by little after commits, and closing waits for what has begun.
+        for number in 0..<20 where try entries() > 0 {
+            try await second.put([("m\(number)", ["title": .string("milk")])], in: second.zones[0])
+        }
+        #expect(try entries() == 0)
+        second.store.close()
+    }
+
+    @Test func aDeletedZoneLeavesNoEntries() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let path = folder.appendingPathComponent("store.sqlite").path
+        let world = try QueryWorld(.file(path: path))
+        for name in ["A", "B"] {
+            try await world.makeZone(name)
+            try await world.put(things(0..<50, title: "milk"), in: ZoneID(name, owner: world.user))
+        }
+        #expect(try await world.answer(title, limit: 200).names.count == 100)
+        let gone = world.zones[0]
+        try await world.store.write { writer throws(RelayError) in
+            guard let zone = try writer.zone(gone) else { throw .zoneNotFound }
+            try writer.deleteZone(zone, by: "phone")
+        }
+        for number in 0..<20 { try await world.put(things(number..<number + 1, title: "x"), in: world.zones[1]) }
+        let left = try await DatabaseQueue(path: path).read {
+            try Int.fetchOne($0, sql: "SELECT count(*) FROM field_value WHERE zone = 2") ?? -1
+        }
+        #expect(left == 0)
+        world.store.close()
+    }
+}

@@ -1,0 +1,110 @@
+import Foundation
+import GRDB
+import Records
+import RelayCore
+import RelayStore
+import Testing
+
+/// Nothing is scanned that an index can find.
+@Suite struct QueryCostTests {
+    @Test func everyStatementGoesThroughItsIndexAndSortsNothing() async throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString).sqlite")
+        defer { try? FileManager.default.removeItem(at: path) }
+        let store = try SQLiteStore(.file(path: path.path), draw: { 7 })
+        defer { store.close() }
+        let queue = try DatabaseQueue(path: path.path)
+        for (sql, index) in SQLiteStore.queryStatements {
+            let plan = try await queue.read { database in
+                let statement = try database.makeStatement(sql: "EXPLAIN QUERY PLAN " + sql)
+                // What the parameters are decides nothing in a plan.
+                statement.setUncheckedArguments([])
+                return try Row.fetchAll(statement).map { $0["detail"] as String }
+            }
+            #expect(plan.contains { $0.contains(index) && $0.contains("SEARCH") }, "\(sql): \(plan)")
+            #expect(!plan.contains { $0.contains("TEMP B-TREE") || $0.contains("SCAN") }, "\(sql): \(plan)")
+            // An entry to go on from must be a bound of the search, not a test of each row.
+            if sql.contains("?5"), index == "PRIMARY KEY" {
+                #expect(plan.contains { $0.contains("(value,name)") }, "\(sql): \(plan)")
+            }
+        }
+    }
+
+    /// 3,000 things, a few of which a query wants.
+    private func world() async throws -> QueryWorld {
+        let world = try QueryWorld()
+        try await world.makeZone("A")
+        for start in stride(from: 0, to: 3_000, by: 500) {
+            try await world.put((start..<start + 500).map { ("n\($0)", thing($0)) }, in: world.zones[0])
+        }
+        return world
+    }
+
+    private func thing(_ number: Int) -> [String: FieldValue] {
+        let place = Location(latitude: Double(number % 150) - 75, longitude: Double(number / 20) - 75)
+        var fields: [String: FieldValue] = ["count": .int64(Int64(number)), "ratio": .double(0.5)]
+        fields["title"] = .string("t\(number % 300)")
+        fields["note"] = .string("milk and w\(number)")
+        fields["tags"] = .list(.string, [.string("all"), .string("g\(number % 500)")])
+        fields["spot"] = .location(place)
+        return fields
+    }
+
+    @Test func aQueryLooksAtLittleMoreThanItFinds() async throws {
+        let world = try await world()
+        let center = Location(latitude: 25, longitude: 20)
+        let counts = [
+            Query.Filter(.own("count"), .greaterThanOrEquals, [.int64(100)]),
+            Query.Filter(.own("count"), .lessThan, [.int64(110)]),
+        ]
+        var bounded = query(.init(.own("ratio"), .equals, [.double(0.5)]), sort: .init(.own("title")))
+        bounded.filters += counts
+        let title = Query.Filter(.own("title"), .equals, [.string("t7")])
+        let near = Query.Filter(.own("spot"), .near, [.location(center)], distance: 100_000)
+        let later = Query.Filter(.system(.modified), .greaterThan, [.timestamp(Timestamp(milliseconds: 2_000))])
+        var queries: [(query: Query, most: Int)] = [(bounded, 10)]
+        queries.append((query(.init(.own("count"), .equals, [.int64(1_234)])), 1))
+        queries.append((query(title), 10))
+        queries.append((query(title, sort: .init(.own("count"), ascending: false)), 10))
+        queries.append((query(.init(.own("note"), .containsAllTokens, [.string("Milk W77")])), 1))
+        queries.append((query(.init(.anySearchable, .containsAllTokens, [.string("milk w77")])), 1))
+        queries.append((query(.init(.own("tags"), .listContainsAll, [.string("all"), .string("g3")])), 6))
+        queries.append((query(.init(.own("tags"), .listContainsAny, [.string("g3"), .string("g4")])), 12))
+        queries.append((query(.init(.own("title"), .beginsWith, [.string("t29")])), 110))
+        queries.append((query(near), 10))
+        queries.append((query(.init(.system(.recordName), .equals, [.string("n5")])), 1))
+        queries.append((query(later), 1_000))
+        for (query, most) in queries {
+            // The first ask for indexes, and are answered from what there is while they are built.
+            for _ in 0..<3 { _ = try await world.firstPage(query, limit: 1) }
+            let answer = try await world.answer(query, limit: 200)
+            #expect(answer.names == (try world.expectation(query)), "\(query)")
+            #expect(!answer.names.isEmpty, "\(query)")
+            // A page looks at one record more than it gives, and a further page begins with the last one.
+            #expect(answer.examined <= most + 2 * (answer.names.count / 200), "\(query): \(answer.examined)")
+        }
+    }
+
+    @Test func aPageStopsWhenItIsFull() async throws {
+        let world = try await world()
+        let queries = [
+            query(sort: .init(.own("count"), ascending: false)), query(sort: .init(.system(.recordName))), query(),
+            query(.init(.own("count"), .greaterThan, [.int64(500)])),
+            query(.init(.own("title"), .notEquals, [.string("t7")])),
+        ]
+        for query in queries {
+            for _ in 0..<3 { _ = try await world.firstPage(query, limit: 1) }
+            let first = try await world.firstPage(query, limit: 10)
+            #expect(first.names == Array(try world.expectation(query).prefix(10)), "\(query)")
+            #expect(first.examined <= 14, "\(query): \(first.examined)")
+        }
+        let nearest = query(sort: .init(.own("spot"), relativeTo: Location(latitude: 25.2, longitude: 20.1)))
+        for _ in 0..<3 { _ = try await world.firstPage(nearest, limit: 1) }
+        let first = try await world.firstPage(nearest, limit: 10)
+        #expect(first.names == Array(try world.expectation(nearest).prefix(10)))
+        #expect(first.examined <= 200, "\(first.examined)")
+    }
+
+    private func query(_ filters: Query.Filter..., sort: Query.Sort? = nil) -> Query {
+        Query(recordType: "Thing", filters: filters, sorts: sort.map { [$0] } ?? [])
+    }
+}
