@@ -121,3 +121,28 @@ package struct Asset: Hashable, Sendable {
         self.size = size
     }
 }
+
+extension FieldValue {
+    /// The asset, or those in a list.
+    package var assets: [Asset] {
+        switch self {
+        case .asset(let asset): [asset]
+        case .list(.asset, let elements): elements.flatMap(\.assets)
+        default: []
+        }
+    }
+
+    /// The value with each asset in it changed.
+    package func mappingAssets<Failure: Error>(
+        _ change: (Asset) throws(Failure) -> Asset
+    ) throws(Failure) -> FieldValue {
+        switch self {
+        case .asset(let asset): return .asset(try change(asset))
+        case .list(.asset, let elements):
+            var changed: [FieldValue] = []
+            for element in elements { changed.append(try element.mappingAssets(change)) }
+            return .list(.asset, changed)
+        default: return self
+        }
+    }
+}

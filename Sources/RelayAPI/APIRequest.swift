@@ -13,6 +13,8 @@ package struct APIRequest: Sendable {
     package var body: [UInt8]
     /// The peer's IP address, without port; only for limits that count by address.
     package var remoteAddress: String
+    /// Has taken the body instead of `body`, where that was too large to be held.
+    package var intake: (any BodyIntake)?
 
     package init(
         method: HTTPRequest.Method,
@@ -36,6 +38,8 @@ package struct APIResponse: Sendable {
     package var status: HTTPResponse.Status
     package var headers: HTTPFields
     package var body: [UInt8]
+    /// The body instead of `body`.
+    package var file: FileBody?
 
     package init(status: HTTPResponse.Status, headers: HTTPFields = [:], body: [UInt8] = []) {
         self.status = status

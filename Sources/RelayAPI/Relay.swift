@@ -24,6 +24,7 @@ package final class Relay: Sendable {
     private let pages: Pages
     private let couriers: Couriers
     private let publicRates: PublicRates
+    private let assets: AssetDesk
     /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
     private let idStart: [UInt8]
     private let requestCount = Atomic<UInt64>(0)
@@ -41,6 +42,7 @@ package final class Relay: Sendable {
     ///   - stores: Where the records are; tells `hub` of commits by itself.
     ///   - hub: Hears of changed subscriptions; `nil` where nobody listens.
     ///   - limits: Bounds of requests and users.
+    ///   - assets: Bounds and lives of assets.
     ///   - time: The clocks.
     ///   - random: For names, and where request identifiers begin.
     package init(
@@ -48,6 +50,7 @@ package final class Relay: Sendable {
         stores: any StoreCatalog,
         hub: NoticeHub? = nil,
         limits: Limits = Limits(),
+        assets: AssetSettings = AssetSettings(),
         time: TimeSource,
         random: RandomSource
     ) {
@@ -58,6 +61,13 @@ package final class Relay: Sendable {
         self.time = time
         self.random = random
         publicRates = PublicRates(authenticator.settings)
+        self.assets = AssetDesk(
+            settings: assets,
+            stores: stores,
+            authenticator: authenticator,
+            time: time,
+            random: random
+        )
         pages = Pages(authenticator, time: time, random: random)
         idStart = random.bytes(8)
         couriers = Couriers(
@@ -92,6 +102,7 @@ package final class Relay: Sendable {
     /// Answers a request; every failure is an answer too, in the wire's own form.
     package func respond(to request: APIRequest) async -> APIResponse {
         if let place = Pages.Place(request.path) { return await pages.respond(to: request, at: place) }
+        if let purpose = AssetDesk.purpose(request.path) { return await carry(request, purpose) }
         let id = requestID()
         if OpenAPIDescription.isAsked(by: request.path) { return Self.describe(request, id: id) }
         if let home = Couriers.home(ofPath: request.path) { return await poll(request, home, id: id) }
@@ -132,6 +143,38 @@ package final class Relay: Sendable {
         response.headers[.requestUUID] = id
         response.headers[.accessControlAllowOrigin] = "*"
         if !isRead { response.headers[.allow] = "GET, HEAD" }
+        return response
+    }
+
+    /// Takes the body of an upload while it arrives; `nil` for any other request, whose body is to be held.
+    ///
+    /// Quick enough for a connection's thread.
+    package func intake(for request: APIRequest) -> (any BodyIntake)? { assets.intake(request) }
+
+    /// Answers at an asset's address, which needs no credentials and may be called by any page that knows it.
+    private func carry(_ request: APIRequest, _ purpose: AssetSeal.Purpose) async -> APIResponse {
+        let id = requestID()
+        var response: APIResponse
+        do {
+            switch (purpose, request.method) {
+            case (_, .options):
+                response = APIResponse(status: .noContent)
+                response.headers[.accessControlAllowMethods] = "GET, POST, PUT, OPTIONS"
+                response.headers[.accessControlAllowHeaders] = "Content-Type, Range"
+                response.headers[.accessControlMaxAge] = "600"
+            case (.upload, .post), (.upload, .put):
+                let answer = try await assets.finish(request)
+                response = APIResponse(status: .ok, body: answer.body)
+                response.headers.append(Self.json)
+            case (.download, .get), (.download, .head): response = try assets.download(request)
+            default: throw RelayError(.badRequest, "This address is called in another way.", status: 405)
+            }
+        } catch {
+            response = failure(Self.relayError(for: error), id: id)
+            response.headers.append(Self.json)
+        }
+        response.headers[.requestUUID] = id
+        response.headers[.accessControlAllowOrigin] = "*"
         return response
     }
 
@@ -183,6 +226,7 @@ package final class Relay: Sendable {
                 authentication: authentication,
                 authenticator: authenticator,
                 remoteAddress: request.remoteAddress,
+                assets: assets,
                 couriers: couriers,
                 isGet: request.method == .get,
                 store: store,
@@ -327,6 +371,8 @@ extension Route.Operation {
         case .subscriptionsList: try listSubscriptions(context)
         case .subscriptionsLookup: try lookupSubscriptions(context)
         case .subscriptionsModify: try await modifySubscriptions(context)
+        case .assetsUpload: try requestUploads(context)
+        case .assetsRereference: try rereferenceAssets(context)
         case .tokensCreate: try createToken(context)
         case .tokensRegister: try registerToken(context)
         case .usersCaller: try callerIdentity(context)

@@ -13,6 +13,8 @@ struct RequestContext: Sendable {
     var authenticator: Authenticator
     /// The peer's, for limits that count by address.
     var remoteAddress: String
+    /// Where assets come and go.
+    var assets: AssetDesk
     /// Who takes in devices that poll.
     var couriers: Couriers
     /// Called by GET, where the operation knows both.

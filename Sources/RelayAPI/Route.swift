@@ -24,6 +24,8 @@ package struct Route: Hashable, Sendable {
         case subscriptionsList = "subscriptions/list"
         case subscriptionsLookup = "subscriptions/lookup"
         case subscriptionsModify = "subscriptions/modify"
+        case assetsUpload = "assets/upload"
+        case assetsRereference = "assets/rereference"
         /// Of no database: its path has no such segment.
         case tokensCreate = "tokens/create"
         /// Likewise.

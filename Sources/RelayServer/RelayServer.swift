@@ -21,6 +21,7 @@ package struct RelayServer: Service {
 
     private let configuration: ServerConfiguration
     private let respond: Responder
+    private let intake: @Sendable (APIRequest) -> (any BodyIntake)?
     private let isReady: @Sendable () -> Bool
     private let onListening: @Sendable (ListeningAddress) async -> Void
     private let notices: NoticeService?
@@ -34,6 +35,7 @@ package struct RelayServer: Service {
     ///   - notices: The hub and the admission behind `/push/1/…`; without it such sockets are closed at once.
     ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
     ///   - onListening: Called once, when the port accepts connections.
+    ///   - intake: Who takes a body that is too large to be held, while it arrives. Runs on the connection's loop.
     ///   - respond: Answers a request. Runs on the connection's loop: a call that blocks or computes for more than about
     ///     a millisecond holds up every connection of that loop, so it should await another executor.
     package init(
@@ -42,6 +44,7 @@ package struct RelayServer: Service {
         notices: NoticeService? = nil,
         isReady: @escaping @Sendable () -> Bool = { true },
         onListening: @escaping @Sendable (ListeningAddress) async -> Void = { _ in },
+        intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
         respond: @escaping Responder
     ) {
         self.configuration = configuration
@@ -50,6 +53,7 @@ package struct RelayServer: Service {
         self.isReady = isReady
         self.onListening = onListening
         self.respond = respond
+        self.intake = intake
     }
 
     /// Serves until the service group shuts down gracefully or the task is cancelled; then stops accepting, lets
@@ -149,6 +153,7 @@ package struct RelayServer: Service {
             counts: ConnectionCounts(limits: configuration.limits, trustedProxies: configuration.trustedProxies),
             testDoor: configuration.testDoor,
             isReady: isReady,
+            intake: intake,
             respond: respond,
             notices: notices,
             socketFrames: (notices?.hub.limits ?? NoticeLimits()).frameRate,

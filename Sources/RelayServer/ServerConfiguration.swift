@@ -56,6 +56,13 @@ package struct ServerLimits: Sendable {
     ///
     /// Beyond: 413, from the declared length before any of it is read.
     package var body = 4 * 1024 * 1024
+    /// Bytes of an upload's body, which is written to disk while it arrives: the largest asset and what a multipart body
+    /// has around it.
+    package var upload = 50 * 1024 * 1024 + 16 * 1024
+    /// Bytes a second that an upload must bring on average, beyond `bodyTime`.
+    ///
+    /// Reliability reference 3.
+    package var uploadPace = 64 * 1024
 
     /// From the first byte of a request, or from the connection's start, to the end of its head.
     ///

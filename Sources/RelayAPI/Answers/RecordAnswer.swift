@@ -8,9 +8,17 @@ import Wire
 struct RecordAnswer {
     /// The zone's ID, written once for all of its records.
     private let zone: [UInt8]
+    private let zoneID: ZoneID
     private let selection: FieldsJSON.Selection
+    private let links: AssetLinks?
 
-    init(zone: ZoneID, selection: FieldsJSON.Selection = .all) {
+    /// - Parameters:
+    ///   - zone: Of all the records.
+    ///   - selection: Which fields, and how.
+    ///   - links: Puts addresses into assets; `nil` where there are none.
+    init(zone: ZoneID, selection: FieldsJSON.Selection = .all, links: AssetLinks?) {
+        zoneID = zone
+        self.links = links
         var writer = JSONWriter()
         ZoneIDCodec.write(zone, to: &writer)
         self.zone = writer.bytes
@@ -20,7 +28,7 @@ struct RecordAnswer {
     /// A live record whole, a deleted one as its tombstone.
     func write(_ record: StoredRecord, selecting own: FieldsJSON.Selection? = nil, to writer: inout JSONWriter) throws {
         guard !record.isDeleted else { return writeTombstone(record.name, type: record.type, to: &writer) }
-        let fields = try (own ?? selection).apply(to: record.fields)
+        let fields = try fields(of: record, own ?? selection)
         writer.open(UInt8(ascii: "{"))
         writer.fragment(Text.recordName)
         writer.string(record.name)
@@ -41,6 +49,13 @@ struct RecordAnswer {
         writer.fragment(Text.zone)
         writer.raw(zone)
         writer.close(UInt8(ascii: "}"))
+    }
+
+    private func fields(of record: StoredRecord, _ selection: FieldsJSON.Selection) throws -> [UInt8] {
+        guard let links, links.types.contains(record.type) else { return try selection.apply(to: record.fields) }
+        return try selection.apply(to: record.fields) { field, asset in
+            links.address(asset, field: field, record: record, zone: zoneID)
+        }
     }
 
     /// A record's text between its values.
@@ -95,9 +110,13 @@ struct RecordAnswer {
 }
 
 extension FieldsJSON.Selection {
-    fileprivate func apply(to fields: [UInt8]) throws -> [UInt8] {
+    fileprivate func apply(
+        to fields: [UInt8],
+        linking link: ((String, Asset) -> String?)? = nil
+    ) throws -> [UInt8] {
         do {
-            return try FieldsJSON.select(self, from: fields)
+            guard let link else { return try FieldsJSON.select(self, from: fields) }
+            return try FieldsJSON.select(self, from: fields, linking: link)
         } catch {
             throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
         }

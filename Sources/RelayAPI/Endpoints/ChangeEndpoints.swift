@@ -76,7 +76,7 @@ private struct ZonePageRequest {
     /// Writes the members `records`, `syncToken` and `moreComing`.
     func write(_ id: ZoneID, _ context: RequestContext, to writer: inout JSONWriter) throws(RelayError) {
         let zone = try context.database.zone(id)
-        let answer = RecordAnswer(zone: zone, selection: selection)
+        let answer = RecordAnswer(zone: zone, selection: selection, links: context.assetLinks)
         var failure: (any Error)?
         writer.key("records")
         writer.open(UInt8(ascii: "["))

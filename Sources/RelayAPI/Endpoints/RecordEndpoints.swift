@@ -20,7 +20,13 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
     let zone = try zone(of: operations, context)
     let atomic = try context.body["atomic"]?.bool() ?? true
-    let rules = SchemaRules(mayGrow: context.schemaMayGrow, scope: context.database.scope, limits: context.limits)
+    let (assets, user, home) = (context.assets, context.database.caller.user, context.home)
+    let rules = SchemaRules(
+        mayGrow: context.schemaMayGrow,
+        scope: context.database.scope,
+        limits: context.limits,
+        judgeAsset: { assets.verdict($0, for: user, in: home) }
+    )
     var prepared = ModifyRecords(
         operations,
         in: zone,
@@ -33,7 +39,8 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let request = prepared
     let result = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
 
-    let answer = RecordAnswer(zone: zone, selection: try context.selection(of: context.body))
+    let links = context.assetLinks
+    let answer = RecordAnswer(zone: zone, selection: try context.selection(of: context.body), links: links)
     return try EndpointAnswer(status: result.isAtomicFailure ? ErrorCode.atomicError.status : 200) { writer in
         if result.isAtomicFailure {
             writer.member("uuid", context.requestID)
@@ -43,7 +50,8 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         writer.open(UInt8(ascii: "["))
         for (operation, outcome) in zip(operations, result.outcomes) {
             let own = operation.record.desiredKeys
-            let answer = own.map { RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0))) } ?? answer
+            let answer =
+                own.map { RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0)), links: links) } ?? answer
             try answer.write(outcome, to: &writer)
         }
         writer.close(UInt8(ascii: "]"))
@@ -89,7 +97,7 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let found = try context.store.read { reader throws(RelayError) in
         try LookupRecords(names, in: zone, of: context.database).read(from: reader)
     }
-    let answer = RecordAnswer(zone: zone)
+    let answer = RecordAnswer(zone: zone, links: context.assetLinks)
     return try EndpointAnswer { writer in
         writer.key("records")
         writer.open(UInt8(ascii: "["))

@@ -83,7 +83,7 @@ package struct ModifyRecords: Sendable {
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let zone = try writer.zone(zone) else { throw .zoneNotFound }
         let before = try writer.records(named: operations.map(\.name), in: zone)
-        var decision = Decision(schema: try writer.schema, before: before, request: self)
+        var decision = Decision(schema: try writer.schema, before: before, request: self, hasAsset: writer.hasAsset)
         for operation in operations { decision.decide(operation) }
 
         if isAtomic, decision.hasFailed {
@@ -98,14 +98,21 @@ package struct ModifyRecords: Sendable {
         var schema: Schema
         let before: [String: StoredRecord]
         let request: ModifyRecords
+        let hasAsset: (AssetHash) -> Bool
         var grown: [String: RecordType] = [:]
         var outcomes: [Outcome] = []
         /// The records to put, by their places among the outcomes.
         var writes: [(outcome: Int, record: StoredRecord)] = []
         var seen: Set<String> = []
 
-        init(schema: Schema, before: [String: StoredRecord], request: ModifyRecords) {
+        init(
+            schema: Schema,
+            before: [String: StoredRecord],
+            request: ModifyRecords,
+            hasAsset: @escaping (AssetHash) -> Bool
+        ) {
             self.schema = schema
+            self.hasAsset = hasAsset
             self.before = before
             self.request = request
         }
@@ -184,6 +191,9 @@ package struct ModifyRecords: Sendable {
                 throw .badRequest("The record is of another type than '\(given.prefix(64))'.")
             }
             let prepared = try preparation(of: operation, type: type)
+            if !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty {
+                try checkAssets(prepared, over: current)
+            }
             let fields =
                 try current.flatMap { record throws(RelayError) in
                     operation.kind.mergesFields ? try merge(prepared, into: record) : nil
@@ -208,6 +218,29 @@ package struct ModifyRecords: Sendable {
             )
             writes.append((outcomes.count, record))
             outcomes.append(.saved(record))
+        }
+
+        /// An asset must be there, and one without a receipt must be the field's own.
+        private func checkAssets(
+            _ prepared: FieldPreparation,
+            over current: StoredRecord?
+        ) throws(RelayError) {
+            for entry in prepared.entries {
+                for asset in entry.value.assets {
+                    guard let hash = AssetHash(checksum: asset.fileChecksum), hasAsset(hash) else {
+                        throw .assetRefused(entry.name)
+                    }
+                }
+            }
+            guard !prepared.unprovenAssets.isEmpty else { return }
+            let fields = Set(prepared.unprovenAssets.map(\.field))
+            let held = (current?.fields).flatMap { try? FieldsJSON.values(of: fields, in: $0) } ?? [:]
+            for (field, asset) in prepared.unprovenAssets {
+                let isHeld = (held[field]?.assets ?? []).contains {
+                    $0.fileChecksum == asset.fileChecksum && $0.size == asset.size
+                }
+                guard isHeld else { throw .assetRefused(field) }
+            }
         }
 
         /// What was prepared ahead, where that still holds.

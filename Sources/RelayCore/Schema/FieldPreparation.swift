@@ -10,6 +10,10 @@ package struct FieldPreparation: Sendable {
     package var cleared: Set<String>
     /// The `fields` object when nothing else is kept.
     package var encoded: [UInt8]
+    /// Assets with a good receipt: their content must be there when they are saved.
+    package var freshAssets: [AssetHash] = []
+    /// Fields with assets that have no receipt: they must be what the fields hold already.
+    package var unprovenAssets: [(field: String, asset: Asset)] = []
     /// The type's definition with the new fields, where it has to change.
     package var growth: RecordType?
 
@@ -20,6 +24,7 @@ package struct FieldPreparation: Sendable {
         schema: Schema,
         rules: SchemaRules
     ) throws(RelayError) {
+        encoded = []
         entries = []
         cleared = []
         guard NameRules.isIdentifier(typeName) || schema.types[typeName] != nil else {
@@ -38,10 +43,32 @@ package struct FieldPreparation: Sendable {
                 continue
             }
             let declared = try definition.declare(field, value: value, rules: rules, typeName: typeName)
-            entries.append(try Self.entry(field, value: value, declared: declared, rules: rules))
+            var entry = try Self.entry(field, value: value, declared: declared, rules: rules)
+            if declared.type.isAsset { entry.value = try judge(entry.value, of: field.name, rules) }
+            entries.append(entry)
         }
         encoded = FieldsJSON.encode(entries)
         growth = definition == known ? nil : definition
+    }
+
+    /// Takes assets for what their receipts prove them to be, and leaves out what is not stored.
+    private mutating func judge(
+        _ value: FieldValue,
+        of field: String,
+        _ rules: SchemaRules
+    ) throws(RelayError) -> FieldValue {
+        try value.mappingAssets { asset throws(RelayError) in
+            switch rules.judgeAsset(asset) {
+            case .fresh(let hash, let size):
+                guard hash.checksum == asset.fileChecksum else { throw .assetRefused(field) }
+                freshAssets.append(hash)
+                return Asset(fileChecksum: hash.checksum, size: size)
+            case .unproven:
+                unprovenAssets.append((field, asset))
+                return Asset(fileChecksum: asset.fileChecksum, size: asset.size)
+            case .refused: throw .assetRefused(field)
+            }
+        }
     }
 
     private static func entry(
@@ -67,9 +94,6 @@ package struct FieldPreparation: Sendable {
         }
         do {
             let value = try FieldCodec.read(value, as: declared.type)
-            guard !value.type.isAsset else {
-                throw RelayError.badRequest("The asset of field '\(name)' has no upload receipt of this relay.")
-            }
             guard value.contentBytes <= rules.limits.fieldBytes else {
                 throw RelayError.badRequest("Field '\(name)' is larger than \(rules.limits.fieldBytes) bytes.")
             }
@@ -89,11 +113,27 @@ package struct SchemaRules: Sendable {
     /// Encrypted fields do not exist in the public database.
     package var scope: DatabaseScope
     package var limits: Limits
+    /// Tells what the receipt of an asset proves.
+    package var judgeAsset: @Sendable (Asset) -> AssetVerdict
 
-    package init(mayGrow: Bool, scope: DatabaseScope, limits: Limits) {
+    package init(
+        mayGrow: Bool,
+        scope: DatabaseScope,
+        limits: Limits,
+        judgeAsset: @escaping @Sendable (Asset) -> AssetVerdict = { $0.receipt == nil ? .unproven : .refused }
+    ) {
         self.mayGrow = mayGrow
         self.scope = scope
         self.limits = limits
+        self.judgeAsset = judgeAsset
+    }
+}
+
+extension RelayError {
+    static func assetRefused(_ field: String) -> RelayError {
+        .badRequest(
+            "The asset of field '\(field)' has no upload receipt of this relay that is still good. Upload it again."
+        )
     }
 }
 

@@ -32,6 +32,9 @@ package protocol Store: Sendable {
 package protocol StoreCatalog: Sendable {
     /// The store, made where there was none; the caller has seen that the container exists.
     func store(of home: ContainerEnvironment) throws(RelayError) -> any Store
+
+    /// The container's assets; likewise.
+    func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep
 }
 
 /// One committed state of a store.
@@ -73,6 +76,9 @@ package protocol StoreReader {
 
 /// The state that the next commit will make, while it is being made.
 package protocol StoreWriter: StoreReader {
+    /// Whether an asset of this content is there to be used.
+    func hasAsset(_ hash: AssetHash) -> Bool
+
     /// The next change number: greater than all before it, and never given twice.
     func takeChangeNumber() -> UInt64
 

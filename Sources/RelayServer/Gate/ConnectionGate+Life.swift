@@ -1,5 +1,6 @@
 import NIOCore
 import NIOHTTP1
+import RelayAPI
 
 /// What happens to a connection beside its requests: it comes up, fails, is told to end, runs out of time.
 extension ConnectionGate {
@@ -76,12 +77,19 @@ extension ConnectionGate: LoopResident {
         case .head(let since):
             if now - since > limits.headTime { refuse(.timeout, context) }
         case .body(let since, let lastPiece):
-            if now - since > limits.bodyTime || now - lastPiece > limits.bodyGap { refuse(.timeout, context) }
+            if now - since > bodyTime(limits) || now - lastPiece > limits.bodyGap { refuse(.timeout, context) }
         case .lingering(let since):
             if now - since > limits.linger { cut() }
         case .serving, .upgraded:
             break
         }
+    }
+
+    /// An upload has longer, by its size; one that does not say its size, by the greatest.
+    private func bodyTime(_ limits: ServerLimits) -> TimeAmount {
+        guard let plan = arriving, plan.request.intake != nil else { return limits.bodyTime }
+        let bytes = plan.bodyLength ?? limits.upload
+        return limits.bodyTime + .seconds(Int64(bytes / max(1, limits.uploadPace)))
     }
 
     func cut() {

@@ -67,6 +67,10 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     var isGone = false
     var isUnwelcome = false
     var unwritableSince: NIODeadline?
+    /// Pieces of an upload wait to be written to disk.
+    private var intakeIsFull = false
+    /// The file that is being sent as an answer's body.
+    private var sending: FileSending?
 
     init(loop: LoopState, peer: String, decoder: RequestDecoder, handler: ByteToMessageHandler<RequestDecoder>) {
         self.loop = loop
@@ -108,10 +112,48 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
             omitsBody: plan.request.method == .head,
             allocator: context.channel.allocator
         )
+        if let file = response.file, plan.request.method != .head {
+            return send(file, after: buffer, isLast: isLast, on: context)
+        }
         if isLast { return finish(with: buffer, on: context) }
         context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
         pump(context)
     }
+
+    /// Writes a head and then the file, piece by piece; the next request waits until it is through.
+    private func send(
+        _ file: FileBody,
+        after head: ByteBuffer,
+        isLast: Bool,
+        on context: ChannelHandlerContext
+    ) {
+        // A file that went away meanwhile: the head speaks of a body that there is not, so nothing is said at all.
+        guard let sending = FileSending(file) else { return close(context) }
+        self.sending = sending
+        isClosing = isClosing || isLast
+        context.write(wrapOutboundOut(head), promise: nil)
+        sendMore(isLast: isLast, on: context)
+    }
+
+    private func sendMore(isLast: Bool, on context: ChannelHandlerContext) {
+        guard let piece = sending?.next() else {
+            sending = nil
+            if isLast { return finish(with: ByteBuffer(), on: context) }
+            context.flush()
+            return pump(context)
+        }
+        let written = context.eventLoop.makePromise(of: Void.self)
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        written.futureResult.whenComplete { result in
+            let gate = bound.value
+            guard let context = gate.context, !gate.isGone else { return gate.stopSending() }
+            guard case .success = result else { return gate.close(context) }
+            gate.sendMore(isLast: isLast, on: context)
+        }
+        context.writeAndFlush(NIOAny(IOData.fileRegion(piece)), promise: written)
+    }
+
+    private func stopSending() { sending = nil }
 
     // MARK: Requests arriving
 
@@ -144,7 +186,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     private func headArrived(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
         do throws(Refusal) {
             var plan = try loop.door.rules.plan(head, peer: peer)
-            if let length = plan.bodyLength, length > 0 { plan.request.body.reserveCapacity(length) }
+            try prepareBody(&plan)
             decoder.headEnded(bodyLength: plan.bodyLength)
             arriving = plan
             owesContinue = plan.expectsContinue
@@ -154,7 +196,43 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
+    /// Makes room for a body, or finds somebody who takes it piece by piece.
+    private func prepareBody(_ plan: inout RequestPlan) throws(Refusal) {
+        if plan.bodyLength != 0, loop.door.rules.isUpload(plan.request.path) {
+            plan.request.intake = loop.door.intake(plan.request)
+        }
+        guard plan.request.intake == nil, let length = plan.bodyLength, length > 0 else { return }
+        guard length <= loop.door.limits.body else { throw .bodyTooLarge }
+        plan.request.body.reserveCapacity(length)
+    }
+
+    /// Hands a piece on; when the disk is slower than the peer, nothing more is read for a while.
+    private func pass(_ piece: ByteBuffer, to intake: any BodyIntake, _ context: ChannelHandlerContext) {
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let loop = context.eventLoop
+        let verdict = intake.take(Array(piece.readableBytesView)) {
+            loop.execute { bound.value.intakeIsReady() }
+        }
+        switch verdict {
+        case .goOn: break
+        case .wait: intakeIsFull = true
+        case .tooLarge: refuse(.bodyTooLarge, context)
+        }
+    }
+
+    private func intakeIsReady() {
+        intakeIsFull = false
+        guard let context, !isGone else { return }
+        // The wait was ours and not the peer's.
+        if case .body(let since, _) = phase { phase = .body(since: since, lastPiece: .now()) }
+        releaseRead(context)
+    }
+
     private func bodyArrived(_ piece: ByteBuffer, _ context: ChannelHandlerContext) {
+        if let intake = arriving?.request.intake {
+            owesContinue = false
+            return pass(piece, to: intake, context)
+        }
         // Taken out and put back so that the bytes are appended in place.
         guard var plan = arriving.take() else { return }
         plan.request.body.append(contentsOf: piece.readableBytesView)
@@ -196,7 +274,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Begins the next request in the queue if nothing is in its way.
     func pump(_ context: ChannelHandlerContext) {
-        guard current == nil, !isGone else { return }
+        guard current == nil, sending == nil, !isGone else { return }
         guard context.channel.isWritable else { return }
         switch queue.popFirst() {
         case .request(let plan):
@@ -270,7 +348,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func read(context: ChannelHandlerContext) {
         if case .upgraded = phase { return context.read() }
-        let isFull = !queue.isEmpty || !context.channel.isWritable
+        let isFull = !queue.isEmpty || intakeIsFull || !context.channel.isWritable
         if isFull, !isLingering { holdsRead = true } else { context.read() }
     }
 
@@ -316,6 +394,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func close(_ context: ChannelHandlerContext) {
         isClosing = true
+        sending = nil
         context.close(promise: nil)
     }
 

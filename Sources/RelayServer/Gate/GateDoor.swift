@@ -10,6 +10,8 @@ struct GateDoor: Sendable {
     let counts: ConnectionCounts
     let testDoor: Bool
     let isReady: @Sendable () -> Bool
+    /// Who takes the body of this request while it arrives; `nil` for bodies that are held.
+    let intake: @Sendable (APIRequest) -> (any BodyIntake)?
     let respond: @Sendable (APIRequest) async -> APIResponse
     /// `nil` where no notices are served.
     let notices: NoticeService?

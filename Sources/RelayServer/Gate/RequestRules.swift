@@ -36,7 +36,7 @@ struct RequestRules {
             throw .malformed("it needs exactly one Host field")
         }
         guard fields.hosts == 0 || Self.isHost(fields.host) else { throw .malformed("its Host is not a host") }
-        let length = try bodyLength(fields, isHTTP10: isHTTP10)
+        let length = try bodyLength(fields, limit: bodyLimit(path), isHTTP10: isHTTP10)
         let hasBody = length != 0
         if hasBody, let encoding = fields.contentEncoding, !encoding.isEmpty, encoding != "identity" {
             throw .encodingNotAccepted
@@ -106,7 +106,17 @@ struct RequestRules {
         return (path.isEmpty ? "/" : path, String(Substring(rest[rest.index(after: mark)...])))
     }
 
-    private func bodyLength(_ fields: FieldScan, isHTTP10: Bool) throws(Refusal) -> Int? {
+    /// Uploads of assets are taken while they arrive, so they may be longer than what is held.
+    private func bodyLimit(_ path: String) -> Int {
+        isUpload(path) ? max(limits.upload, limits.body) : limits.body
+    }
+
+    /// Whether a path may be that of an upload, which only its address itself can tell.
+    func isUpload(_ path: String) -> Bool {
+        !path.utf8.starts(with: "/database/".utf8) && path.contains("/asset/1/upload/")
+    }
+
+    private func bodyLength(_ fields: FieldScan, limit: Int, isHTTP10: Bool) throws(Refusal) -> Int? {
         if fields.transferEncodings > 0 {
             guard fields.contentLengths == 0 else { throw .malformed("it has both a length and a transfer coding") }
             guard !isHTTP10 else { throw .malformed("HTTP/1.0 has no transfer codings") }
@@ -119,7 +129,7 @@ struct RequestRules {
         guard fields.contentLengths == 1, let length = Self.length(fields.contentLength) else {
             throw .malformed("its length is not a number")
         }
-        guard length <= limits.body else { throw .bodyTooLarge }
+        guard length <= limit else { throw .bodyTooLarge }
         return length
     }
 

@@ -36,6 +36,7 @@ enum ResponseBytes {
     ) -> ByteBuffer {
         let status = response.status
         let hasBody = !(status.kind == .informational || status.code == 204 || status.code == 304)
+        let length = response.file.map { Int($0.length) } ?? response.body.count
         var buffer = allocator.buffer(capacity: 256 + (hasBody && !omitsBody ? response.body.count : 0))
         writeStatusLine(status, into: &buffer)
         for field in response.headers where !isOurs(field.name) {
@@ -46,7 +47,7 @@ enum ResponseBytes {
         }
         if hasBody {
             buffer.writeStaticString("Content-Length: ")
-            buffer.writeString(String(response.body.count))
+            buffer.writeString(String(length))
             buffer.writeStaticString("\r\n")
         }
         buffer.writeStaticString("Date: ")

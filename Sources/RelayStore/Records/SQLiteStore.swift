@@ -31,6 +31,7 @@ package final class SQLiteStore: Store {
     private let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
     private let draw: @Sendable () -> UInt64
+    package let assets: AssetFolder
     /// The writer's memory between two transactions; taken out for the length of one.
     private let memory: Mutex<SQLiteWriter.Memory?>
     private let isStopped = Mutex(false)
@@ -55,6 +56,7 @@ package final class SQLiteStore: Store {
     ) throws {
         self.recordsWithoutIndex = recordsWithoutIndex
         connections = try StoreConnections(place)
+        assets = place.assetFolder(draw)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
         epoch = state.epoch
         committed = Mutex(Committed(names: state.names, schema: state.schema))
@@ -80,6 +82,7 @@ package final class SQLiteStore: Store {
     package func close() {
         queue.withLock { $0.take() }?.close()
         connections.close()
+        assets.removeIfTemporary()
     }
 
     deinit { close() }
@@ -190,6 +193,7 @@ package final class SQLiteStore: Store {
                     // Handed over whole: a second owner would make each transaction copy it.
                     memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
                     epoch: epoch,
+                    assets: assets,
                     drawIdentity: draw
                 )
                 defer { lastChange = writer.memory.lastChange }
@@ -241,6 +245,28 @@ package final class SQLiteStore: Store {
             hasMore = try $0.purgeDeletedZones(limit: 1_000) || $0.purgeDroppedIndexes(limit: 1_000)
         }
         return hasMore
+    }
+
+    // MARK: Assets
+
+    /// Removes the assets that came before `limit` and that no record uses; tells how many.
+    ///
+    /// Inside of writes, so that none is removed while a record takes it into use.
+    package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
+        var removed = 0
+        var rest = assets.assets(before: limit)[...]
+        while !rest.isEmpty {
+            let batch = Array(rest.prefix(200))
+            rest = rest.dropFirst(batch.count)
+            let assets = assets
+            removed += try await write { writer throws(RelayError) in
+                guard let writer = writer as? SQLiteWriter else { return 0 }
+                let unused = try writer.attempt { try batch.filter { try !writer.isUsed($0) } }
+                for hash in unused { assets.remove(hash, ifBefore: limit) }
+                return unused.count
+            }
+        }
+        return removed
     }
 
     // MARK: Looking beneath
@@ -321,5 +347,20 @@ private struct StoredState {
         queries = try SubscriptionRow.readQueries(database)
         for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
         schema = try SchemaRows.read(database)
+    }
+}
+
+extension SQLiteStore.Place {
+    /// Beside the file; of a store in memory among the system's temporary files.
+    fileprivate func assetFolder(_ draw: @escaping @Sendable () -> UInt64) -> AssetFolder {
+        switch self {
+        case .file(let path):
+            let stem = path.hasSuffix(".sqlite") ? String(path.dropLast(7)) : path
+            return AssetFolder(folder: stem + ".assets", draw: draw)
+        case .memory:
+            let name = "zonecast-assets-\(UUID().uuidString)"
+            let folder = FileManager.default.temporaryDirectory.appendingPathComponent(name).path
+            return AssetFolder(folder: folder, isTemporary: true, draw: draw)
+        }
     }
 }

@@ -15,6 +15,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         var indexes: KeptIndexes?
         /// How many query subscriptions watch each record type; types that nobody watches are not in it.
         var watchedTypes: [String: Int] = [:]
+        /// Types with fields for assets, in one version of the schema.
+        var assetTypes: (version: Int, names: Set<String>)?
     }
 
     var memory: Memory
@@ -31,6 +33,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Set when SQL failed: then nothing of this transaction may be committed.
     private(set) var failure: (any Error)?
     private let epoch: UInt64
+    private let assets: AssetFolder
     private let drawIdentity: () -> UInt64
 
     init(
@@ -38,11 +41,13 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         names: StoreNames,
         memory: consuming Memory,
         epoch: UInt64,
+        assets: AssetFolder,
         drawIdentity: @escaping () -> UInt64
     ) {
         let schema = memory.schema
         self.memory = memory
         self.epoch = epoch
+        self.assets = assets
         self.drawIdentity = drawIdentity
         super.init(database, names: names, schema: schema)
     }
@@ -72,6 +77,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     func takeMemory() -> Memory {
         var taken = Memory(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
         taken.watchedTypes = memory.watchedTypes
+        taken.assetTypes = memory.assetTypes
         if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
         return taken
     }
@@ -97,6 +103,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         names.add(user: user, number: database.lastInsertedRowID)
         return database.lastInsertedRowID
     }
+
+    func hasAsset(_ hash: AssetHash) -> Bool { assets.file(of: hash) != nil }
 
     func takeChangeNumber() -> UInt64 {
         memory.lastChange += 1
@@ -204,6 +212,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     private func put(_ record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws {
         let type = try ensureNumber(ofType: record.type)
         try updateIndexes(for: record, ofType: type, over: before, in: zone)
+        try updateAssetUses(of: record, over: before, in: zone)
         let replaced = before?.change
         if record.isDeleted, !zone.tracksChanges {
             guard let replaced else { return }
@@ -266,7 +275,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         purge.bind(2, Int64(limit))
         try purge.run()
         if database.changesCount < limit, try !purgeEntries(ofZone: zone, limit: limit) {
-            for sql in ["DELETE FROM zone_run WHERE zone = ?", "UPDATE zone SET purged = 1 WHERE id = ?"] {
+            for sql in [
+                "DELETE FROM asset_use WHERE zone = ?", "DELETE FROM zone_run WHERE zone = ?",
+                "UPDATE zone SET purged = 1 WHERE id = ?"] {
                 let statement = try SQL(sql, in: database)
                 statement.bind(1, zone)
                 try statement.run()

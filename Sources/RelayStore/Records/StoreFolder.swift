@@ -37,6 +37,17 @@ package final class StoreFolder: StoreCatalog {
         try sqliteStore(of: home)
     }
 
+    package func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep {
+        try sqliteStore(of: home).assets
+    }
+
+    /// Removes the assets of the open stores that came before `limit` and that no record uses; tells how many.
+    package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
+        var removed = 0
+        for store in open.withLock({ Array($0.values) }) { removed += try await store.removeUnusedAssets(before: limit) }
+        return removed
+    }
+
     /// The store as what it is, for those who look beneath.
     package func sqliteStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore {
         try open.withLock { (open) throws(RelayError) in

@@ -18,6 +18,7 @@ enum StoreLayout {
         migrator.registerMigration("3 indexes") { try $0.execute(sql: indexes) }
         migrator.registerMigration("7 query subscriptions") { try $0.execute(sql: querySubscriptions) }
         migrator.registerMigration("2 schema") { try $0.execute(sql: schema) }
+        migrator.registerMigration("4 assets") { try $0.execute(sql: assets) }
         try migrator.migrate(writer)
     }
 
@@ -116,6 +117,18 @@ enum StoreLayout {
             name TEXT NOT NULL,
             PRIMARY KEY (field, zone, value, name)
         ) STRICT, WITHOUT ROWID;
+        """
+
+    /// Which records use which asset; what nobody uses is removed from the folder.
+    private static let assets = """
+        CREATE TABLE asset_use (
+            hash BLOB NOT NULL,
+            zone INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            PRIMARY KEY (hash, zone, name)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX asset_use_by_zone ON asset_use (zone);
         """
 
     /// What a query subscription has besides: its query as the client wrote it, and the bits of what it fires on, with 8 for

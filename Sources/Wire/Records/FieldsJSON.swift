@@ -77,6 +77,13 @@ package enum FieldsJSON {
         return value
     }
 
+    /// All assets in a stored object, those in lists too.
+    ///
+    /// Throws only when the bytes are not what `encode` wrote: a damaged store.
+    package static func assets(in bytes: [UInt8]) throws(JSONError) -> [Asset] {
+        try decode(bytes).flatMap(\.value.assets)
+    }
+
     /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`.
     ///
     /// Entries untouched are copied.
@@ -118,6 +125,32 @@ package enum FieldsJSON {
         }
 
         package static let all = Selection()
+    }
+
+    /// The same with a `downloadURL` in each asset, which `link` gives by the field's name and the asset.
+    package static func select(
+        _ selection: Selection,
+        from bytes: [UInt8],
+        linking link: (_ field: String, Asset) -> String?
+    ) throws(JSONError) -> [UInt8] {
+        let entries = try decode(bytes).filter { selection.desiredKeys?.contains($0.name) ?? true }
+        var writer = JSONWriter(reserving: bytes.count + 512)
+        writer.object { object in
+            for entry in entries {
+                object.key(entry.name)
+                FieldCodec.write(
+                    entry.value.mappingAssets { asset in
+                        var asset = asset
+                        asset.downloadURL = link(entry.name, asset)
+                        return asset
+                    },
+                    isEncrypted: entry.isEncrypted,
+                    numbersAsStrings: selection.numbersAsStrings,
+                    to: &object
+                )
+            }
+        }
+        return writer.bytes
     }
 
     /// The part of a stored object that `selection` asks for.

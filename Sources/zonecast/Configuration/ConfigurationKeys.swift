@@ -216,6 +216,25 @@ enum ConfigurationKeys {
         ),
         .whole("limits.record", \.limits.recordBytes, 1024...16_777_216, unit: "bytes", "Of one record's fields."),
         .whole("limits.field", \.limits.fieldBytes, 1024...16_777_216, unit: "bytes", "Of one field."),
+        .whole("limits.asset", \.largestAsset, 1024...4_294_967_296, unit: "bytes", "Of one asset."),
+        .seconds(
+            "assets.download-lifetime",
+            \.assets.downloadLifetime,
+            60...86_400,
+            "How long a download address is good."
+        ),
+        .seconds(
+            "assets.upload-lifetime",
+            \.assets.uploadLifetime,
+            60...86_400,
+            "How long an upload address is good."
+        ),
+        .seconds(
+            "assets.receipt-lifetime",
+            \.assets.receiptLifetime,
+            60...604_800,
+            "How long after its upload an asset can be saved in a record; what nobody uses goes an hour later."
+        ),
         .whole("limits.zones", \.limits.zonesPerUser, 1...1_000_000, unit: "zones", "Of one user."),
     ]
 

@@ -12,6 +12,7 @@ struct ServeSettings: Sendable {
     var server = ServerConfiguration()
     var signIn = SignInSettings()
     var limits = Limits()
+    var assets = AssetSettings()
     var notices = NoticeLimits()
     var logLevel = Logger.Level.info
     /// One line for each request: method, path without its query, status, time.
@@ -53,6 +54,14 @@ struct ServeSettings: Sendable {
     var requestBurst: Int {
         get { signIn.requestRate.map { Int($0.burst) } ?? 0 }
         set { signIn.requestRate?.burst = Double(max(newValue, 1)) }
+    }
+
+    var largestAsset: Int {
+        get { Int(assets.largest) }
+        set {
+            assets.largest = Int64(newValue)
+            server.limits.upload = newValue + 16 * 1024
+        }
     }
 
     var publicRequestsPerSecond: Int {

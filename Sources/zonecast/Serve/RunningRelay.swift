@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Logging
 import NIOCore
+import Records
 import RelayAPI
 import RelayCore
 import RelayServer
@@ -49,6 +50,7 @@ struct RunningRelay {
             stores: stores,
             hub: hub,
             limits: settings.limits,
+            assets: settings.assets,
             time: .system,
             random: .system
         )
@@ -58,10 +60,12 @@ struct RunningRelay {
             logger: logger,
             notices: NoticeService(hub: hub, admission: admission),
             onListening: { address in Terminal.say("ready http://\(address)") },
+            intake: { relay.intake(for: $0) },
             respond: responder(relay)
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
-        try await serve([server, RevocationWatch(admission: admission, relay: relay), housekeeping])
+        let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
+        try await serve([server, RevocationWatch(admission: admission, relay: relay), housekeeping, clearing])
     }
 
     private func serve(_ services: [any Service]) async throws {
@@ -126,6 +130,21 @@ private struct SignInHousekeeping: Service {
             while (try? await Task.sleep(for: .seconds(300))) != nil { try? authenticator.keepHouse() }
         }
         try? authenticator.keepHouse()
+    }
+}
+
+/// Removes now and then the assets that no record uses.
+private struct AssetHousekeeping: Service {
+    let stores: StoreFolder
+    let unusedLifetime: Duration
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: .seconds(600))) != nil {
+                let limit = TimeSource.system.now() + (.zero - unusedLifetime)
+                _ = try? await stores.removeUnusedAssets(before: limit)
+            }
+        }
     }
 }
 

@@ -1,0 +1,274 @@
+import Dispatch
+import HTTPTypes
+import Records
+import RelayCore
+import Synchronization
+import Wire
+
+/// All that concerns assets outside of records: addresses to put them to and get them from, receipts, and what happens
+/// there.
+///
+/// Wire reference 15.
+final class AssetDesk: Sendable {
+    let settings: AssetSettings
+    let seal: AssetSeal
+    private let stores: any StoreCatalog
+    private let authenticator: Authenticator
+    private let time: TimeSource
+    private let queue = DispatchQueue(label: "zonecast uploads", attributes: .concurrent)
+    /// Which types have assets, by the schema's version: looked at by every answer with records.
+    private let types = Mutex<[ContainerEnvironment: (version: Int, names: Set<String>)]>([:])
+
+    init(
+        settings: AssetSettings,
+        stores: any StoreCatalog,
+        authenticator: Authenticator,
+        time: TimeSource,
+        random: RandomSource
+    ) {
+        self.settings = settings
+        self.stores = stores
+        self.authenticator = authenticator
+        self.time = time
+        seal = AssetSeal(relayKey: authenticator.relayKey, random: random)
+    }
+
+    /// An address of ours below a proxy's prefix: what comes last, and for what.
+    static func place(_ path: String) -> (purpose: AssetSeal.Purpose, sealed: String)? {
+        for (purpose, start) in [(AssetSeal.Purpose.upload, "/asset/1/upload/"), (.download, "/asset/1/download/")] {
+            guard let found = path.firstRange(of: start) else { continue }
+            return (purpose, String(path[found.upperBound...]))
+        }
+        return nil
+    }
+
+    /// For what `path` is an address of ours, if it is one; nearly all paths are none.
+    static func purpose(_ path: String) -> AssetSeal.Purpose? {
+        path.utf8.starts(with: "/database/".utf8) ? nil : place(path)?.purpose
+    }
+
+    // MARK: Addresses and receipts
+
+    func uploadAddress(_ upload: Upload, base: String) -> String {
+        "\(base)/asset/1/upload/"
+            + seal.seal(upload.parts, for: .upload, until: time.now() + settings.uploadLifetime)
+    }
+
+    func downloadAddress(_ download: Download, base: String) -> String {
+        "\(base)/asset/1/download/"
+            + seal.seal(download.parts, for: .download, until: time.now() + settings.downloadLifetime)
+    }
+
+    func receipt(_ hash: AssetHash, size: Int64, of user: UserID, in home: ContainerEnvironment) -> String {
+        seal.seal(
+            [home.description, user.recordName, hash.hex, String(size)],
+            for: .receipt,
+            until: time.now() + settings.receiptLifetime
+        )
+    }
+
+    /// What an asset's receipt proves to this user in this container.
+    func verdict(_ asset: Asset, for user: UserID?, in home: ContainerEnvironment) -> AssetVerdict {
+        guard let receipt = asset.receipt else { return .unproven }
+        guard let user, let parts = seal.open(receipt, for: .receipt, count: 4, at: time.now()),
+            parts[0] == home.description, parts[1] == user.recordName,
+            let hash = AssetHash(checksum: asset.fileChecksum), parts[2] == hash.hex, let size = Int64(parts[3])
+        else { return .refused }
+        return .fresh(hash, size: size)
+    }
+
+    /// Types whose records hold assets.
+    func types(of home: ContainerEnvironment, in schema: Schema) -> Set<String> {
+        types.withLock { types in
+            if let known = types[home], known.version == schema.version { return known.names }
+            let names = schema.assetTypes
+            types[home] = (schema.version, names)
+            return names
+        }
+    }
+
+    // MARK: Uploads
+
+    /// Takes the body of a request to an upload address; `nil` for others, and for an address that is not good.
+    ///
+    /// Wire reference 15, step 2.
+    func intake(_ request: APIRequest) -> UploadIntake? {
+        guard request.method == .post || request.method == .put, let upload = upload(of: request),
+            let keep = try? stores.assets(of: upload.home)
+        else { return nil }
+        let type = request.headers[.contentType] ?? ""
+        return UploadIntake(
+            upload,
+            keep: keep,
+            multipart: MultipartBody(contentType: type),
+            limit: settings.largest,
+            queue: queue
+        )
+    }
+
+    private func upload(of request: APIRequest) -> Upload? {
+        guard let (purpose, sealed) = Self.place(request.path), purpose == .upload,
+            let parts = seal.open(sealed, for: .upload, count: Upload.count, at: time.now())
+        else { return nil }
+        return Upload(parts)
+    }
+
+    /// Answers an upload whose body has come.
+    func finish(_ request: APIRequest) async throws(RelayError) -> EndpointAnswer {
+        // Where nobody streams the body has come whole.
+        let intake =
+            (request.intake as? UploadIntake)
+            ?? self.intake(request).map { intake in
+                _ = intake.take(request.body) {}
+                return intake
+            }
+        guard let intake else { throw .assetAddressEnded }
+        let upload = intake.upload
+        let (hash, size) = try await intake.finish()
+        return EndpointAnswer { writer in
+            writer.key("singleFile")
+            writer.object {
+                $0.member("fileChecksum", hash.checksum)
+                $0.member("size", size)
+                $0.member("receipt", receipt(hash, size: size, of: upload.user, in: upload.home))
+            }
+        }
+    }
+
+    // MARK: Downloads
+
+    /// Answers a request to a download address: the file, if the field still holds it and the person it was given to may
+    /// still read it.
+    func download(_ request: APIRequest) throws(RelayError) -> APIResponse {
+        guard let (purpose, sealed) = Self.place(request.path), purpose == .download,
+            let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
+            let download = Download(parts), try isStillThere(download),
+            let file = try stores.assets(of: download.home).file(of: download.hash)
+        else { throw .assetAddressEnded }
+        let tag = "\"\(download.hash.hex)\""
+        var response = APIResponse(status: .ok)
+        response.headers[.contentType] = "application/octet-stream"
+        response.headers[.contentDisposition] = "attachment"
+        response.headers[.xContentTypeOptions] = "nosniff"
+        response.headers[.contentSecurityPolicy] = "default-src 'none'; sandbox"
+        response.headers[.cacheControl] = "private, max-age=3600"
+        response.headers[.acceptRanges] = "bytes"
+        response.headers[.eTag] = tag
+        let isForThis = request.headers[.ifRange].map { $0 == tag } ?? true
+        switch ByteRange(isForThis ? request.headers[.range] : nil, size: file.size) {
+        case .whole: response.file = FileBody(path: file.path, offset: 0, length: file.size)
+        case .part(let offset, let length):
+            response.status = .partialContent
+            response.headers[.contentRange] = "bytes \(offset)-\(offset + length - 1)/\(file.size)"
+            response.file = FileBody(path: file.path, offset: offset, length: length)
+        case .none:
+            response.status = .rangeNotSatisfiable
+            response.headers[.contentRange] = "bytes */\(file.size)"
+        }
+        return response
+    }
+
+    private func isStillThere(_ download: Download) throws(RelayError) -> Bool {
+        let store = try stores.store(of: download.home)
+        let caller = Caller(download.user.map { .user($0) } ?? .anonymous, deviceID: "asset")
+        let database = DatabaseAddress(scope: download.scope, caller: caller)
+        return try store.read { reader throws(RelayError) in
+            guard let zone = try? database.zone(download.zone),
+                let found = try? LookupRecords([download.record], in: zone, of: database).read(from: reader).first,
+                case .success(let record) = found,
+                let values = try? FieldsJSON.values(of: [download.field], in: record.fields)
+            else { return false }
+            return values[download.field]?.assets.contains { $0.fileChecksum == download.hash.checksum } ?? false
+        }
+    }
+}
+
+extension RelayError {
+    /// The same for an address that has ended, one that never was, and one whose asset is gone.
+    static let assetAddressEnded = RelayError(
+        .notFound,
+        "This address is not good, or no longer. Ask for a new one: assets/upload, or fetch the record again."
+    )
+}
+
+/// What an upload address speaks for.
+struct Upload {
+    var home: ContainerEnvironment
+    var user: UserID
+
+    static let count = 2
+    var parts: [String] { [home.description, user.recordName] }
+
+    init(home: ContainerEnvironment, user: UserID) {
+        self.home = home
+        self.user = user
+    }
+
+    init?(_ parts: [String]) {
+        guard let home = ContainerEnvironment(described: parts[0]) else { return nil }
+        self.init(home: home, user: UserID(parts[1]))
+    }
+}
+
+/// What a download address speaks for: one asset in one field, for one person.
+struct Download {
+    var home: ContainerEnvironment
+    /// `nil`: anybody, in the public database.
+    var user: UserID?
+    var scope: DatabaseScope
+    var zone: ZoneID
+    var record: String
+    var field: String
+    var hash: AssetHash
+
+    static let count = 8
+    var parts: [String] {
+        [
+            home.description, user?.recordName ?? "", scope.pathName, zone.zoneName, zone.owner.recordName, record,
+            field, hash.checksum,
+        ]
+    }
+
+    init(
+        home: ContainerEnvironment,
+        user: UserID?,
+        scope: DatabaseScope,
+        zone: ZoneID,
+        record: String,
+        field: String,
+        hash: AssetHash
+    ) {
+        self.home = home
+        self.user = user
+        self.scope = scope
+        self.zone = zone
+        self.record = record
+        self.field = field
+        self.hash = hash
+    }
+
+    init?(_ parts: [String]) {
+        guard let home = ContainerEnvironment(described: parts[0]), let scope = DatabaseScope(pathName: parts[2]),
+            let hash = AssetHash(checksum: parts[7])
+        else { return nil }
+        self.init(
+            home: home,
+            user: parts[1].isEmpty ? nil : UserID(parts[1]),
+            scope: scope,
+            zone: ZoneID(parts[3], owner: UserID(parts[4])),
+            record: parts[5],
+            field: parts[6],
+            hash: hash
+        )
+    }
+}
+
+extension ContainerEnvironment {
+    /// As `description` writes it.
+    fileprivate init?(described text: String) {
+        let parts = text.split(separator: "/").map(String.init)
+        guard parts.count == 2, let container = ContainerID(parts[0]), let environment = Environment(rawValue: parts[1])
+        else { return nil }
+        self.init(container, environment)
+    }
+}

@@ -1,0 +1,68 @@
+import Crypto
+import Foundation
+import Records
+import RelayCore
+
+/// What an upload address, a receipt or a download address says, sealed with the relay's key: nobody else can make or
+/// read one, and nothing is written down.
+///
+/// AES-GCM; the purpose is part of what is sealed, so that one is never taken for another. Wire reference 15.
+struct AssetSeal: Sendable {
+    enum Purpose: String {
+        case upload, receipt, download
+    }
+
+    private let key: SymmetricKey
+    private let random: RandomSource
+
+    init(relayKey: [UInt8], random: RandomSource) {
+        key = HKDF<SHA256>.deriveKey(
+            inputKeyMaterial: SymmetricKey(data: relayKey),
+            info: Array("zonecast assets 1".utf8),
+            outputByteCount: 32
+        )
+        self.random = random
+    }
+
+    /// Base64url of nonce, content and tag.
+    ///
+    /// No part may hold a line feed; names of records, zones and fields cannot.
+    func seal(_ parts: [String], for purpose: Purpose, until end: Timestamp) -> String {
+        let text = ([String(end.milliseconds)] + parts).joined(separator: "\n")
+        guard let nonce = try? AES.GCM.Nonce(data: random.bytes(12)),
+            let box = try? AES.GCM.seal(
+                Array(text.utf8),
+                using: key,
+                nonce: nonce,
+                authenticating: Array(purpose.rawValue.utf8)
+            ), let bytes = box.combined
+        else { preconditionFailure("a nonce of 12 bytes and a key of 32 always seal") }
+        return Base64URL.encode(Array(bytes))
+    }
+
+    /// The parts, if we sealed them for this purpose and their time is not over.
+    func open(_ text: String, for purpose: Purpose, count: Int, at now: Timestamp) -> [String]? {
+        guard text.utf8.count <= 4096, let bytes = Base64URL.decode(text.utf8),
+            let box = try? AES.GCM.SealedBox(combined: bytes),
+            let content = try? AES.GCM.open(box, using: key, authenticating: Array(purpose.rawValue.utf8))
+        else { return nil }
+        let parts = String(decoding: content, as: UTF8.self)
+            .split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == count + 1, let end = Int64(parts[0]), now.milliseconds < end else { return nil }
+        return Array(parts.dropFirst())
+    }
+}
+
+extension Base64URL {
+    static func encode(_ bytes: [UInt8]) -> String {
+        var text = Base64.encode(bytes).utf8.map { byte -> UInt8 in
+            switch byte {
+            case UInt8(ascii: "+"): UInt8(ascii: "-")
+            case UInt8(ascii: "/"): UInt8(ascii: "_")
+            default: byte
+            }
+        }
+        while text.last == UInt8(ascii: "=") { text.removeLast() }
+        return String(decoding: text, as: UTF8.self)
+    }
+}

@@ -1,0 +1,114 @@
+import Records
+import RelayCore
+import Wire
+
+/// `assets/upload`: addresses to put assets to, in the order asked for.
+///
+/// Wire reference 15, step 1.
+func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
+    guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
+    _ = try context.zone(of: context.body)
+    let asked = try context.items("tokens", of: context.body).map { token in
+        let type = try token.required("recordType").string()
+        let field = try token.required("fieldName").string()
+        guard NameRules.isIdentifier(type), NameRules.isIdentifier(field) else {
+            throw token.mismatch("a recordType and a fieldName of letters, digits and underscores")
+        }
+        let name = try token["recordName"]?.string()
+        if let name, !NameRules.isRecordName(name) { throw token.mismatch("a recordName of 1 to 255 ASCII characters") }
+        return (name: name ?? context.newRecordName(), field: field)
+    }
+    let upload = Upload(home: context.home, user: user)
+    let base = context.authentication.signIn.base
+    return EndpointAnswer { writer in
+        writer.key("tokens")
+        writer.array(asked) { writer, token in
+            writer.object {
+                $0.member("recordName", token.name)
+                $0.member("fieldName", token.field)
+                $0.member("url", context.assets.uploadAddress(upload, base: base))
+            }
+        }
+    }
+}
+
+/// `assets/rereference`: assets that records hold already, with receipts for saving them in others.
+///
+/// Wire reference 15, end.
+func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
+    guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
+    let asked = try context.items("assets", of: context.body).map { item in
+        (name: try item.required("recordName").string(), field: try item.required("fieldName").string())
+    }
+    let zone = try context.zone(of: context.body)
+    let found = try context.store.read { reader throws(RelayError) in
+        try LookupRecords(asked.map(\.name), in: zone, of: context.database).read(from: reader)
+    }
+    return EndpointAnswer { writer in
+        writer.key("assets")
+        writer.array(zip(asked, found)) { writer, item in
+            let (asked, record) = item
+            writer.object { object in
+                object.member("recordName", asked.name)
+                object.member("fieldName", asked.field)
+                switch record.flatMap({ context.assets(in: $0, field: asked.field) }) {
+                case .success(let asset):
+                    object.member("fileChecksum", asset.fileChecksum)
+                    object.member("size", asset.size)
+                    guard let hash = AssetHash(checksum: asset.fileChecksum) else { return }
+                    let receipt = context.assets.receipt(hash, size: asset.size, of: user, in: context.home)
+                    object.member("receipt", receipt)
+                case .failure(let error): object.members(of: error)
+                }
+            }
+        }
+    }
+}
+
+extension RequestContext {
+    fileprivate func assets(in record: StoredRecord, field: String) -> Result<Asset, RelayError> {
+        let values = try? FieldsJSON.values(of: [field], in: record.fields)
+        guard let asset = values?[field]?.assets.first else {
+            return .failure(RelayError(.notFound, "The field holds no asset."))
+        }
+        return .success(asset)
+    }
+
+    /// Puts download addresses into answers; `nil` where the container has no type with assets.
+    var assetLinks: AssetLinks? {
+        let types = assets.types(of: home, in: store.currentSchema)
+        guard !types.isEmpty else { return nil }
+        return AssetLinks(
+            types: types,
+            desk: assets,
+            home: home,
+            user: database.caller.user,
+            scope: database.scope,
+            base: authentication.signIn.base
+        )
+    }
+}
+
+/// Makes the download addresses of one answer's assets.
+struct AssetLinks {
+    var types: Set<String>
+    var desk: AssetDesk
+    var home: ContainerEnvironment
+    var user: UserID?
+    var scope: DatabaseScope
+    var base: String
+
+    func address(_ asset: Asset, field: String, record: StoredRecord, zone: ZoneID) -> String? {
+        guard let hash = AssetHash(checksum: asset.fileChecksum) else { return nil }
+        let download = Download(
+            home: home,
+            user: user,
+            scope: scope,
+            zone: zone,
+            record: record.name,
+            field: field,
+            hash: hash
+        )
+        return desk.downloadAddress(download, base: base)
+    }
+}

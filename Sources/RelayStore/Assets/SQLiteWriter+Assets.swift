@@ -1,0 +1,55 @@
+import Records
+import RelayCore
+import Wire
+
+/// Which records use which assets, kept in the transaction that makes it so; types without assets cost nothing.
+extension SQLiteWriter {
+    /// Types that have a field for assets.
+    private var assetTypes: Set<String> {
+        if let known = memory.assetTypes, known.version == memory.schema.version { return known.names }
+        let names = memory.schema.assetTypes
+        memory.assetTypes = (memory.schema.version, names)
+        return names
+    }
+
+    func updateAssetUses(of record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws {
+        guard assetTypes.contains(record.type) else { return }
+        let old = try Self.assets(of: before)
+        let new = try Self.assets(of: record)
+        guard old != new else { return }
+        for hash in old.keys where new[hash] == nil {
+            let statement = try SQL("DELETE FROM asset_use WHERE hash = ? AND zone = ? AND name = ?", in: database)
+            statement.bind(1, blob: hash.bytes)
+            statement.bind(2, zone.number)
+            statement.bind(3, record.name)
+            try statement.run()
+        }
+        for (hash, size) in new where old[hash] == nil {
+            let statement = try SQL(
+                "INSERT OR REPLACE INTO asset_use (hash, zone, name, size) VALUES (?, ?, ?, ?)",
+                in: database
+            )
+            statement.bind(1, blob: hash.bytes)
+            statement.bind(2, zone.number)
+            statement.bind(3, record.name)
+            statement.bind(4, size)
+            try statement.run()
+        }
+    }
+
+    private static func assets(of record: StoredRecord?) throws -> [AssetHash: Int64] {
+        guard let record, !record.isDeleted else { return [:] }
+        var found: [AssetHash: Int64] = [:]
+        for asset in try FieldsJSON.assets(in: record.fields) {
+            if let hash = AssetHash(checksum: asset.fileChecksum) { found[hash] = asset.size }
+        }
+        return found
+    }
+
+    func isUsed(_ hash: AssetHash) throws -> Bool {
+        let statement = try SQL("SELECT 1 FROM asset_use WHERE hash = ? LIMIT 1", in: database)
+        defer { statement.reset() }
+        statement.bind(1, blob: hash.bytes)
+        return try statement.step()
+    }
+}
