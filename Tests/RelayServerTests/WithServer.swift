@@ -8,6 +8,7 @@ func withServer<Value: Sendable>(
     _ adjust: (inout ServerConfiguration) -> Void = { _ in },
     isReady: @escaping @Sendable () -> Bool = { true },
     notices: NoticeService? = nil,
+    intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
     respond: @escaping RelayServer.Responder = echoRequest,
     _ body: @escaping @Sendable (Int) async throws -> Value
 ) async throws -> Value {
@@ -23,6 +24,7 @@ func withServer<Value: Sendable>(
         notices: notices,
         isReady: isReady,
         onListening: { port.yield($0.port) },
+        intake: intake,
         respond: respond
     )
     return try await withThrowingTaskGroup(of: Value?.self) { group in

@@ -1,6 +1,6 @@
 extension OpenAPIOperation {
     /// Every operation that the relay serves under `/database/1/` and `/device/1/`.
-    package static let all: [OpenAPIOperation] = records + zones + changes + subscriptions + tokens + users
+    package static let all: [OpenAPIOperation] = records + zones + changes + subscriptions + assets + tokens + users
 
     private static let records = [
         OpenAPIOperation(
@@ -127,6 +127,26 @@ extension OpenAPIOperation {
             details: "The public database has query subscriptions only.",
             request: "ModifySubscriptionsRequest",
             response: "SubscriptionsResponse"
+        ),
+    ]
+
+    private static let assets = [
+        OpenAPIOperation(
+            route: "assets/upload",
+            id: "requestUploads",
+            tag: "assets",
+            summary: "Addresses to put assets to, in the order asked for.",
+            details: "The answer of an upload is the asset's value for records/modify.",
+            request: "RequestUploadsRequest",
+            response: "RequestUploadsResponse"
+        ),
+        OpenAPIOperation(
+            route: "assets/rereference",
+            id: "rereferenceAssets",
+            tag: "assets",
+            summary: "Assets that records hold, with receipts to save them in other records.",
+            request: "RereferenceAssetsRequest",
+            response: "RereferenceAssetsResponse"
         ),
     ]
 

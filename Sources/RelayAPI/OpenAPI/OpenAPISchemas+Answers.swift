@@ -105,6 +105,43 @@ extension OpenAPISchemas {
             """#
         ),
         (
+            "RequestUploadsResponse",
+            #"""
+            { "type": "object", "required": ["tokens"],
+              "properties": {
+                "tokens": { "type": "array", "items": {
+                  "type": "object", "required": ["recordName", "fieldName", "url"],
+                  "properties": {
+                    "recordName": { "type": "string" },
+                    "fieldName": { "type": "string" },
+                    "url": { "type": "string", "format": "uri", "description": "POST or PUT the content here." } } } } } }
+            """#
+        ),
+        (
+            "UploadResponse",
+            #"""
+            { "type": "object", "required": ["singleFile"],
+              "properties": { "singleFile": { "$ref": "#/components/schemas/Asset" } } }
+            """#
+        ),
+        (
+            "RereferenceAssetsResponse",
+            #"""
+            { "type": "object", "required": ["assets"],
+              "properties": {
+                "assets": { "type": "array", "items": {
+                  "type": "object", "required": ["recordName", "fieldName"],
+                  "properties": {
+                    "recordName": { "type": "string" },
+                    "fieldName": { "type": "string" },
+                    "fileChecksum": { "type": "string" },
+                    "size": { "type": "integer", "format": "int64" },
+                    "receipt": { "type": "string" },
+                    "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },
+                    "reason": { "type": "string" } } } } } }
+            """#
+        ),
+        (
             "CreateTokenResponse",
             #"""
             { "type": "object", "required": ["apnsEnvironment", "apnsToken", "webcourierURL"],

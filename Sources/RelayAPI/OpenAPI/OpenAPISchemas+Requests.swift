@@ -131,6 +131,33 @@ extension OpenAPISchemas {
             """#
         ),
         (
+            "RequestUploadsRequest",
+            #"""
+            { "type": "object", "required": ["tokens"],
+              "properties": {
+                "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
+                "tokens": { "type": "array", "maxItems": 200, "items": {
+                  "type": "object", "required": ["recordType", "fieldName"],
+                  "properties": {
+                    "recordName": { "type": "string", "minLength": 1, "maxLength": 255, "description": "Made by the relay if absent." },
+                    "recordType": { "type": "string" },
+                    "fieldName": { "type": "string" } } } } } }
+            """#
+        ),
+        (
+            "RereferenceAssetsRequest",
+            #"""
+            { "type": "object", "required": ["assets"],
+              "properties": {
+                "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
+                "assets": { "type": "array", "maxItems": 200, "items": {
+                  "type": "object", "required": ["recordName", "fieldName"],
+                  "properties": {
+                    "recordName": { "type": "string" },
+                    "fieldName": { "type": "string" } } } } } }
+            """#
+        ),
+        (
             "CreateTokenRequest",
             #"""
             { "type": "object",

@@ -116,6 +116,8 @@ enum OpenAPIText {
     static let otherPaths: [(path: String, item: String)] = [
         ("/device/1/{container}/{environment}/webcourier", webcourier),
         ("/push/1/{container}/{environment}", push),
+        ("/asset/1/upload/{sealed}", upload),
+        ("/asset/1/download/{sealed}", download),
         ("/openapi.json", description),
         ("/healthz", health("isAlive", "Whether the relay is up.")),
         ("/readyz", health("isReady", "Whether the relay takes requests.")),
@@ -138,6 +140,59 @@ enum OpenAPIText {
               },
               "404": { "$ref": "#/components/responses/NotFound" },
               "503": { "$ref": "#/components/responses/TryAgainLater" },
+              "default": { "$ref": "#/components/responses/OtherRefusal" }
+            }
+          }
+        }
+        """#
+
+    private static let upload = #"""
+        {
+          "parameters": [ { "name": "sealed", "in": "path", "required": true, "schema": { "type": "string" } } ],
+          "post": {
+            "operationId": "uploadAsset", "tags": ["assets"], "security": [],
+            "summary": "Takes an asset's content: an address from assets/upload.",
+            "requestBody": {
+              "required": true,
+              "content": {
+                "application/octet-stream": { "schema": { "type": "string", "format": "binary" } },
+                "multipart/form-data": {
+                  "schema": { "type": "object", "properties": { "files": { "type": "string", "format": "binary" } } }
+                }
+              }
+            },
+            "responses": {
+              "200": {
+                "description": "What to save in the record's field.",
+                "content": { "application/json": { "schema": { "$ref": "#/components/schemas/UploadResponse" } } }
+              },
+              "400": { "$ref": "#/components/responses/BadRequest" },
+              "404": { "$ref": "#/components/responses/NotFound" },
+              "413": { "$ref": "#/components/responses/TooLarge" },
+              "503": { "$ref": "#/components/responses/TryAgainLater" },
+              "default": { "$ref": "#/components/responses/OtherRefusal" }
+            }
+          }
+        }
+        """#
+
+    private static let download = #"""
+        {
+          "parameters": [ { "name": "sealed", "in": "path", "required": true, "schema": { "type": "string" } } ],
+          "get": {
+            "operationId": "downloadAsset", "tags": ["assets"], "security": [],
+            "summary": "An asset's content, or with Range a part of it: the downloadURL of a record's asset.",
+            "responses": {
+              "200": {
+                "description": "The content.",
+                "content": { "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } }
+              },
+              "206": {
+                "description": "The part asked for.",
+                "content": { "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } }
+              },
+              "404": { "$ref": "#/components/responses/NotFound" },
+              "416": { "description": "The range is not in the file." },
               "default": { "$ref": "#/components/responses/OtherRefusal" }
             }
           }

@@ -120,6 +120,8 @@ import Wire
         ),
         ("private/subscriptions/list", "{}"),
         ("private/subscriptions/lookup", #"{"subscriptions":[{"subscriptionID":"q"},{"subscriptionID":"none"}]}"#),
+        ("private/assets/upload", #"{"tokens":[{"recordType":"Note","fieldName":"photo"}]}"#),
+        ("private/assets/rereference", #"{"assets":[{"recordName":"none","fieldName":"photo"}]}"#),
         ("tokens/create", "{}"),
         ("public/users/caller", "{}"),
         ("public/users/current", "{}"),

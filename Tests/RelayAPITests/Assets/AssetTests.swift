@@ -1,0 +1,312 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+import Wire
+
+/// Assets from the upload to the end.
+///
+/// Wire reference 4.6 and 15.
+@Suite struct AssetTests {
+    let world: RelayWorld
+    let content = Array("an asset's content".utf8)
+
+    init() throws { world = try RelayWorld() }
+
+    private func uploadAddress(as user: String? = "alice", in database: String = "private") async throws -> String {
+        let answer = try await world.ask(
+            "\(database)/assets/upload",
+            as: user,
+            #"{"tokens":[{"recordType":"Photo","fieldName":"file","recordName":"p"}]}"#
+        )
+        return try #require(try answer.items("tokens").first?.text("url"))
+    }
+
+    private func send(
+        _ bytes: [UInt8],
+        to address: String,
+        _ method: HTTPRequest.Method = .post,
+        type: String = "application/octet-stream"
+    ) async throws -> Answer {
+        let response = await world.relay.respond(
+            to: APIRequest(
+                method: method,
+                path: try #require(URLComponents(string: address)).path,
+                headers: [.contentType: type],
+                body: bytes
+            )
+        )
+        return Answer(
+            status: response.status.code,
+            json: try JSONDocument(parsing: response.body).root,
+            response: response
+        )
+    }
+
+    /// The dictionary to save in a record.
+    private func upload(_ bytes: [UInt8]? = nil, as user: String = "alice", in database: String = "private")
+        async throws
+        -> String
+    {
+        let answer = try await send(bytes ?? content, to: uploadAddress(as: user, in: database))
+        #expect(answer.status == 200)
+        return String(decoding: try answer.json.required("singleFile").rawBytes, as: UTF8.self)
+    }
+
+    private func save(
+        _ asset: String,
+        named name: String = "p",
+        as user: String = "alice",
+        in database: String = "private",
+        kind: String = "forceUpdate"
+    ) async throws -> JSONValue {
+        let operation = RelayWorld.Operation(
+            kind: kind,
+            name: name,
+            type: "Photo",
+            fields: #"{"file":{"value":\#(asset)}}"#
+        )
+        let answer = try await world.modify(in: database, zone: "_defaultZone", as: user, [operation])
+        return try #require(try answer.items("records").first)
+    }
+
+    private func downloadAddress(_ name: String = "p", as user: String? = "alice", in database: String = "private")
+        async throws -> String
+    {
+        let answer = try await world.ask(
+            "\(database)/records/lookup",
+            as: user,
+            #"{"records":[{"recordName":"\#(name)"}]}"#
+        )
+        return try #require(try answer.items("records").first?.field("file")?.text("downloadURL"))
+    }
+
+    private func get(_ address: String, range: String? = nil, ifRange: String? = nil) async throws -> APIResponse {
+        var request = APIRequest(method: .get, path: try #require(URLComponents(string: address)).path)
+        request.headers[.range] = range
+        request.headers[.ifRange] = ifRange
+        return await world.relay.respond(to: request)
+    }
+
+    private func bytes(_ response: APIResponse) throws -> [UInt8] {
+        let file = try #require(response.file)
+        let handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: file.path))
+        try handle.seek(toOffset: UInt64(file.offset))
+        let data = try #require(try handle.read(upToCount: Int(file.length)))
+        return Array(data)
+    }
+
+    @Test func fromUploadToDownload() async throws {
+        let saved = try await save(try await upload())
+        let asset = try #require(try saved.field("file"))
+        #expect(try asset["size"]?.int64() == Int64(content.count))
+        #expect(!asset.hasMember("receipt"))
+        let response = try await get(try await downloadAddress())
+        #expect(response.status == .ok)
+        #expect(try bytes(response) == content)
+        #expect(response.headers[.contentDisposition] == "attachment")
+        #expect(response.headers[.xContentTypeOptions] == "nosniff")
+    }
+
+    @Test func tokensComeInTheOrderAskedFor() async throws {
+        let answer = try await world.ask(
+            "private/assets/upload",
+            #"{"tokens":[{"recordType":"A","fieldName":"x","recordName":"1"},{"recordType":"B","fieldName":"y"}]}"#
+        )
+        let tokens = try answer.items("tokens")
+        #expect(tokens.map { $0.text("fieldName") } == ["x", "y"])
+        #expect(tokens.first?.text("recordName") == "1")
+        #expect(tokens.last?.text("recordName")?.count == 36)
+        #expect(try await world.ask("public/assets/upload", as: nil, #"{"tokens":[]}"#).status == 421)
+        for bad in ["{}", #"{"tokens":[{}]}"#, #"{"tokens":[{"recordType":"1","fieldName":"x"}]}"#] {
+            #expect(try await world.ask("private/assets/upload", bad).status == 400)
+        }
+    }
+
+    @Test func theThreeFormsOfABodyAreOneAsset() async throws {
+        let raw = try await send(content, to: uploadAddress(), .put)
+        let form = try await send(content, to: uploadAddress(), type: "application/x-www-form-urlencoded")
+        let multipart =
+            Array(
+                "--XX\r\nContent-Disposition: form-data; name=\"files\"; filename=\"file.file\"\r\n\r\n".utf8
+            ) + content + Array("\r\n--XX--\r\n".utf8)
+        let parts = try await send(multipart, to: uploadAddress(), type: "multipart/form-data; boundary=XX")
+        let checksums = try [raw, form, parts].map { try $0.json.required("singleFile").text("fileChecksum") }
+        #expect(Set(checksums).count == 1)
+        #expect(try parts.json.required("singleFile")["size"]?.int64() == Int64(content.count))
+        let text = try #require(checksums.first ?? nil)
+        let checksum = try #require(Base64.decode(text))
+        #expect(checksum.count == 21 && checksum.first == 1)
+        let broken = try await send(content, to: uploadAddress(), type: "multipart/form-data; boundary=XX")
+        #expect(broken.status == 400)
+    }
+
+    @Test func anEmptyAssetIsOneToo() async throws {
+        _ = try await save(try await upload([]))
+        let response = try await get(try await downloadAddress())
+        #expect(response.status == .ok && response.file?.length == 0)
+    }
+
+    @Test(arguments: [
+        ("bytes=0-1", 206, "bytes 0-1/18", "an"), ("bytes=3-", 206, "bytes 3-17/18", "asset's content"),
+        ("bytes=-7", 206, "bytes 11-17/18", "content"), ("bytes=17-99", 206, "bytes 17-17/18", "t"),
+        ("bytes=18-", 416, "bytes */18", ""), ("bytes=-0", 416, "bytes */18", ""),
+        ("bytes=1-0", 200, nil, "an asset's content"), ("bytes=0-1,3-4", 200, nil, "an asset's content"),
+        ("lines=1-2", 200, nil, "an asset's content"), ("bytes=a-b", 200, nil, "an asset's content"),
+        ("bytes=99999999999999999999-", 200, nil, "an asset's content"),
+    ])
+    func ranges(range: String, status: Int, contentRange: String?, text: String) async throws {
+        _ = try await save(try await upload())
+        let response = try await get(try await downloadAddress(), range: range)
+        #expect(response.status.code == status)
+        #expect(response.headers[.contentRange] == contentRange)
+        if status != 416 { #expect(String(decoding: try bytes(response), as: UTF8.self) == text) }
+        let other = try await get(try await downloadAddress(), range: range, ifRange: "\"another\"")
+        #expect(other.status == .ok)
+    }
+
+    @Test func onlyAGoodReceiptOfOnesOwnSaves() async throws {
+        let asset = try await upload()
+        let document = try JSONDocument(parsing: Array(asset.utf8)).root
+        let checksum = try #require(document.text("fileChecksum"))
+        let receipt = try #require(document.text("receipt"))
+        let other = try JSONDocument(parsing: Array(try await upload([1, 2, 3]).utf8)).root
+        let otherChecksum = try #require(other.text("fileChecksum"))
+        for wrong in [
+            #"{"fileChecksum":"\#(checksum)","size":18}"#,
+            #"{"fileChecksum":"\#(checksum)","size":18,"receipt":"AAAA"}"#,
+            #"{"fileChecksum":"\#(otherChecksum)","size":18,"receipt":"\#(receipt)"}"#,
+        ] {
+            let answer = try await save(wrong)
+            #expect(answer.text("serverErrorCode") == "BAD_REQUEST", "\(wrong)")
+            #expect(answer.text("reason")?.contains("receipt") == true)
+        }
+        #expect(try await save(asset, as: "bob").text("serverErrorCode") == "BAD_REQUEST")
+        #expect(try await save(asset).text("serverErrorCode") == nil)
+    }
+
+    @Test func whatAFieldHoldsMayBeSavedAgainThereAndNowhereElse() async throws {
+        _ = try await save(try await upload())
+        let held = try await world.ask("private/records/lookup", #"{"records":[{"recordName":"p"}]}"#)
+        let field = try #require(try held.items("records").first?.field("file"))
+        let asset = String(decoding: field.rawBytes, as: UTF8.self)
+        #expect(try await save(asset, named: "p").text("serverErrorCode") == nil)
+        #expect(try await save(asset, named: "other").text("serverErrorCode") == "BAD_REQUEST")
+        // With a fresh receipt it may.
+        let again = try await world.ask(
+            "private/assets/rereference",
+            #"{"assets":[{"recordName":"p","fieldName":"file"},{"recordName":"p","fieldName":"none"}]}"#
+        )
+        let found = try again.items("assets")
+        #expect(found.last?.text("serverErrorCode") == "NOT_FOUND")
+        let first = try #require(found.first)
+        let fresh = String(decoding: first.rawBytes, as: UTF8.self)
+        #expect(try await save(fresh, named: "other").text("serverErrorCode") == nil)
+    }
+
+    @Test func anAddressIsGoodOnlyWhileTheRecordHoldsTheAsset() async throws {
+        _ = try await save(try await upload())
+        let address = try await downloadAddress()
+        #expect(try await get(address).status == .ok)
+        _ = try await save(try await upload([1, 2, 3]))
+        #expect(try await get(address).status == .notFound)
+        let second = try await downloadAddress()
+        let delete = RelayWorld.Operation(kind: "forceDelete", name: "p", type: nil)
+        _ = try await world.modify(zone: "_defaultZone", [delete])
+        #expect(try await get(second).status == .notFound)
+        // Neither another purpose nor a letter more or less makes an address.
+        for wrong in [
+            second + "A", String(second.dropLast()), second.replacing("download", with: "upload"),
+            try await uploadAddress().replacing("upload", with: "download"),
+        ] {
+            #expect(try await get(wrong).status.code >= 400, "\(wrong)")
+        }
+    }
+
+    @Test func thePublicDatabaseShowsItsAssetsToEverybody() async throws {
+        _ = try await save(try await upload(in: "public"), in: "public")
+        let response = try await get(try await downloadAddress(as: nil, in: "public"))
+        #expect(try bytes(response) == content)
+        #expect(response.headers[.accessControlAllowOrigin] == "*")
+        #expect(response.headers[.accessControlAllowCredentials] == nil)
+    }
+
+    @Test func feedsAndQueriesHaveAddressesToo() async throws {
+        try await world.makeZone("Notes")
+        let asset = try await upload()
+        let list = #"{"file":{"value":[\#(asset),\#(asset)],"type":"ASSETID_LIST"}}"#
+        let create = RelayWorld.Operation(kind: "create", name: "p", type: "Album", fields: list)
+        _ = try await world.modify([create])
+        let record = try #require(try await world.changes().required("records").elements().first)
+        let field = try #require(try record.field("file"))
+        let assets = try field.elements()
+        #expect(assets.count == 2)
+        for asset in assets {
+            let address = try #require(asset.text("downloadURL"))
+            #expect(try await get(address).status == .ok)
+        }
+    }
+
+    @Test func tooLargeIsTooLarge() async throws {
+        var settings = AssetSettings()
+        settings.largest = 10
+        let relay = Relay(
+            authenticator: world.relay.authenticator,
+            stores: world.stores,
+            assets: settings,
+            time: .system,
+            random: .system
+        )
+        let path = try #require(URLComponents(string: try await uploadAddress())).path
+        for (count, status) in [(10, 200), (11, 413)] {
+            let body = [UInt8](repeating: 7, count: count)
+            let answer = await relay.respond(to: APIRequest(method: .post, path: path, body: body))
+            #expect(answer.status.code == status)
+        }
+    }
+
+    @Test func whatNobodyUsesIsClearedAndWhatIsUsedStays() async throws {
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let store = try world.stores.sqliteStore(of: home)
+        _ = try await save(try await upload())
+        let unused = try await upload([1, 2, 3])
+        let long = TimeSource.system.now()
+        #expect(try await store.removeUnusedAssets(before: long + .seconds(-3600)) == 0)
+        #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
+        #expect(try await get(try await downloadAddress()).status == .ok)
+        // Its receipt is good still, but its content is gone: to be uploaded again.
+        #expect(try await save(unused, named: "q").text("serverErrorCode") == "BAD_REQUEST")
+        let delete = RelayWorld.Operation(kind: "forceDelete", name: "p", type: nil)
+        _ = try await world.modify(zone: "_defaultZone", [delete])
+        #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
+    }
+
+    @Test func aDeletedZonesAssetsAreClearedToo() async throws {
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let store = try world.stores.sqliteStore(of: home)
+        try await world.makeZone("Notes")
+        let create = RelayWorld.Operation(
+            kind: "create",
+            name: "p",
+            type: "Photo",
+            fields: #"{"file":{"value":\#(try await upload())}}"#
+        )
+        _ = try await world.modify([create])
+        let later = TimeSource.system.now() + .seconds(3600)
+        #expect(try await store.removeUnusedAssets(before: later) == 0)
+        _ = try await world.ask(
+            "private/zones/modify",
+            #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
+        )
+        // The zone's rows are removed by and by; each write lets some go.
+        var removed = 0
+        for number in 0..<200 where removed == 0 {
+            try await world.makeZone("Other\(number)")
+            removed = try await store.removeUnusedAssets(before: later)
+        }
+        #expect(removed == 1)
+    }
+}

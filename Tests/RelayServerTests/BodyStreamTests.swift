@@ -1,0 +1,106 @@
+import Foundation
+import HTTPTypes
+import RelayAPI
+import Synchronization
+import Testing
+
+@testable import RelayServer
+
+/// Bodies that are taken while they arrive, and files as answers.
+@Suite struct BodyStreamTests {
+    /// Counts what it is given, and asks for a pause now and then.
+    private final class Counting: BodyIntake {
+        let count = Mutex(0)
+        let limit: Int
+
+        init(limit: Int) { self.limit = limit }
+
+        func take(_ piece: [UInt8], whenReady: @escaping @Sendable () -> Void) -> IntakeVerdict {
+            let sum = count.withLock { count in
+                count += piece.count
+                return count
+            }
+            guard sum <= limit else { return .tooLarge }
+            guard sum % 3 == 0 else { return .goOn }
+            DispatchQueue.global().async { whenReady() }
+            return .wait
+        }
+    }
+
+    private func withUploads<Value: Sendable>(
+        limit: Int,
+        _ body: @escaping @Sendable (Int) async throws -> Value
+    ) async throws -> Value {
+        try await withServer(
+            { $0.limits.upload = 3_000_000 },
+            intake: { $0.path.hasSuffix("refused") ? nil : Counting(limit: limit) },
+            respond: { request in
+                let counted = (request.intake as? Counting)?.count.withLock { $0 }
+                return APIResponse(status: .ok, body: Array("\(counted ?? -1) \(request.body.count)".utf8))
+            },
+            body
+        )
+    }
+
+    @Test func aBodyLargerThanWhatIsHeldIsTakenPieceByPiece() async throws {
+        try await withUploads(limit: 3_000_000) { port in
+            let peer = try await RawPeer.connect(port: port)
+            let body = String(repeating: "x", count: 2_500_001)
+            let head = "POST /asset/1/upload/a HTTP/1.1\r\nHost: x\r\nContent-Length: 2500001\r\n\r\n"
+            try await peer.send(head + body + "GET /next HTTP/1.1\r\nHost: x\r\n\r\n")
+            // What stands behind it in the pipeline is answered in its turn.
+            let answer = try await peer.text(containing: "-1 0")
+            #expect(answer.contains("2500001 0"))
+            await peer.close()
+        }
+    }
+
+    @Test func aChunkedOneIsHeldToItsLimitWhileItComes() async throws {
+        try await withUploads(limit: 100_000) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("POST /asset/1/upload/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            let chunk = "8000\r\n" + String(repeating: "x", count: 0x8000) + "\r\n"
+            for _ in 0..<4 { try await peer.send(chunk) }
+            #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 413"))
+        }
+    }
+
+    @Test func whereNobodyTakesItTheUsualLimitHolds() async throws {
+        try await withUploads(limit: 100) { port in
+            for (path, length) in [("/asset/1/upload/refused", 5_000_000), ("/database/1/asset/1/upload/a", 5_000_000)]
+            {
+                let peer = try await RawPeer.connect(port: port)
+                try await peer.send("POST \(path) HTTP/1.1\r\nHost: x\r\nContent-Length: \(length)\r\n\r\n")
+                #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 413"), "\(path)")
+            }
+        }
+    }
+
+    @Test func aFileIsSentWholeOrInPartAndThePipelineGoesOn() async throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+        let content = (0..<700_000).map { UInt8(ascii: "a") + UInt8($0 % 26) }
+        try Data(content).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let path = file.path
+        try await withServer(respond: { request in
+            guard request.path == "/file" else { return APIResponse(status: .ok, body: Array("after".utf8)) }
+            var response = APIResponse(status: .ok)
+            let isPart = request.query != nil
+            response.file = FileBody(path: path, offset: isPart ? 26 : 0, length: isPart ? 3 : 700_000)
+            return response
+        }) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send(
+                "GET /file HTTP/1.1\r\nHost: x\r\n\r\nHEAD /file HTTP/1.1\r\nHost: x\r\n\r\n"
+                    + "GET /file?part HTTP/1.1\r\nHost: x\r\n\r\nGET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            let text = try await peer.untilClosed()
+            let parts = text.components(separatedBy: "HTTP/1.1 200 OK\r\n")
+            #expect(parts.count == 5)
+            #expect(parts[1].hasSuffix("\r\n\r\n" + String(decoding: content, as: UTF8.self)))
+            #expect(parts[2].contains("Content-Length: 700000") && parts[2].hasSuffix("\r\n\r\n"))
+            #expect(parts[3].contains("Content-Length: 3\r\n") && parts[3].hasSuffix("\r\n\r\nabc"))
+            #expect(parts[4].hasSuffix("after"))
+        }
+    }
+}
