@@ -52,7 +52,8 @@ enum Refusal: Error, Hashable, Sendable {
         case .malformed(let what): "The request is not valid HTTP: \(what)."
         case .methodNotServed: "This method is not served here. Use GET or POST."
         case .timeout: "The request did not arrive in time."
-        case .bodyTooLarge: "The request body is larger than the relay accepts. Send fewer records in one request, or a smaller asset."
+        case .bodyTooLarge:
+            "The request body is larger than the relay accepts. Send fewer records in one request, or a smaller asset."
         case .requestLineTooLong: "The request line is too long. Send arguments in the body."
         case .encodingNotAccepted: "Encoded request bodies are not accepted. Send the body as it is."
         case .expectationNotMet: "The only expectation that can be met is 100-continue."

@@ -277,7 +277,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         if database.changesCount < limit, try !purgeEntries(ofZone: zone, limit: limit) {
             for sql in [
                 "DELETE FROM asset_use WHERE zone = ?", "DELETE FROM zone_run WHERE zone = ?",
-                "UPDATE zone SET purged = 1 WHERE id = ?"] {
+                "UPDATE zone SET purged = 1 WHERE id = ?",
+            ] {
                 let statement = try SQL(sql, in: database)
                 statement.bind(1, zone)
                 try statement.run()

@@ -44,7 +44,9 @@ package final class StoreFolder: StoreCatalog {
     /// Removes the assets of the open stores that came before `limit` and that no record uses; tells how many.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
         var removed = 0
-        for store in open.withLock({ Array($0.values) }) { removed += try await store.removeUnusedAssets(before: limit) }
+        for store in open.withLock({ Array($0.values) }) {
+            removed += try await store.removeUnusedAssets(before: limit)
+        }
         return removed
     }
 
