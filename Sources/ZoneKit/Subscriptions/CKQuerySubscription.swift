@@ -11,6 +11,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
 
     /// What is to be told of.
     public struct Options: OptionSet, Sendable {
+        /// CloudKit's bits.
         public let rawValue: UInt
 
         /// Makes a set from CloudKit's bits.
