@@ -45,7 +45,7 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         case .absent: break
         case .number(let number): hasher.combine(number)
         case .real(let number): hasher.combine(number)
-        case .text(let text): for byte in text.utf8 { hasher.combine(byte) }
+        case .text(var text): text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
         case .bytes(let bytes): hasher.combine(bytes)
         }
     }

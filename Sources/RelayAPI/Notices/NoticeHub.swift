@@ -101,6 +101,15 @@ package final class NoticeHub: Sendable {
         for lane in lanes { lane.post(.deliver(notice, to: address, exceptDevice: device)) }
     }
 
+    /// Whether there is a device that a query subscription to this zone's records could speak to: the owner's, and in the
+    /// public database anybody's.
+    func mayBeHeard(_ zone: ZoneID, in home: ContainerEnvironment) -> Bool {
+        state.withLock { state in
+            zone.owner == Zone.publicOwner
+                ? !state.listeners.isEmpty : state.listeners[NoticeAddress(store: home, user: zone.owner)] != nil
+        }
+    }
+
     /// Whether somebody besides this device of theirs is listening.
     func hasDevices(at address: NoticeAddress, besides device: String) -> Bool {
         state.withLock { state in

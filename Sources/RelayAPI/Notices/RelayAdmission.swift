@@ -191,6 +191,10 @@ extension NoticeHub {
                 ZoneChange(store: home, zone: $0.zone, syncToken: $0.token?.encoded, deviceID: $0.device)
             }
         )
-        if !commit.records.isEmpty || !commit.subscriptions.isEmpty { queries.post(commit, of: home) }
+        guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
+        // Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
+        var heard = commit
+        heard.records.removeAll { !mayBeHeard($0.zone, in: home) }
+        if !heard.records.isEmpty || !heard.subscriptions.isEmpty { queries.post(heard, of: home) }
     }
 }

@@ -104,6 +104,7 @@ struct SubscriptionBucket {
                 if let found = byValue[key] { candidates.formUnion(found) }
             }
         }
+        guard !candidates.isEmpty else { return [] }
         return candidates.compactMap { key in
             guard let entry = entries[key], entry.query.firesOn.contains(event),
                 entry.query.zone.map({ $0 == zone }) ?? true, entry.match?.holds(for: values) ?? false

@@ -94,8 +94,8 @@ package struct SubscriptionIndex: Sendable {
         schema: Schema
     ) throws(RelayError) -> [Match] {
         let type = change.after.type
-        guard types[type] != nil else { return [] }
-        refresh(type, schema)
+        guard let version = types[type]?.version else { return [] }
+        if version != schema.version { refresh(type, schema) }
         guard let buckets = types[type]?.buckets else { return [] }
         let wasThere = change.before.map { !$0.isDeleted } ?? false
         guard wasThere || !change.after.isDeleted else { return [] }

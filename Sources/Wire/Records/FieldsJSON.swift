@@ -65,7 +65,11 @@ package enum FieldsJSON {
             return values
         }
         for (name, place) in places {
-            values[name] = try value(JSONDocument(parsing: Array(bytes[place]), limits: .response).root)
+            if let text = StoredFields.plainText(in: bytes[place]) {
+                values[name] = text
+            } else {
+                values[name] = try value(JSONDocument(parsing: Array(bytes[place]), limits: .response).root)
+            }
         }
         return values
     }

@@ -1,8 +1,24 @@
+import Records
+
 /// Finds fields in a stored `fields` object without reading the others: one pass over the bytes, nothing made for what is
 /// not asked for.
 ///
 /// For bytes that `FieldsJSON` wrote and nobody else: without blanks, and checked when they came.
 enum StoredFields {
+    /// The value of a field object that holds a string without escapes, as most do; `nil` for others.
+    static func plainText(in object: ArraySlice<UInt8>) -> FieldValue? {
+        guard object.starts(with: opening), object.count >= opening.count + closing.count,
+            object.suffix(closing.count).elementsEqual(closing)
+        else { return nil }
+        let text = object.dropFirst(opening.count).dropLast(closing.count)
+        // A quote in it would be escaped; so without a backslash it is all text.
+        guard !text.contains(UInt8(ascii: "\\")) else { return nil }
+        return .string(String(decoding: text, as: UTF8.self))
+    }
+
+    private static let opening = Array(#"{"value":""#.utf8)
+    private static let closing = Array(#"","type":"STRING"}"#.utf8)
+
     /// Where the objects of these fields stand; `nil` for bytes that are better read in the ordinary way.
     static func places(of names: Set<String>, in bytes: [UInt8]) -> [(name: String, place: Range<Int>)]? {
         bytes.withUnsafeBufferPointer { text in

@@ -9,7 +9,11 @@ enum SubscriptionRows {
     static func uninterested(_ bench: inout Bench) throws {
         let quiet = try bench.startRelay()
         let watched = try bench.startRelay()
-        for relay in [quiet, watched] { try relay.makeZones(["one"]) }
+        for relay in [quiet, watched] {
+            try relay.makeZones(["one"])
+            // A device of the writer's that would be told: where nobody listens nothing is matched.
+            try relay.ask("tokens/create", "{}")
+        }
         try watched.watch(1_000, type: "Note")
         for user in 0..<9 { try watched.watch(1_000, type: "Other\(user)", as: .dev(user)) }
         var loops = try [quiet, watched].map {
