@@ -11,6 +11,8 @@ struct RecordAnswer {
     private let zoneID: ZoneID
     private let selection: FieldsJSON.Selection
     private let links: AssetLinks?
+    /// Are fields written as they are stored? Asked once, not for each record.
+    private let takesAll: Bool
 
     /// - Parameters:
     ///   - zone: Of all the records.
@@ -23,12 +25,13 @@ struct RecordAnswer {
         ZoneIDCodec.write(zone, to: &writer)
         self.zone = writer.bytes
         self.selection = selection
+        takesAll = selection == .all && links == nil
     }
 
     /// A live record whole, a deleted one as its tombstone.
     func write(_ record: StoredRecord, selecting own: FieldsJSON.Selection? = nil, to writer: inout JSONWriter) throws {
         guard !record.isDeleted else { return writeTombstone(record.name, type: record.type, to: &writer) }
-        let fields = try fields(of: record, own ?? selection)
+        let fields = own == nil && takesAll ? record.fields : try fields(of: record, own ?? selection)
         writer.open(UInt8(ascii: "{"))
         writer.fragment(Text.recordName)
         writer.string(record.name)

@@ -111,4 +111,13 @@ struct SQL {
         guard let start = sqlite3_column_blob(handle, column) else { return [] }
         return Array(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column))))
     }
+
+    /// Replaces `bytes` by the column's, in the memory they have.
+    func blob(_ column: Int32, into bytes: inout [UInt8]) {
+        bytes.removeAll(keepingCapacity: true)
+        guard let start = sqlite3_column_blob(handle, column) else { return }
+        bytes.append(
+            contentsOf: UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
+        )
+    }
 }

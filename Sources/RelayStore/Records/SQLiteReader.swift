@@ -181,8 +181,32 @@ class SQLiteReader: StoreReader {
             statement.bind(2, range.lowerBound)
             statement.bind(3, range.upperBound)
             statement.bind(4, Int64(limit))
-            while try statement.step() { visit(try record(in: statement)) }
+            guard try statement.step() else { return }
+            // One record, refilled row by row: of what a page is made of, only names are made anew.
+            var kept = try record(in: statement)
+            visit(kept)
+            while try statement.step() {
+                try refill(&kept, from: statement)
+                visit(kept)
+            }
         }
+    }
+
+    /// Puts the record in a row of `recordColumns` into `record`, whose memory it takes over.
+    private func refill(_ record: inout StoredRecord, from row: SQL) throws {
+        record.name = row.text(1)
+        record.type = try type(row.int(2))
+        record.change = row.unsigned(0)
+        record.created.at = Timestamp(milliseconds: row.int(4))
+        record.created.by = try user(row.int(5))
+        record.created.device = DeviceMark(bits: row.unsigned(6))
+        record.modified.at = Timestamp(milliseconds: row.int(7))
+        record.modified.by = try user(row.int(8))
+        record.modified.device = DeviceMark(bits: row.unsigned(9))
+        record.parent = row.optionalText(10)
+        record.share = row.optionalText(11)
+        row.blob(12, into: &record.fields)
+        record.isDeleted = row.bool(3)
     }
 
     /// The record in a row of `recordColumns`.

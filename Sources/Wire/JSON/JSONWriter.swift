@@ -184,6 +184,10 @@ package struct JSONWriter {
         var runStart = 0
         var position = 0
         while position < text.count {
+            if Self.needNoEscape(text, from: position) {
+                position += 8
+                continue
+            }
             let byte = text[position]
             if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
                 bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart..<position]))
@@ -193,6 +197,20 @@ package struct JSONWriter {
             position += 1
         }
         bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart...]))
+    }
+
+    /// Whether there are eight bytes at `start` that all stand for themselves, by looking at all of them at once.
+    @inline(__always)
+    private static func needNoEscape(_ text: UnsafeBufferPointer<UInt8>, from start: Int) -> Bool {
+        guard start + 8 <= text.count else { return false }
+        let word = UnsafeRawBufferPointer(text).loadUnaligned(fromByteOffset: start, as: UInt64.self)
+        let ones: UInt64 = 0x0101_0101_0101_0101
+        // A byte's high bit comes out set where it is below 0x20, or zero once the character is taken off.
+        let control = (word &- ones &* 0x20) & ~word
+        let quote = word ^ (ones &* UInt64(UInt8(ascii: "\"")))
+        let backslash = word ^ (ones &* UInt64(UInt8(ascii: "\\")))
+        let found = control | ((quote &- ones) & ~quote) | ((backslash &- ones) & ~backslash)
+        return found & (ones &* 0x80) == 0
     }
 
     private mutating func appendEscape(_ byte: UInt8) {

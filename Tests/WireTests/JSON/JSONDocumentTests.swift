@@ -95,4 +95,17 @@ import Wire
         #expect(try root.required("number").double() == 0.1)
         #expect(try root.required("list").elements().count == 3)
     }
+
+    /// Eight bytes are looked at together, so every place among them is tried.
+    @Test func whatMustBeEscapedIsEscapedWhereverItStands() throws {
+        for awkward in ["\"", "\\", "\n", "\u{1}", "\u{1F}", "\0", "é", "\u{7F}", " ", "!"] {
+            for place in 0..<20 {
+                let text = String(repeating: "a", count: place) + awkward + String(repeating: "b", count: 20 - place)
+                var writer = JSONWriter()
+                writer.string(text)
+                let read = try JSONDocument(parsing: [UInt8(ascii: "[")] + writer.bytes + [UInt8(ascii: "]")])
+                #expect(try read.root.elements().map { try $0.string() } == [text])
+            }
+        }
+    }
 }
