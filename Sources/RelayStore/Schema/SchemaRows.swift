@@ -50,7 +50,8 @@ enum SchemaRows {
         }
         for row in try Row.fetchAll(
             database,
-            sql: "SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type WHERE t.declared"
+            sql:
+                "SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type WHERE t.declared"
         ) {
             schema.types[row[0]]?.grants[Role(row[1])] = Rights(rawValue: row[2])
         }
