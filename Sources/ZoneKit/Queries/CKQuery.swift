@@ -4,8 +4,9 @@ import Synchronization
 
 /// Which records of one type to find, and in what order.
 ///
-/// The predicate may be `NSPredicate(value:)`, or comparisons of the fields that every record has (`creationDate`,
-/// `modificationDate`, `recordID`, `creatorUserRecordID`, `lastModifiedUserRecordID`), joined by `AND`.
+/// The predicate may be `NSPredicate(value:)`, or comparisons joined by `AND`, each of one of the record's fields or of those
+/// that every record has (`creationDate`, `modificationDate`, `recordID`, `creatorUserRecordID`,
+/// `lastModifiedUserRecordID`). The schema must have an index for what is asked; the error names the one that is missing.
 public final class CKQuery: NSObject, NSCopying, @unchecked Sendable {
     // Unchecked for `predicate`, which nobody changes, and the sort descriptors, which the Mutex guards.
 
@@ -60,13 +61,13 @@ public final class CKQuery: NSObject, NSCopying, @unchecked Sendable {
         case .refused(let why): throw CKError(.invalidArguments, why)
         }
         for descriptor in sortDescriptors ?? [] {
-            guard let field = descriptor.fieldName.flatMap({ Query.SystemField(anyName: $0) }) else {
-                throw CKError(
-                    .invalidArguments,
-                    "Queries sort by creationDate, modificationDate and the other system fields only."
-                )
+            guard let name = descriptor.fieldName else {
+                throw CKError(.invalidArguments, "A sort descriptor of a query needs the key of a field.")
             }
-            query.sorts.append(Query.Sort(field, ascending: descriptor.ascending))
+            let place = (descriptor as? CKLocationSortDescriptor)?.relativeLocation.value
+            query.sorts.append(
+                Query.Sort(Query.Field(named: name, in: nil), ascending: descriptor.ascending, relativeTo: place)
+            )
         }
         return query
     }

@@ -10,13 +10,64 @@ enum PredicateForm: Sendable {
     case refused(String)
 
     init(_ predicate: NSPredicate) {
-        if predicate == NSPredicate(value: true) {
+        // First: on Linux a compound equals a constant.
+        if let compound = predicate as? NSCompoundPredicate {
+            self = Self.joined(compound)
+        } else if predicate == NSPredicate(value: true) {
             self = .all
         } else if predicate == NSPredicate(value: false) {
             self = .none
         } else {
             self = Self.written(predicate)
         }
+    }
+}
+
+extension PredicateForm {
+    /// Both at once.
+    func and(_ other: PredicateForm) -> PredicateForm {
+        switch (self, other) {
+        case (.refused, _): self
+        case (_, .refused): other
+        case (.none, _), (_, .none): .none
+        case (.all, _): other
+        case (_, .all): self
+        case (.filters(let some), .filters(let more)): .filters(some + more)
+        }
+    }
+
+    /// What it does not hold for; `nil` where that cannot be asked.
+    var negated: PredicateForm? {
+        switch self {
+        case .all: return PredicateForm.none
+        case PredicateForm.none: return .all
+        case .refused: return self
+        case .filters(let filters):
+            guard filters.count == 1, var filter = filters.first, let comparator = filter.comparator.negation else {
+                return nil
+            }
+            filter.comparator = comparator
+            return .filters([filter])
+        }
+    }
+
+    private static func joined(_ compound: NSCompoundPredicate) -> PredicateForm {
+        var parts: [PredicateForm] = []
+        for case let predicate as NSPredicate in compound.subpredicates as [Any] { parts.append(Self(predicate)) }
+        switch compound.compoundPredicateType {
+        case .and: return parts.reduce(.all) { $0.and($1) }
+        case .not where parts.count == 1:
+            return parts[0].negated
+                ?? .refused("NOT can stand before one comparison by =, IN, BEGINSWITH or CONTAINS only.")
+        default: return .refused("Comparisons can only be joined by AND.")
+        }
+    }
+}
+
+extension Query.Comparator {
+    /// The comparator that asks for the exact opposite.
+    fileprivate var negation: Query.Comparator? {
+        opposite ?? Self.allCases.first { $0.opposite == self }
     }
 }
 
@@ -49,7 +100,7 @@ enum PredicateForm: Sendable {
     }
 
     extension NSPredicate {
-        /// A predicate for `CKQuery`, in the format language; comparisons of system fields, joined by `AND`.
+        /// A predicate for `CKQuery`, in the format language; comparisons of one field each, joined by `AND`.
         ///
         /// It is for queries only: in memory it matches nothing.
         ///
@@ -60,7 +111,7 @@ enum PredicateForm: Sendable {
             self.init(format: format, argumentArray: arguments)
         }
 
-        /// A predicate for `CKQuery`, in the format language; comparisons of system fields, joined by `AND`.
+        /// A predicate for `CKQuery`, in the format language; comparisons of one field each, joined by `AND`.
         ///
         /// It is for queries only: in memory it matches nothing.
         ///

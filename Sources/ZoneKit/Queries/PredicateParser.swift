@@ -1,7 +1,11 @@
 import Foundation
 import Records
 
-/// Reads the part of the predicate format language that this version can send: `field operator value AND …`.
+/// Reads what CloudKit takes of the predicate format language: comparisons of one field each, joined by `AND`.
+///
+/// `field = value` and its kin, `BEGINSWITH`, `BETWEEN`, `IN`, `CONTAINS` and `ANY` for lists, `value IN list`,
+/// `self CONTAINS` and `TOKENMATCHES` for words, `distanceToLocation:fromLocation:(field, place) < metres`, and `NOT` before
+/// any of these that has an opposite.
 struct PredicateParser {
     /// Why a format cannot be read or sent.
     struct Refusal: Error {
@@ -15,58 +19,136 @@ struct PredicateParser {
         do throws(Refusal) {
             guard let tokens = PredicateToken.tokens(of: format) else { throw Refusal(why: "it cannot be read") }
             var parser = PredicateParser(tokens: tokens[...], arguments: arguments[...])
-            return try parser.form()
+            let form = try parser.conjunction()
+            guard parser.tokens.isEmpty else { throw Refusal(why: "comparisons can only be joined by AND") }
+            return form
         } catch {
             return .refused("The predicate \"\(format)\" cannot be sent: \(error.why).")
         }
     }
 
-    private mutating func form() throws(Refusal) -> PredicateForm {
-        var filters: [Query.Filter] = []
-        var canMatch = true
-        while true {
-            switch tokens.first {
-            case .word("TRUEPREDICATE"): tokens.removeFirst()
-            case .word("FALSEPREDICATE"):
-                tokens.removeFirst()
-                canMatch = false
-            default: filters.append(try comparison())
-            }
-            guard let joint = tokens.popFirst() else { break }
-            guard joint == .word("AND") || joint == .sign("&&") else {
-                throw Refusal(why: "comparisons can only be joined by AND")
-            }
+    // MARK: Structure
+
+    private mutating func conjunction() throws(Refusal) -> PredicateForm {
+        var form = try term()
+        while tokens.first == .word("AND") || tokens.first == .sign("&&") {
+            tokens.removeFirst()
+            form = form.and(try term())
         }
-        guard canMatch else { return .none }
-        return filters.isEmpty ? .all : .filters(filters)
+        return form
     }
 
-    private mutating func comparison() throws(Refusal) -> Query.Filter {
-        let name = try fieldName()
-        guard let field = Query.SystemField(anyName: name) else {
-            throw Refusal(
-                why: "'\(name)' is not one of the fields that every record has, and only those can be compared"
-            )
+    private mutating func term() throws(Refusal) -> PredicateForm {
+        switch tokens.first {
+        case .word("NOT"), .sign("!"):
+            tokens.removeFirst()
+            guard let form = try term().negated else {
+                throw Refusal(why: "NOT can stand before one comparison by =, IN, BEGINSWITH or CONTAINS only")
+            }
+            return form
+        case .sign("("):
+            tokens.removeFirst()
+            let form = try conjunction()
+            guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "comparisons can only be joined by AND") }
+            return form
+        case .word("TRUEPREDICATE"):
+            tokens.removeFirst()
+            return .all
+        case .word("FALSEPREDICATE"):
+            tokens.removeFirst()
+            return .none
+        default: return .filters(try comparison())
         }
-        let comparator = try self.comparator()
-        let value = try self.value()
-        if comparator == .in {
-            guard let elements = value as? [Any] else { throw Refusal(why: "IN needs an array") }
-            var values: [FieldValue] = []
-            for element in elements { values.append(try operand(element, of: field)) }
-            return Query.Filter(field, .in, values)
-        }
-        return Query.Filter(field, comparator, [try operand(value, of: field)])
     }
 
-    private mutating func fieldName() throws(Refusal) -> String {
-        switch tokens.popFirst() {
-        case .word(let name): return name
-        case .argument("K"):
-            guard let name = arguments.popFirst() as? String else { throw Refusal(why: "%K needs a string") }
-            return name
-        default: throw Refusal(why: "each comparison must begin with a field's name")
+    // MARK: Comparisons
+
+    private mutating func comparison() throws(Refusal) -> [Query.Filter] {
+        switch tokens.first {
+        case .word("distanceToLocation:fromLocation:"):
+            tokens.removeFirst()
+            return [try nearness()]
+        case .word("SELF"), .word("allTokens"):
+            tokens.removeFirst()
+            return [try words(in: .anySearchable)]
+        case .word("ANY"), .word("SOME"):
+            tokens.removeFirst()
+            return [try membership(of: field())]
+        case .text, .number, .argument("@"), .argument("d"), .argument("i"), .argument("ld"), .argument("f"):
+            let value = try self.value()
+            guard tokens.popFirst() == .word("IN") else {
+                throw Refusal(why: "each comparison must begin with a field's name")
+            }
+            let field = try field()
+            return [try filter(field, .listContains, [value])]
+        default: return try comparison(of: field())
         }
+    }
+
+    private mutating func comparison(of field: Query.Field) throws(Refusal) -> [Query.Filter] {
+        switch tokens.first {
+        case .word("IN"):
+            tokens.removeFirst()
+            return [try filter(field, .in, elements("IN"))]
+        case .word("BETWEEN"):
+            tokens.removeFirst()
+            let bounds = try elements("BETWEEN")
+            guard bounds.count == 2 else { throw Refusal(why: "BETWEEN needs an array of two") }
+            return [
+                try filter(field, .greaterThanOrEquals, [bounds[0]]), try filter(field, .lessThanOrEquals, [bounds[1]]),
+            ]
+        case .word("TOKENMATCHES"): return [try words(in: field)]
+        case .word("CONTAINS"):
+            tokens.removeFirst()
+            try refuseOptions()
+            return [try filter(field, .listContains, [value()])]
+        case .word("BEGINSWITH"):
+            tokens.removeFirst()
+            try refuseOptions()
+            return [try filter(field, .beginsWith, [value()])]
+        default:
+            let comparator = try self.comparator()
+            try refuseOptions()
+            return [try filter(field, comparator, [value()])]
+        }
+    }
+
+    /// `ANY list = value`, `ANY list IN values`, `ANY list BEGINSWITH text`.
+    private mutating func membership(of field: Query.Field) throws(Refusal) -> Query.Filter {
+        let sign = tokens.popFirst()
+        try refuseOptions()
+        switch sign {
+        case .sign("="), .sign("=="): return try filter(field, .listContains, [value()])
+        case .word("IN"): return try filter(field, .listContainsAny, elements("IN"))
+        case .word("BEGINSWITH"): return try filter(field, .listMemberBeginsWith, [value()])
+        default: throw Refusal(why: "ANY goes with =, IN and BEGINSWITH only")
+        }
+    }
+
+    /// `CONTAINS 'words'` of everything, `TOKENMATCHES 'words'` of that or of a field.
+    private mutating func words(in field: Query.Field) throws(Refusal) -> Query.Filter {
+        let sign = tokens.popFirst()
+        guard sign == .word("TOKENMATCHES") || (sign == .word("CONTAINS") && field == .anySearchable) else {
+            throw Refusal(why: "words are looked for by CONTAINS or TOKENMATCHES")
+        }
+        // Words are without case and diacritics anyhow.
+        if case .sign(let options) = tokens.first, options.hasPrefix("[") { tokens.removeFirst() }
+        guard let text = try value() as? String else { throw Refusal(why: "words are looked for by a text") }
+        return Query.Filter(field, .containsAllTokens, [.string(text)])
+    }
+
+    /// `(field, place) < metres`, the places in either order.
+    private mutating func nearness() throws(Refusal) -> Query.Filter {
+        guard tokens.popFirst() == .sign("(") else { throw Refusal(why: "a distance is between two places") }
+        let field = try self.field()
+        guard tokens.popFirst() == .sign(","), let place = try value() as? CLLocation, tokens.popFirst() == .sign(")")
+        else { throw Refusal(why: "a distance is between a field and a CLLocation") }
+        switch try comparator() {
+        case .lessThan, .lessThanOrEquals: break
+        default: throw Refusal(why: "a distance can only be less than some metres")
+        }
+        guard let metres = try value() as? NSNumber else { throw Refusal(why: "a distance is a number of metres") }
+        return Query.Filter(field, .near, [.location(place.value)], distance: metres.doubleValue)
     }
 
     private mutating func comparator() throws(Refusal) -> Query.Comparator {
@@ -77,11 +159,27 @@ struct PredicateParser {
         case .sign("<="), .sign("=<"): return .lessThanOrEquals
         case .sign(">"): return .greaterThan
         case .sign(">="), .sign("=>"): return .greaterThanOrEquals
-        case .word("IN"): return .in
-        case .word("BEGINSWITH"): return .beginsWith
         case .word(let other), .sign(let other):
             throw Refusal(why: "'\(other)' is not a comparison it can be asked for")
         default: throw Refusal(why: "a comparison is missing")
+        }
+    }
+
+    private func refuseOptions() throws(Refusal) {
+        if case .sign(let options) = tokens.first, options.hasPrefix("[") {
+            throw Refusal(why: "comparisons are exact, and '\(options)' is for words only")
+        }
+    }
+
+    // MARK: Operands
+
+    private mutating func field() throws(Refusal) -> Query.Field {
+        switch tokens.popFirst() {
+        case .word(let name): return Query.Field(named: name, in: nil)
+        case .argument("K"):
+            guard let name = arguments.popFirst() as? String else { throw Refusal(why: "%K needs a string") }
+            return name.lowercased() == "self" ? .anySearchable : Query.Field(named: name, in: nil)
+        default: throw Refusal(why: "each comparison must begin with a field's name")
         }
     }
 
@@ -95,75 +193,75 @@ struct PredicateParser {
         case .argument:
             guard let argument = arguments.popFirst() else { throw Refusal(why: "an argument is missing") }
             return argument
+        case .word("TRUE"), .word("YES"): return Int64(1)
+        case .word("FALSE"), .word("NO"): return Int64(0)
+        case .word("NULL"), .word("NIL"): throw Refusal(why: "nothing can be compared with nil")
+        case .word("CAST"): return try cast()
+        case .sign("{"): return try literal()
         default: throw Refusal(why: "a value is missing")
         }
     }
 
-    /// A value in the form that the field is compared in: moments, names.
-    private func operand(_ value: Any, of field: Query.SystemField) throws(Refusal) -> FieldValue {
+    /// `(seconds, "NSDate")`, as predicates print their dates.
+    private mutating func cast() throws(Refusal) -> Date {
+        guard tokens.popFirst() == .sign("("), let seconds = try value() as? NSNumber, tokens.popFirst() == .sign(","),
+            tokens.popFirst() == .text("NSDate"), tokens.popFirst() == .sign(")")
+        else { throw Refusal(why: "only dates can be cast") }
+        return Date(timeIntervalSinceReferenceDate: seconds.doubleValue)
+    }
+
+    private mutating func literal() throws(Refusal) -> [Any] {
+        var elements: [Any] = []
+        while tokens.first != .sign("}") {
+            elements.append(try value())
+            if tokens.first == .sign(",") { tokens.removeFirst() } else { break }
+        }
+        guard tokens.popFirst() == .sign("}") else { throw Refusal(why: "an array has no end") }
+        return elements
+    }
+
+    private mutating func elements(_ word: String) throws(Refusal) -> [Any] {
+        let value = try self.value()
+        if let set = value as? NSSet { return set.allObjects }
+        guard let elements = value as? [Any] else { throw Refusal(why: "\(word) needs an array") }
+        return elements
+    }
+
+    // MARK: Filters
+
+    private func filter(
+        _ field: Query.Field,
+        _ comparator: Query.Comparator,
+        _ values: [Any]
+    ) throws(Refusal) -> Query.Filter {
+        var operands: [FieldValue] = []
+        for value in values { operands.append(try operand(value, of: field)) }
+        if case .system(let system) = field, comparator.valueType(for: system) == nil {
+            throw Refusal(why: "\(comparator.rawValue) does not apply to '\(system.rawValue)'")
+        }
+        guard !operands.isEmpty else { throw Refusal(why: "an array to compare with is empty") }
+        return Query.Filter(field, comparator, operands)
+    }
+
+    /// A value in the form that the field is compared in: moments and names for the fields every record has.
+    private func operand(_ value: Any, of field: Query.Field) throws(Refusal) -> FieldValue {
+        let named =
+            (value as? CKRecord.ID)?.recordName ?? (value as? CKRecord.Reference)?.recordID.recordName
+            ?? (value as? CKRecord)?.recordID.recordName
         switch field {
-        case .created, .modified:
+        case .system(.created), .system(.modified):
             guard let date = value as? Date else { throw Refusal(why: "dates are compared with dates") }
             return .timestamp(Timestamp(date))
-        case .recordName, .createdBy, .modifiedBy, .changeTag:
-            if let id = value as? CKRecord.ID { return .string(id.recordName) }
-            if let reference = value as? CKRecord.Reference { return .string(reference.recordID.recordName) }
-            if let record = value as? CKRecord { return .string(record.recordID.recordName) }
-            if let text = value as? String { return .string(text) }
-            throw Refusal(why: "records and users are compared with a CKRecord.ID or a reference")
-        }
-    }
-}
-
-/// A word or sign of the predicate format language.
-enum PredicateToken: Equatable {
-    /// A field's name, or a word of the language in capitals.
-    case word(String)
-    case sign(String)
-    case text(String)
-    case number(String)
-    /// `K` for a field's name, anything else for a value.
-    case argument(String)
-
-    private static let language: Set<String> = [
-        "AND", "OR", "NOT", "IN", "BETWEEN", "CONTAINS", "BEGINSWITH", "ENDSWITH", "LIKE", "MATCHES", "ANY", "ALL",
-        "NONE",
-        "TRUEPREDICATE", "FALSEPREDICATE",
-    ]
-
-    /// All tokens of a format; `nil` for a string without an end or an unknown character.
-    static func tokens(of format: String) -> [PredicateToken]? {
-        var rest = Substring(format)
-        var tokens: [PredicateToken] = []
-        while let first = rest.first {
-            if first.isWhitespace {
-                rest.removeFirst()
-            } else if first == "'" || first == "\"" {
-                let content = rest.dropFirst()
-                guard let end = content.firstIndex(of: first) else { return nil }
-                tokens.append(.text(String(content[..<end])))
-                rest = content[content.index(after: end)...]
-            } else if first == "%" {
-                rest.removeFirst()
-                let kind = rest.prefix { $0.isLetter || $0 == "@" }
-                guard !kind.isEmpty else { return nil }
-                tokens.append(.argument(String(kind)))
-                rest = rest.dropFirst(kind.count)
-            } else if first.isNumber || first == "-" {
-                let digits = rest.prefix { $0.isNumber || $0 == "." || $0 == "-" }
-                tokens.append(.number(String(digits)))
-                rest = rest.dropFirst(digits.count)
-            } else if first.isLetter || first == "_" {
-                let word = rest.prefix { $0.isLetter || $0.isNumber || $0 == "_" || $0 == "." }
-                tokens.append(.word(language.contains(word.uppercased()) ? word.uppercased() : String(word)))
-                rest = rest.dropFirst(word.count)
-            } else {
-                let sign = rest.prefix { "=<>!&|".contains($0) }
-                guard !sign.isEmpty else { return nil }
-                tokens.append(.sign(String(sign)))
-                rest = rest.dropFirst(sign.count)
+        case .system:
+            guard let name = named ?? value as? String else {
+                throw Refusal(why: "records and users are compared with a CKRecord.ID or a reference")
             }
+            return .string(name)
+        case .own, .anySearchable:
+            if let named { return .reference(Reference(recordName: named)) }
+            guard let operand = FieldValue(value, in: .default), case .scalar(let type) = operand.type, type != .asset
+            else { throw Refusal(why: "'\(field.name)' is compared with a value that no field can be compared with") }
+            return operand
         }
-        return tokens
     }
 }

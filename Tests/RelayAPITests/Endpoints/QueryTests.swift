@@ -1,5 +1,6 @@
 import Records
 import RelayCore
+import RelayStore
 import Testing
 import Wire
 
@@ -254,5 +255,62 @@ import Wire
             #expect(answer.status == 400)
             #expect(answer.json.text("reason")?.contains(reason) == true, "\(answer.json.text("reason") ?? "")")
         }
+    }
+
+    /// What asks for which index, on a type that has none; the declared ones let it pass.
+    static let indexRules: [(query: String, reason: String, cure: @Sendable (inout RecordType) -> Void)] = [
+        ("{}", "Field 'recordName' is not marked queryable", { $0.systemIndexes[.recordName] = .queryable }),
+        (
+            #"{"filterBy":[{"fieldName":"title","comparator":"EQUALS","fieldValue":{"value":"a"}}]}"#,
+            "Field 'title' is not marked queryable", { $0.fields["title"]?.indexes = .queryable }
+        ),
+        (
+            #"{"filterBy":[{"fieldName":"count","comparator":"LESS_THAN","fieldValue":{"value":1}}]}"#,
+            "Field 'count' is not marked queryable", { $0.fields["count"]?.indexes = .sortable }
+        ),
+        (
+            #"{"filterBy":[{"fieldName":"title","comparator":"CONTAINS_ANY_TOKENS","fieldValue":{"value":"a"}}]}"#,
+            "Field 'title' is not marked searchable", { $0.fields["title"]?.indexes = .searchable }
+        ),
+        (
+            #"{"filterBy":[{"comparator":"CONTAINS_ANY_TOKENS","fieldValue":{"value":"a"}}]}"#,
+            "no field that is marked searchable", { $0.fields["title"]?.indexes = .searchable }
+        ),
+        (
+            #"{"filterBy":[{"fieldName":"___modTime","comparator":"GREATER_THAN","fieldValue":{"value":1}}]}"#,
+            "Field '___modTime' is not marked queryable", { $0.systemIndexes[.modified] = .queryable }
+        ),
+        (
+            #"{"filterBy":[{"fieldName":"recordName","comparator":"EQUALS","fieldValue":{"value":"a"}}],"#
+                + #""sortBy":[{"fieldName":"title"}]}"#,
+            "Field 'recordName' is not marked queryable",
+            {
+                $0.systemIndexes[.recordName] = .queryable
+                $0.fields["title"]?.indexes = .sortable
+            }
+        ),
+    ]
+
+    @Test(arguments: indexRules.indices) func anIndexIsNeededWhereCloudKitNeedsIt(_ rule: Int) async throws {
+        let (body, reason, cure) = Self.indexRules[rule]
+        var type = RecordType(
+            fields: ["title": .init(.scalar(.string), indexes: []), "count": .init(.scalar(.int64), indexes: [])],
+            systemIndexes: [:]
+        )
+        let container = try #require(ContainerID(world.container))
+        let store = try world.stores.store(of: ContainerEnvironment(container, .development))
+        let bare = type
+        try await store.write { writer throws(RelayError) in try writer.define(["Note": bare]) }
+        try await save("a", #"{"title":{"value":"a"},"count":{"value":0}}"#)
+        let query = #"{"recordType":"Note","# + (body == "{}" ? #""filterBy":[]}"# : String(body.dropFirst()))
+        let refused = try await ask(query)
+        #expect(refused.status == 400)
+        #expect(refused.code == "BAD_REQUEST")
+        #expect(refused.json.text("reason")?.contains(reason) == true, "\(refused.json.text("reason") ?? "")")
+        cure(&type)
+        let cured = type
+        try await store.write { writer throws(RelayError) in try writer.define(["Note": cured]) }
+        let answer = try await ask(query)
+        #expect(answer.status == 200, "\(answer.json.text("reason") ?? "")")
     }
 }

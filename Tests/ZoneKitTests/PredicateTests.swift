@@ -1,0 +1,118 @@
+import Foundation
+import Records
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Queries over a program's own fields, from predicates to records.
+@Suite struct PredicateTests {
+    let relay: TestRelay
+    let database: CKDatabase
+
+    init() async throws {
+        relay = try TestRelay()
+        database = relay.device(of: "alice").publicDatabase
+        let milk = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "milk"))
+        milk["title"] = "Bread and Milk"
+        milk["count"] = 3
+        milk["price"] = 1.5
+        milk["tags"] = ["home", "shop"]
+        milk["done"] = true
+        milk["due"] = Date(timeIntervalSince1970: 100)
+        milk["spot"] = CLLocation(latitude: 52.52, longitude: 13.405)
+        milk["owner"] = CKRecord.Reference(recordID: CKRecord.ID(recordName: "o1"), action: .none)
+        let tea = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "tea"))
+        tea["title"] = "tea"
+        tea["count"] = 7
+        tea["price"] = 2.0
+        tea["tags"] = ["work"]
+        tea["done"] = false
+        tea["due"] = Date(timeIntervalSince1970: 200)
+        tea["spot"] = CLLocation(latitude: 48.8566, longitude: 2.3522)
+        tea["owner"] = CKRecord.Reference(recordID: CKRecord.ID(recordName: "o2"), action: .none)
+        let bare = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "bare"))
+        for record in [milk, tea, bare] { try await database.save(record) }
+    }
+
+    private func names(_ predicate: NSPredicate) async throws -> Set<String> {
+        let query = CKQuery(recordType: "Post", predicate: predicate)
+        return Set(try await database.records(matching: query).matchResults.map(\.0.recordName))
+    }
+
+    private static let milkAndTea: Set = ["milk", "tea"]
+
+    @Test func everyFormFindsWhatItSays() async throws {
+        let berlin = CLLocation(latitude: 52.5, longitude: 13.4)
+        let cases: [(NSPredicate, Set<String>)] = [
+            (NSPredicate(format: "title == %@", "tea"), ["tea"]),
+            (NSPredicate(format: "title != 'tea'"), ["milk", "bare"]),
+            (NSPredicate(format: "title BEGINSWITH %@", "Bread"), ["milk"]),
+            (NSPredicate(format: "count > 3 AND count <= %d", 7), ["tea"]),
+            (NSPredicate(format: "count BETWEEN {3, 7}"), Self.milkAndTea),
+            (NSPredicate(format: "%K >= %f", "price", 1.75), ["tea"]),
+            (NSPredicate(format: "price > 1"), Self.milkAndTea),
+            (NSPredicate(format: "done == TRUE"), ["milk"]),
+            (NSPredicate(format: "done = %@", false as NSNumber), ["tea"]),
+            (NSPredicate(format: "due > %@", Date(timeIntervalSince1970: 150) as NSDate), ["tea"]),
+            (NSPredicate(format: "count IN %@", [3, 4]), ["milk"]),
+            (NSPredicate(format: "title IN {'tea', \"milk\"}"), ["tea"]),
+            (NSPredicate(format: "NOT (count IN %@)", [3, 4]), ["tea", "bare"]),
+            (NSPredicate(format: "NOT count IN %@", [3, 4]), ["tea", "bare"]),
+            (NSPredicate(format: "tags CONTAINS %@", "home"), ["milk"]),
+            (NSPredicate(format: "%@ IN tags", "home"), ["milk"]),
+            (NSPredicate(format: "ANY tags == 'work'"), ["tea"]),
+            (NSPredicate(format: "ANY tags IN %@", ["work", "shop"]), Self.milkAndTea),
+            (NSPredicate(format: "ANY tags BEGINSWITH 'ho'"), ["milk"]),
+            (NSPredicate(format: "NOT (tags CONTAINS 'home')"), ["tea", "bare"]),
+            (NSPredicate(format: "self CONTAINS %@", "MILK bread"), ["milk"]),
+            (NSPredicate(format: "allTokens TOKENMATCHES[cdl] %@", "shop"), ["milk"]),
+            (NSPredicate(format: "title TOKENMATCHES[cdl] %@", "Tea"), ["tea"]),
+            (NSPredicate(format: "owner == %@", CKRecord.ID(recordName: "o1")), ["milk"]),
+            (
+                NSPredicate(
+                    format: "owner == %@",
+                    CKRecord.Reference(recordID: .init(recordName: "o2"), action: .none)
+                ), ["tea"]
+            ),
+            (NSPredicate(format: "distanceToLocation:fromLocation:(spot, %@) < %f", berlin, 5_000.0), ["milk"]),
+            (NSPredicate(format: "distanceToLocation:fromLocation:(%K,%@) < 900000", "spot", berlin), Self.milkAndTea),
+        ]
+        for (index, (predicate, expected)) in cases.enumerated() {
+            #expect(try await names(predicate) == expected, "case \(index)")
+        }
+    }
+
+    @Test func compoundsAreJoined() async throws {
+        let both = NSCompoundPredicate(andPredicateWithSubpredicates: [
+            NSPredicate(format: "count > 1"), NSPredicate(format: "title BEGINSWITH 't'"),
+        ])
+        #expect(try await names(both) == ["tea"])
+        let not = NSCompoundPredicate(notPredicateWithSubpredicate: NSPredicate(format: "title == 'tea'"))
+        #expect(try await names(not) == ["milk", "bare"])
+        let either = NSCompoundPredicate(orPredicateWithSubpredicates: [both, not])
+        await expect(.invalidArguments) { _ = try await names(either) }
+    }
+
+    @Test func ordersByFieldsAndByDistance() async throws {
+        let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: "count > 0"))
+        query.sortDescriptors = [NSSortDescriptor(key: "count", ascending: false)]
+        let byCount = try await database.records(matching: query, resultsLimit: 1)
+        #expect(byCount.matchResults.map(\.0.recordName) == ["tea"])
+        let rest = try await database.records(continuingMatchFrom: try #require(byCount.queryCursor))
+        #expect(rest.matchResults.map(\.0.recordName) == ["milk"])
+        let place = CLLocation(latitude: 52, longitude: 13)
+        query.sortDescriptors = [CKLocationSortDescriptor(key: "spot", relativeLocation: place)]
+        let near = try await database.records(matching: query)
+        #expect(near.matchResults.map(\.0.recordName) == ["milk", "tea"])
+    }
+
+    @Test func whatTheRelayRefusesIsAnErrorThatSaysWhy() async throws {
+        let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: "title CONTAINS 'x'"))
+        do {
+            _ = try await database.records(matching: query)
+            Issue.record("a text was searched like a list")
+        } catch let error as CKError {
+            #expect("\(error)".contains("LIST_CONTAINS") || error.localizedDescription.contains("LIST_CONTAINS"))
+        }
+    }
+}
