@@ -23,9 +23,16 @@ package struct NoticeSubscriptions: Hashable, Sendable {
         }
     }
 
-    package var items: [Item]
+    package let items: [Item]
+    /// Those to databases and zones, apart: each change asks for them, however many queries there are.
+    private let wide: [Item]
 
-    package init(_ items: [Item] = []) { self.items = items }
+    package init(_ items: [Item] = []) {
+        self.items = items
+        wide = items.filter { item in
+            if case .query = item.kind { false } else { true }
+        }
+    }
 
     package var ids: [String] { items.map(\.id) }
 
@@ -34,7 +41,7 @@ package struct NoticeSubscriptions: Hashable, Sendable {
     /// One device gets one notice for a change however many subscriptions cover it. Notices reference 2.
     package func widest(covering subject: NoticeSubject) -> (kind: Notice.Kind, id: String)? {
         var zoneID: String?
-        for item in items where item.scope == subject.scope {
+        for item in wide where item.scope == subject.scope {
             switch item.kind {
             case .database: return (.database, item.id)
             case .zone(let zone):

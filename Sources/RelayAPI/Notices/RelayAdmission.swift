@@ -193,8 +193,12 @@ extension NoticeHub {
         )
         guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
         // Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
+        let zones = commit.records.reduce(into: Set<ZoneID>()) { $0.insert($1.zone) }
+        let silent = zones.filter { !mayBeHeard($0, in: home) }
+        guard silent.isEmpty || !commit.subscriptions.isEmpty || silent.count < zones.count else { return }
+        guard !silent.isEmpty else { return queries.post(commit, of: home) }
         var heard = commit
-        heard.records.removeAll { !mayBeHeard($0.zone, in: home) }
-        if !heard.records.isEmpty || !heard.subscriptions.isEmpty { queries.post(heard, of: home) }
+        heard.records.removeAll { silent.contains($0.zone) }
+        queries.post(heard, of: home)
     }
 }

@@ -191,9 +191,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         try attempt {
             var run = zone.lastChange >> StoreLayout.runShift
             for record in records {
-                try put(record, over: replaced[record.name], in: zone)
+                let before = replaced[record.name]
+                try put(record, over: before, in: zone)
                 if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
-                    let before = replaced[record.name]
                     changedRecords.append(.init(zone: zone.id, before: before, after: record, device: device))
                 }
                 if record.change >> StoreLayout.runShift != run {

@@ -33,6 +33,12 @@ import Wire
         Items(operation: "private/subscriptions/modify", list: "operations") {
             #"{"operationType":"delete","subscription":{"subscriptionID":"s\#($0)"}}"#
         },
+        Items(operation: "private/assets/upload", list: "tokens") {
+            #"{"recordName":"r\#($0)","recordType":"Note","fieldName":"file"}"#
+        },
+        Items(operation: "private/assets/rereference", list: "assets") {
+            #"{"recordName":"r\#($0)","fieldName":"file"}"#
+        },
         Items(operation: "public/users/discover", list: "lookupInfos") { #"{"emailAddress":"u\#($0)@example.com"}"# },
         Items(operation: "public/users/lookup/email", list: "users") { #"{"emailAddress":"u\#($0)@example.com"}"# },
         Items(operation: "public/users/lookup/id", list: "users") { #"{"userRecordName":"_\#($0)"}"# },

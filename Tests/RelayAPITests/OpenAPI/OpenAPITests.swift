@@ -122,6 +122,7 @@ import Wire
         ("private/subscriptions/lookup", #"{"subscriptions":[{"subscriptionID":"q"},{"subscriptionID":"none"}]}"#),
         ("private/assets/upload", #"{"tokens":[{"recordType":"Note","fieldName":"photo"}]}"#),
         ("private/assets/rereference", #"{"assets":[{"recordName":"none","fieldName":"photo"}]}"#),
+        ("private/assets/upload", #"{"tokens":[{"recordType":"Note","fieldName":"file"}]}"#),
         ("tokens/create", "{}"),
         ("public/users/caller", "{}"),
         ("public/users/current", "{}"),
