@@ -24,6 +24,9 @@ package final class AssetFolder: AssetKeep {
         self.draw = draw
     }
 
+    /// What uploads leave free of the disk, in bytes: assets that fill it must not keep records from being written.
+    private static let reserve: UInt64 = 512 * 1024 * 1024
+
     private var incoming: String { folder + "/incoming" }
 
     private func path(of hash: AssetHash) -> String { "\(folder)/\(hash.hex.prefix(2))/\(hash.hex)" }
@@ -36,6 +39,7 @@ package final class AssetFolder: AssetKeep {
                 if !isReady { try Self.makeFolder(incoming) }
                 isReady = true
             }
+            guard hasRoom else { throw AssetFailure("statvfs") }
             let path = incoming + "/" + String(draw(), radix: 16)
             let descriptor = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { throw AssetFailure("open") }
@@ -43,6 +47,12 @@ package final class AssetFolder: AssetKeep {
         } catch {
             throw AssetFailure.relayError(error)
         }
+    }
+
+    private var hasRoom: Bool {
+        var status = statvfs()
+        guard statvfs(incoming, &status) == 0 else { return true }
+        return UInt64(status.f_bavail) * UInt64(status.f_frsize) > Self.reserve
     }
 
     package func file(of hash: AssetHash) -> AssetFile? {

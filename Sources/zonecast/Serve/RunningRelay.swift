@@ -97,11 +97,19 @@ struct RunningRelay {
         return { [logger] request in
             let start = ContinuousClock.now
             let response = await relay.respond(to: request)
-            let took = (ContinuousClock.now - start) / .milliseconds(1)
+            let took = String(format: "%.1f", (ContinuousClock.now - start) / .milliseconds(1))
+            let path = Self.loggable(request.path)
             // The query holds tokens and stays out.
-            logger.info("\(request.method) \(request.path) \(response.status.code) \(String(format: "%.1f", took)) ms")
+            logger.info("\(request.method) \(path) \(response.status.code) \(took) ms")
             return response
         }
+    }
+
+    /// An asset's address is as good as a key, so it is cut.
+    private static func loggable(_ path: String) -> String {
+        guard let start = path.firstRange(of: "/asset/1/") else { return path }
+        let rest = path[start.upperBound...].prefix { $0 != "/" }
+        return path[..<start.upperBound] + rest + "/…"
     }
 
     /// Ten thousand sockets need as many descriptors; the system's soft limit is often 1,024.
