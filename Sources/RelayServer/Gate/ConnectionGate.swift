@@ -132,11 +132,14 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         self.sending = sending
         isClosing = isClosing || isLast
         context.write(wrapOutboundOut(head), promise: nil)
+        // Two pieces at a time, so that the next is there when one has gone.
         sendMore(isLast: isLast, on: context)
+        if self.sending != nil { sendMore(isLast: isLast, on: context) }
     }
 
     private func sendMore(isLast: Bool, on context: ChannelHandlerContext) {
         guard let piece = sending?.next() else {
+            guard sending?.isThrough ?? false else { return }
             sending = nil
             if isLast { return finish(with: ByteBuffer(), on: context) }
             context.flush()
@@ -146,8 +149,11 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         written.futureResult.whenComplete { result in
             let gate = bound.value
+            gate.sending?.pieceHasGone()
             guard let context = gate.context, !gate.isGone else { return gate.stopSending() }
             guard case .success = result else { return gate.close(context) }
+            // The peer takes what it is sent, if slowly.
+            if gate.unwritableSince != nil { gate.unwritableSince = .now() }
             gate.sendMore(isLast: isLast, on: context)
         }
         context.writeAndFlush(NIOAny(IOData.fileRegion(piece)), promise: written)

@@ -18,6 +18,8 @@ final class FileSending {
     private let handle: NIOFileHandle
     private var offset: Int
     private let end: Int
+    /// Pieces given that have not gone.
+    private var underWay = 0
 
     /// `nil` if the file cannot be opened.
     init?(_ file: FileBody) {
@@ -28,13 +30,19 @@ final class FileSending {
         end = Int(file.offset + file.length)
     }
 
-    /// `nil` when all of it has gone.
+    /// `nil` when all of it has been given.
     func next() -> FileRegion? {
         guard offset < end else { return nil }
+        underWay += 1
         let upper = min(end, offset + Self.piece)
         defer { offset = upper }
         return FileRegion(fileHandle: handle, readerIndex: offset, endIndex: upper)
     }
+
+    func pieceHasGone() { underWay -= 1 }
+
+    /// Everything given has gone, and there is no more.
+    var isThrough: Bool { offset >= end && underWay == 0 }
 
     deinit { try? handle.close() }
 }
