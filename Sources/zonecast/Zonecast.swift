@@ -17,8 +17,8 @@ struct Zonecast: AsyncParsableCommand {
         subcommands: [
             Demo.self, Watch.self,
             Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, IssuerCommand.self, KeyCommand.self,
-            ConfigCommand.self,
-        ]
+            SchemaCommand.self, RoleCommand.self, ConfigCommand.self,
+        ] + ToolVerbs.all
     )
 
     static let version = "0.1.0"

@@ -328,19 +328,7 @@ private struct StoredState {
         if let kept = try Int64.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'epoch'") {
             epoch = UInt64(bitPattern: kept)
         } else {
-            epoch = draw()
-            try database.execute(
-                sql: "INSERT INTO fact (name, value) VALUES ('epoch', ?)",
-                arguments: [Int64(bitPattern: epoch)]
-            )
-            // The public database's one zone is there from the start, as number 1.
-            try database.execute(
-                sql: """
-                    INSERT INTO user (id, name) VALUES (1, ?);
-                    INSERT INTO zone (id, owner, name, identity, last_change) VALUES (1, 1, ?, ?, 1);
-                    """,
-                arguments: [Zone.publicOwner.recordName, ZoneID.defaultName, Int64(bitPattern: draw())]
-            )
+            epoch = try StoreLayout.begin(database, draw: draw)
         }
         // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
         lastChange = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)

@@ -80,15 +80,23 @@ package final class StoreFolder: StoreCatalog {
         stores.forEach { $0.close() }
     }
 
-    /// Container names hold only letters, digits, dots, dashes and underscores, so they are safe as folder names.
     private func place(of home: ContainerEnvironment) throws -> SQLiteStore.Place {
         guard let folder else { return .memory }
-        let container = "\(folder)/containers/\(home.container.name)"
+        let path = Self.path(of: home, in: folder)
+        try Self.makeFolder(ofFile: path)
+        return .file(path: path)
+    }
+
+    /// Container names hold only letters, digits, dots, dashes and underscores, so they are safe as folder names.
+    static func path(of home: ContainerEnvironment, in folder: String) -> String {
+        "\(folder)/containers/\(home.container.name)/\(home.environment.rawValue).sqlite"
+    }
+
+    static func makeFolder(ofFile path: String) throws {
         try FileManager.default.createDirectory(
-            atPath: container,
+            atPath: (path as NSString).deletingLastPathComponent,
             withIntermediateDirectories: true,
             attributes: [.posixPermissions: 0o700]
         )
-        return .file(path: "\(container)/\(home.environment.rawValue).sqlite")
     }
 }

@@ -1,4 +1,6 @@
 import GRDB
+import Records
+import RelayCore
 
 /// The tables of one container's store, and how an older file becomes a newer one.
 ///
@@ -20,6 +22,26 @@ enum StoreLayout {
         migrator.registerMigration("2 schema") { try $0.execute(sql: schema) }
         migrator.registerMigration("4 assets") { try $0.execute(sql: assets) }
         try migrator.migrate(writer)
+    }
+
+    /// What a new store holds: its epoch, and the public database's one zone, as number 1.
+    ///
+    /// Answers the epoch.
+    @discardableResult
+    static func begin(_ database: Database, draw: () -> UInt64) throws -> UInt64 {
+        let epoch = draw()
+        try database.execute(
+            sql: "INSERT INTO fact (name, value) VALUES ('epoch', ?)",
+            arguments: [Int64(bitPattern: epoch)]
+        )
+        try database.execute(
+            sql: """
+                INSERT INTO user (id, name) VALUES (1, ?);
+                INSERT INTO zone (id, owner, name, identity, last_change) VALUES (1, 1, ?, ?, 1);
+                """,
+            arguments: [Zone.publicOwner.recordName, ZoneID.defaultName, Int64(bitPattern: draw())]
+        )
+        return epoch
     }
 
     private static let first = """

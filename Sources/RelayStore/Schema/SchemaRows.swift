@@ -50,8 +50,10 @@ enum SchemaRows {
         }
         for row in try Row.fetchAll(
             database,
-            sql:
-                "SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type WHERE t.declared"
+            sql: """
+                SELECT t.name, g.role, g.rights FROM record_grant g JOIN record_type t ON t.id = g.type
+                WHERE t.declared
+                """
         ) {
             schema.types[row[0]]?.grants[Role(row[1])] = Rights(rawValue: row[2])
         }
@@ -60,6 +62,57 @@ enum SchemaRows {
             schema.members[UserID(row[0]), default: []].insert(Role(row[1]))
         }
         return schema
+    }
+
+    /// Makes the file's schema `new`, under the version after that of `old`, which it has now.
+    static func replace(_ old: Schema, by new: Schema, _ database: Database) throws {
+        var numbers = try typeNumbers(database)
+        for name in Set(old.types.keys).union(new.types.keys) where old.types[name] != new.types[name] {
+            if numbers[name] == nil {
+                try database.execute(
+                    sql: "INSERT INTO record_type (name, declared) VALUES (?, 0)",
+                    arguments: [name]
+                )
+                numbers[name] = database.lastInsertedRowID
+            }
+            guard let number = numbers[name] else { continue }
+            try write(new.types[name], over: old.types[name], number: number, database)
+        }
+        try dropIndexes(numbers: numbers, from: old, to: new, database)
+        try database.execute(sql: "DELETE FROM role; DELETE FROM role_member")
+        for role in new.roles {
+            try database.execute(sql: "INSERT INTO role (name) VALUES (?)", arguments: [role.name])
+        }
+        for (user, roles) in new.members {
+            for role in roles {
+                try database.execute(
+                    sql: "INSERT INTO role_member (user, role) VALUES (?, ?)",
+                    arguments: [user.recordName, role.name]
+                )
+            }
+        }
+        try write(version: old.version + 1, database)
+    }
+
+    /// Gives up the indexes that `new` does not want; whoever writes next purges their entries.
+    private static func dropIndexes(
+        numbers: [String: Int64],
+        from old: Schema,
+        to new: Schema,
+        _ database: Database
+    ) throws {
+        for (name, type) in numbers {
+            let rows = try Row.fetchAll(
+                database,
+                sql: "SELECT id, target FROM field_index WHERE type = ? AND dropped = 0",
+                arguments: [type]
+            )
+            for row in rows
+            where !IndexTarget(text: row[1]).survives(from: old.types[name], to: new.types[name]) {
+                let index: Int64 = row[0]
+                try database.execute(sql: "UPDATE field_index SET dropped = 1 WHERE id = ?", arguments: [index])
+            }
+        }
     }
 
     // MARK: Types

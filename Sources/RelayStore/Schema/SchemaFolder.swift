@@ -1,0 +1,95 @@
+import Foundation
+import GRDB
+package import Records
+import RelayCore
+
+/// A container's schemas in a data folder, for the command line: beside a running relay, whose next commit and reads
+/// notice what is changed here.
+///
+/// Throws `DirectoryError.unavailable` where a file cannot be used.
+package struct SchemaFolder: Sendable {
+    private let folder: String
+    private let container: ContainerID
+
+    /// The caller has seen that the container exists.
+    package init(folder: String, container: ContainerID) {
+        self.folder = folder
+        self.container = container
+    }
+
+    /// An environment that nobody has used yet has an empty schema, and gets no file for being looked at.
+    package func schema(of environment: Records.Environment) throws -> Schema {
+        guard FileManager.default.fileExists(atPath: path(of: environment)) else { return Schema() }
+        return try open(environment) { connections in try connections.read(SchemaRows.read) }
+    }
+
+    /// Gives the schema to `body` and puts the one that it answers in its place, under a new version; with `nil` nothing
+    /// happens.
+    ///
+    /// All in one transaction: a running relay writes before it or after it.
+    package func change<Result>(
+        _ environment: Records.Environment,
+        _ body: (Schema) throws -> (schema: Schema?, Result)
+    ) throws -> Result {
+        try open(environment) { connections in
+            try connections.write { database in
+                let old = try SchemaRows.read(database)
+                let (new, result) = try body(old)
+                if let new { try SchemaRows.replace(old, by: new, database) }
+                return result
+            }
+        }
+    }
+
+    /// Deletes everything that development holds and makes its schema a copy of production's; tokens of before are refused
+    /// from then on.
+    ///
+    /// No relay may run: it would go on with what it remembers of the file.
+    package func resetDevelopment(draw: () -> UInt64) throws {
+        let production = try schema(of: .production)
+        try open(.development) { connections in
+            try connections.write { database in
+                let version = try SchemaRows.version(database)
+                try Self.empty(database)
+                try StoreLayout.begin(database, draw: draw)
+                var copy = production
+                copy.members = [:]
+                try SchemaRows.replace(Schema(version: version), by: copy, database)
+            }
+            // What the deleted records took is given back to the disk.
+            try connections.inspect { try $0.execute(sql: "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") }
+        }
+    }
+
+    /// Every row of every table; the layout stays.
+    private static func empty(_ database: Database) throws {
+        try database.execute(sql: "PRAGMA defer_foreign_keys = ON")
+        let tables = try String.fetchAll(
+            database,
+            sql: """
+                SELECT name FROM sqlite_master WHERE type = 'table'
+                AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'grdb\\_%' ESCAPE '\\'
+                """
+        )
+        for table in tables { try database.execute(sql: "DELETE FROM \(table.quotedDatabaseIdentifier)") }
+    }
+
+    private func path(of environment: Records.Environment) -> String {
+        StoreFolder.path(of: ContainerEnvironment(container, environment), in: folder)
+    }
+
+    private func open<Result>(
+        _ environment: Records.Environment,
+        _ body: (StoreConnections) throws -> Result
+    ) throws -> Result {
+        do {
+            let path = path(of: environment)
+            try StoreFolder.makeFolder(ofFile: path)
+            let connections = try StoreConnections(.file(path: path))
+            defer { connections.close() }
+            return try body(connections)
+        } catch let error as DatabaseError {
+            throw DirectoryError.unavailable("\(path(of: environment)): \(error.message ?? "\(error.resultCode)")")
+        }
+    }
+}

@@ -1,0 +1,115 @@
+package import Records
+
+/// A field's type as the schema language writes it.
+///
+/// Schema reference 1.
+package struct FieldForm: Hashable, Sendable {
+    package var type: FieldType
+    package var isEncrypted = false
+    package var number: RecordType.NumberForm?
+
+    package init(_ type: FieldType) { self.type = type }
+
+    package init(_ field: RecordType.Field) {
+        type = field.type
+        isEncrypted = field.isEncrypted
+        number = field.number
+    }
+
+    /// Its text, keywords in upper case.
+    package var text: String {
+        switch type {
+        case .scalar(let scalar): primitive(scalar)
+        case .list(let scalar): "LIST<\(primitive(scalar))>"
+        }
+    }
+
+    private func primitive(_ scalar: FieldType.Scalar) -> String {
+        switch number {
+        case .open: "NUMBER"
+        case .settled: "NUMBER PREFERRED AS \(scalar.keyword)"
+        case nil: isEncrypted ? "ENCRYPTED \(scalar.keyword)" : scalar.keyword
+        }
+    }
+
+    /// Why an index does not go with the type: the end of a sentence.
+    func refusal(of index: Indexes) -> String {
+        if isEncrypted { return "what is encrypted has no index" }
+        if type.isAsset { return "assets have no index" }
+        return index == .searchable
+            ? "only STRING and LIST<STRING> are searched for words" : "lists are not sorted by"
+    }
+}
+
+// MARK: - Reading
+
+extension FieldForm {
+    private static let encryptable: Set<FieldType.Scalar> = [.bytes, .string, .double, .int64, .location, .timestamp]
+
+    /// Reads a type; says what is wrong and gives `nil` where there is none.
+    init?(_ parser: inout SchemaParser) {
+        guard parser.current.isKeyword("LIST") else {
+            self.init(primitive: &parser)
+            return
+        }
+        parser.advance()
+        guard parser.takeSign("<") else {
+            parser.report("expected '<' and the type of the list's elements, found \(parser.current.shown)")
+            return nil
+        }
+        self.init(primitive: &parser)
+        guard case .scalar(let scalar) = type else { return nil }
+        type = .list(scalar)
+        guard parser.takeSign(">") else {
+            parser.report("expected '>' after the type of the list's elements, found \(parser.current.shown)")
+            return nil
+        }
+    }
+
+    private init?(primitive parser: inout SchemaParser) {
+        if parser.takeKeyword("NUMBER") {
+            guard let (scalar, form) = Self.readNumber(&parser) else { return nil }
+            self.init(.scalar(scalar))
+            number = form
+            return
+        }
+        let isEncrypted = parser.takeKeyword("ENCRYPTED")
+        guard let word = parser.current.keyword, let scalar = FieldType.Scalar(keyword: word) else {
+            let what = isEncrypted ? "the type that is encrypted" : "a type"
+            parser.report("expected \(what), such as STRING or INT64, found \(parser.current.shown)")
+            return nil
+        }
+        if isEncrypted, !Self.encryptable.contains(scalar) {
+            parser.report("\(word) cannot be encrypted")
+        }
+        parser.advance()
+        self.init(.scalar(scalar))
+        self.isEncrypted = isEncrypted
+    }
+
+    private static func readNumber(
+        _ parser: inout SchemaParser
+    ) -> (FieldType.Scalar, RecordType.NumberForm)? {
+        guard parser.takeKeyword("PREFERRED") else { return (.double, .open) }
+        guard parser.takeKeyword("AS") else {
+            parser.report("expected AS after PREFERRED, found \(parser.current.shown)")
+            return nil
+        }
+        guard let word = parser.current.keyword, word == "INT64" || word == "DOUBLE" else {
+            parser.report("a NUMBER is PREFERRED AS INT64 or DOUBLE, not \(parser.current.shown)")
+            return nil
+        }
+        parser.advance()
+        return (word == "INT64" ? .int64 : .double, .settled)
+    }
+}
+
+extension FieldType.Scalar {
+    /// The schema language's word for it: the wire's, but for assets.
+    package var keyword: String { self == .asset ? "ASSET" : rawValue }
+
+    fileprivate init?(keyword: String) {
+        guard keyword != "ASSETID" else { return nil }
+        self.init(rawValue: keyword == "ASSET" ? "ASSETID" : keyword)
+    }
+}

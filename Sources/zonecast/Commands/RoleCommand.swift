@@ -1,0 +1,129 @@
+import ArgumentParser
+import Records
+import RelayCore
+import RelayStore
+
+/// `zonecast role`: who has the roles that a schema declares, in the public database.
+///
+/// Errors reference 4.
+struct RoleCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "role",
+        abstract: "Give users the roles that a schema declares, and take them away.",
+        discussion: """
+            A role's rights are those that the schema grants it; a user's are those of all their roles together.
+            A running relay goes by a change within a second. Each environment has roles of its own.
+            """,
+        subcommands: [Give.self, Take.self, List.self]
+    )
+
+    struct Assignment: ParsableArguments {
+        @Argument(help: "The role, as the schema has it: CREATE ROLE Editor;")
+        var role: String
+
+        @Argument(help: "The user: an e-mail address, dev-NAME, or a user record name.")
+        var user: String
+
+        @OptionGroup var home: HomeOptions
+        @OptionGroup var options: FolderOptions
+
+        /// Changes the user's roles and says what they are then.
+        fileprivate func change(_ body: (inout Set<Role>, Role) -> Void) throws {
+            let (user, roles) = try options.withDirectory { directory in
+                guard try directory.hasContainer(home.container) else {
+                    throw DirectoryError.missing("container \(home.container)")
+                }
+                let user = try find(in: directory)
+                let schemas = SchemaFolder(folder: options.folder, container: home.container)
+                let roles = try schemas.change(home.environment) { schema in
+                    try requireRole(in: schema)
+                    var roles = schema.members[user] ?? []
+                    body(&roles, Role(role))
+                    var changed = schema
+                    changed.members[user] = roles.isEmpty ? nil : roles
+                    return (changed == schema ? nil : changed, roles)
+                }
+                return (user, roles.map(\.name).sorted())
+            }
+            if options.json {
+                try Terminal.say(json: Row(userRecordName: user.recordName, roles: roles))
+            } else {
+                Terminal.say("\(user.recordName)  \(roles.isEmpty ? "no roles" : roles.joined(separator: ", "))")
+            }
+        }
+
+        private func requireRole(in schema: Schema) throws {
+            guard !schema.roles.contains(Role(role)) else { return }
+            let known = schema.roles.map(\.name).sorted()
+            throw CommandFailure(
+                .failed,
+                known.isEmpty
+                    ? "The schema of \(home.environment.rawValue) declares no roles. Import one that says: CREATE ROLE \(role);"
+                    : "The schema of \(home.environment.rawValue) declares no role \(role); it has \(known.joined(separator: ", "))."
+            )
+        }
+
+        /// The name by which the container's records know the user.
+        private func find(in directory: AccountStore) throws -> UserID {
+            if user.hasPrefix("_") {
+                let known = UserID(user)
+                let isKey = try directory.serverKeys().contains { $0.user == known && $0.home == home.home }
+                guard try isKey || directory.accounts(of: [known], in: home.home)[known] != nil else {
+                    throw DirectoryError.missing("user \(user)")
+                }
+                return known
+            }
+            return try directory.user(of: try UserCommand.account(user, in: directory).id, in: home.home)
+        }
+    }
+
+    struct Give: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Give a user a role.")
+
+        @OptionGroup var assignment: Assignment
+
+        func run() throws { try assignment.change { $0.insert($1) } }
+    }
+
+    struct Take: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Take a role away from a user.")
+
+        @OptionGroup var assignment: Assignment
+
+        func run() throws { try assignment.change { $0.remove($1) } }
+    }
+
+    struct List: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List the users that have roles.")
+
+        @OptionGroup var home: HomeOptions
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            let rows = try options.withDirectory { directory in
+                guard try directory.hasContainer(home.container) else {
+                    throw DirectoryError.missing("container \(home.container)")
+                }
+                let schemas = SchemaFolder(folder: options.folder, container: home.container)
+                return try schemas.schema(of: home.environment).members
+                    .map { Row(userRecordName: $0.key.recordName, roles: $0.value.map(\.name).sorted()) }
+                    .sorted { $0.userRecordName < $1.userRecordName }
+            }
+            if options.json {
+                try Terminal.say(json: ["users": rows])
+            } else {
+                Terminal.say(
+                    table: rows.map { [$0.userRecordName, $0.roles.joined(separator: ", ")] },
+                    heading: ["USER", "ROLES"],
+                    empty:
+                        "Nobody has a role. Give one with: zonecast role give ROLE USER --container \(home.container)"
+                )
+            }
+        }
+    }
+
+    private struct Row: Encodable {
+        var userRecordName: String
+        var roles: [String]
+    }
+}

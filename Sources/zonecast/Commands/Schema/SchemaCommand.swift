@@ -1,0 +1,166 @@
+import ArgumentParser
+import Records
+import Wire
+
+/// `zonecast schema`: what a container's records look like, in each of its environments.
+///
+/// Schema reference; experience reference 6.
+struct SchemaCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "schema",
+        abstract: "Export, import, compare and promote a container's schema.",
+        discussion: """
+            A schema is changed in development, by importing a text or by saving records of new types and fields, and
+            promoted to production from there. All of it works while a relay runs, but for reset.
+            """,
+        subcommands: [Export.self, Import.self, Validate.self, Diff.self, Promote.self, Reset.self]
+    )
+
+    struct Export: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Print the schema as text (.ckdb).")
+
+        @OptionGroup var home: HomeOptions
+        @OptionGroup var options: FolderOptions
+
+        @Option(
+            name: [.customLong("output-file"), .customShort("o")],
+            help: ArgumentHelp("Write the text to this file instead.", valueName: "file")
+        )
+        var output: String?
+
+        func run() throws {
+            try SchemaWork(home.container, options).export(home.environment, to: output)
+        }
+    }
+
+    struct Import: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Put a text in place of development's schema.",
+            discussion: """
+                The text is checked first, against production too: where it would lose or change what is there it is
+                refused as a whole, with all that stands in the way. What development alone has may go.
+                """
+        )
+
+        @OptionGroup var source: SchemaSource
+        @OptionGroup var home: HomeOptions
+        @OptionGroup var options: FolderOptions
+
+        @Flag(help: "Check the text before it is imported; that is done in any case.")
+        var validate = false
+
+        func run() throws {
+            guard home.environment == .development else {
+                throw CommandFailure(
+                    .usage,
+                    "A schema is imported into development only. Bring it to production with: zonecast schema promote --container \(home.container)"
+                )
+            }
+            try SchemaWork(home.container, options).importText(try source.read(), applies: true)
+        }
+    }
+
+    struct Validate: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Check a text as import does, and change nothing.",
+            discussion: "Without --container only the text itself is checked."
+        )
+
+        @OptionGroup var source: SchemaSource
+
+        @Option(help: ArgumentHelp("The container whose schemas the text is held against.", valueName: "id"))
+        var container: ContainerID?
+
+        @Option(help: "development or production; both are looked at.")
+        var environment: Records.Environment = .development
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            let text = try source.read()
+            if let container {
+                try SchemaWork(container, options).importText(text, applies: false)
+            } else {
+                try text.requireValid(json: options.json)
+                try SchemaReport(isAccepted: true, isApplied: false, issues: text.reported).say(
+                    "valid",
+                    json: options.json
+                )
+            }
+        }
+    }
+
+    struct Diff: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show how development's schema differs from production's, or from a text.",
+            discussion: "What a promotion, or with a text its import, would add (+), take away (-) and change (~)."
+        )
+
+        @OptionGroup var container: SchemaContainer
+        @OptionGroup var options: FolderOptions
+
+        @Option(help: ArgumentHelp("The text to compare with; - reads standard input.", valueName: "file"))
+        var file: String?
+
+        func run() throws {
+            let work = SchemaWork(container.container, options)
+            try file.map { try work.diff(with: SchemaFile(reading: $0)) } ?? work.diff()
+        }
+    }
+
+    struct Promote: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Bring development's schema to production.",
+            discussion: "Types and fields are only added; indexes and rights become development's."
+        )
+
+        @OptionGroup var container: SchemaContainer
+        @OptionGroup var options: FolderOptions
+
+        @Flag(help: "Only show what would change.")
+        var dryRun = false
+
+        func run() throws {
+            try SchemaWork(container.container, options).promote(applies: !dryRun)
+        }
+    }
+
+    struct Reset: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Delete all of development's records and make its schema a copy of production's.",
+            discussion: "No relay may run on the data folder meanwhile. Devices start over with development's data."
+        )
+
+        @OptionGroup var container: SchemaContainer
+        @OptionGroup var options: FolderOptions
+
+        @Flag(help: "Do not ask.")
+        var yes = false
+
+        func run() throws {
+            try SchemaWork(container.container, options).reset(asks: !yes)
+        }
+    }
+}
+
+/// Which container, where the command says the environment.
+struct SchemaContainer: ParsableArguments {
+    @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
+    var container: ContainerID
+}
+
+/// Where a schema's text comes from.
+struct SchemaSource: ParsableArguments {
+    @Option(name: .customLong("file"), help: ArgumentHelp("The text; - reads standard input.", valueName: "file"))
+    var option: String?
+
+    @Argument(help: ArgumentHelp("The text, as with --file.", valueName: "file"))
+    var argument: String?
+
+    func read() throws -> SchemaFile {
+        guard let path = option ?? argument else {
+            throw CommandFailure(.usage, "Name the schema's text: --file schema.ckdb, or - for standard input.")
+        }
+        return try SchemaFile(reading: path)
+    }
+}

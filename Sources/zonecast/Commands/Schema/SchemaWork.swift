@@ -1,0 +1,170 @@
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+import Wire
+
+/// What the schema commands do, by whatever verbs they are called.
+struct SchemaWork {
+    private let container: ContainerID
+    private let options: FolderOptions
+
+    init(_ container: ContainerID, _ options: FolderOptions) {
+        self.container = container
+        self.options = options
+    }
+
+    /// Runs `body` on the container's schemas, once the container is known to exist.
+    private func withSchemas<Value>(_ body: (SchemaFolder) throws -> Value) throws -> Value {
+        try options.withDirectory { directory in
+            guard try directory.hasContainer(container) else {
+                throw DirectoryError.missing("container \(container)")
+            }
+            return try body(SchemaFolder(folder: options.folder, container: container))
+        }
+    }
+
+    func export(_ environment: Records.Environment, to path: String?) throws {
+        let text = SchemaPrinter.text(of: try withSchemas { try $0.schema(of: environment) })
+        if let path {
+            guard FileManager.default.createFile(atPath: path, contents: Data(text.utf8)) else {
+                throw CommandFailure(.failed, "\(path) cannot be written. Name another file with --output-file.")
+            }
+        }
+        if options.json {
+            try Terminal.say(
+                json: ["container": container.name, "environment": environment.rawValue, "schema": text]
+            )
+        } else if path == nil {
+            FileHandle.standardOutput.write(Data(text.utf8))
+        }
+    }
+
+    func importText(_ file: SchemaFile, applies: Bool) throws {
+        try file.requireValid(json: options.json)
+        let change = try withSchemas { schemas in
+            let production = try schemas.schema(of: .production)
+            guard applies else {
+                return SchemaChange(
+                    importing: file.text.schema,
+                    over: try schemas.schema(of: .development),
+                    production: production
+                )
+            }
+            return try schemas.change(.development) { development in
+                let change = SchemaChange(importing: file.text.schema, over: development, production: production)
+                return (change.schemaToWrite, change)
+            }
+        }
+        let issues = file.reported + file.reported(change.offences)
+        let report = SchemaReport(
+            isAccepted: change.isAllowed,
+            isApplied: applies && change.isAllowed,
+            change.difference,
+            issues: issues
+        )
+        guard change.isAllowed else { try report.refuse("The schema", json: options.json) }
+        let conclusion = applies ? "imported into development" : "valid"
+        try report.say("\(conclusion), \(change.difference.counted)", json: options.json)
+    }
+
+    func promote(applies: Bool) throws {
+        let change = try withSchemas { schemas in
+            let development = try schemas.schema(of: .development)
+            guard applies else {
+                return SchemaChange(promoting: development, over: try schemas.schema(of: .production))
+            }
+            return try schemas.change(.production) { production in
+                let change = SchemaChange(promoting: development, over: production)
+                return (change.schemaToWrite, change)
+            }
+        }
+        let issues = change.offences.map { offence in
+            let message = "\(offence.element.sentenceName) \(offence.reason)"
+            return SchemaReport.Issue(message: message, shown: message)
+        }
+        let report = SchemaReport(
+            isAccepted: change.isAllowed,
+            isApplied: applies && change.isAllowed,
+            change.difference,
+            issues: issues
+        )
+        guard change.isAllowed else { try report.refuse("The promotion", json: options.json) }
+        let conclusion = applies ? "promoted to production" : "would be promoted to production"
+        try report.say("\(conclusion), \(change.difference.counted)", json: options.json)
+    }
+
+    /// What a promotion would change.
+    func diff() throws {
+        try say(
+            try withSchemas { schemas in
+                let development = try schemas.schema(of: .development)
+                return SchemaChange(promoting: development, over: try schemas.schema(of: .production)).difference
+            },
+            of: "production and development"
+        )
+    }
+
+    /// What an import of the text would change.
+    func diff(with file: SchemaFile) throws {
+        try file.requireValid(json: options.json)
+        try say(
+            try withSchemas { schemas in
+                SchemaChange(
+                    importing: file.text.schema,
+                    over: try schemas.schema(of: .development),
+                    production: try schemas.schema(of: .production)
+                ).difference
+            },
+            of: "development and \(file.name)"
+        )
+    }
+
+    private func say(_ difference: SchemaDifference, of what: String) throws {
+        try SchemaReport(isAccepted: true, isApplied: false, difference).say(
+            difference.isEmpty ? "\(what) are the same" : difference.counted,
+            json: options.json
+        )
+    }
+
+    func reset(asks: Bool) throws {
+        try withSchemas { schemas in
+            if asks { try confirmReset() }
+            let lock: FolderLock
+            do {
+                lock = try FolderLock(folder: options.folder)
+            } catch let failure as CommandFailure where failure.exit == .conflict {
+                throw CommandFailure(
+                    .conflict,
+                    "A relay runs on \(options.folder), and it remembers what a reset would delete. Stop it, reset, and start it again."
+                )
+            }
+            try schemas.resetDevelopment { UInt64.random(in: .min ... .max) }
+            withExtendedLifetime(lock) {}
+        }
+        if options.json {
+            try Terminal.say(json: ["reset": true])
+        } else {
+            Terminal.say("reset  \(container) development: no records, and production's schema")
+        }
+    }
+
+    /// A script has said what it wants; a person types the container's name.
+    private func confirmReset() throws {
+        guard isatty(STDIN_FILENO) == 1 else { return }
+        let prompt = "This deletes all records of \(container) in development. Type the container's name to go on: "
+        FileHandle.standardError.write(Data(prompt.utf8))
+        guard readLine(strippingNewline: true) == container.name else {
+            throw CommandFailure(.failed, "That is not the container's name. Nothing was deleted.")
+        }
+    }
+}
+
+extension SchemaChange {
+    /// `nil` where nothing is to be written.
+    fileprivate var schemaToWrite: Schema? { isAllowed && !difference.isEmpty ? result : nil }
+}
+
+extension SchemaDifference {
+    fileprivate var counted: String { changes.count == 1 ? "1 change" : "\(changes.count) changes" }
+}

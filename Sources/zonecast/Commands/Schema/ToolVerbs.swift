@@ -1,0 +1,92 @@
+import ArgumentParser
+import Records
+
+/// The verbs of Apple's `cktool`, with its options, for scripts that were written for it.
+///
+/// Hidden, for `zonecast schema` is the place for people. Schema reference 7.
+enum ToolVerbs {
+    static let all: [any ParsableCommand.Type] = [
+        ExportSchema.self, ImportSchema.self, ValidateSchema.self, ResetSchema.self, DeploySchema.self,
+    ]
+
+    struct Options: ParsableArguments {
+        @Option(help: ArgumentHelp("Not looked at: a relay has no teams.", valueName: "id"))
+        var teamId: String?
+
+        @Option(name: [.customLong("container-id"), .customLong("container")], help: "The container.")
+        var container: ContainerID
+
+        @Option(help: "development or production.")
+        var environment: Records.Environment = .development
+
+        @Option(help: "Not looked at: whoever may write the data folder may change its schemas.")
+        var token: String?
+
+        @OptionGroup var folder: FolderOptions
+
+        var work: SchemaWork { SchemaWork(container, folder) }
+    }
+
+    struct ExportSchema: ParsableCommand {
+        static let configuration = hidden("export-schema", "As: zonecast schema export")
+
+        @OptionGroup var options: Options
+
+        @Option(help: "Write the text to this file instead.")
+        var outputFile: String?
+
+        func run() throws { try options.work.export(options.environment, to: outputFile) }
+    }
+
+    struct ImportSchema: ParsableCommand {
+        static let configuration = hidden("import-schema", "As: zonecast schema import")
+
+        @OptionGroup var source: SchemaSource
+        @OptionGroup var options: Options
+
+        @Flag(help: "Check the text before it is imported; that is done in any case.")
+        var validate = false
+
+        func run() throws {
+            guard options.environment == .development else {
+                throw CommandFailure(
+                    .usage,
+                    "A schema is imported into development only. Bring it to production with: zonecast schema promote --container \(options.container)"
+                )
+            }
+            try options.work.importText(try source.read(), applies: true)
+        }
+    }
+
+    struct ValidateSchema: ParsableCommand {
+        static let configuration = hidden("validate-schema", "As: zonecast schema validate")
+
+        @OptionGroup var source: SchemaSource
+        @OptionGroup var options: Options
+
+        func run() throws { try options.work.importText(try source.read(), applies: false) }
+    }
+
+    struct ResetSchema: ParsableCommand {
+        static let configuration = hidden("reset-schema", "As: zonecast schema reset")
+
+        @OptionGroup var options: Options
+
+        func run() throws { try options.work.reset(asks: true) }
+    }
+
+    struct DeploySchema: ParsableCommand {
+        static let configuration = hidden("deploy-schema", "As: zonecast schema promote")
+
+        @OptionGroup var options: Options
+
+        @Flag(help: "Only show what would change.")
+        var dryRun = false
+
+        func run() throws { try options.work.promote(applies: !dryRun) }
+    }
+
+    private static func hidden(_ name: String, _ abstract: String) -> CommandConfiguration {
+        CommandConfiguration(commandName: name, abstract: abstract, shouldDisplay: false)
+    }
+}

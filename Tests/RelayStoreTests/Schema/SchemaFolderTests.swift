@@ -1,0 +1,162 @@
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+import Testing
+import Wire
+
+/// A container's schema as the command line changes it, beside a store that is open.
+@Suite struct SchemaFolderTests {
+    private let container = ContainerID("iCloud.org.example.notes")
+    private let user = UserID("_00000000000000000000000000000001")
+
+    private func withFolder<Result>(_ body: (String, ContainerID) async throws -> Result) async throws -> Result {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        return try await body(folder.path, try #require(container))
+    }
+
+    private static func schema(_ declarations: String) -> Schema {
+        SchemaText(parsing: "DEFINE SCHEMA \(declarations)").schema
+    }
+
+    private static func put(_ schema: Schema, into schemas: SchemaFolder, _ environment: Records.Environment) throws {
+        try schemas.change(environment) { old in
+            var new = schema
+            new.version = old.version
+            return (new, ())
+        }
+    }
+
+    private static let rich = schema(
+        """
+        CREATE ROLE R;
+        RECORD TYPE A (
+            "___modTime" TIMESTAMP SORTABLE, a STRING SEARCHABLE, b LIST<ENCRYPTED INT64>, n NUMBER, m NUMBER PREFERRED AS INT64,
+            GRANT READ, WRITE TO R, GRANT READ TO "_world"
+        );
+        RECORD TYPE B ( a STRING );
+        """
+    )
+
+    @Test func whatIsKeptIsReadAgain() async throws {
+        try await withFolder { folder, container in
+            let schemas = SchemaFolder(folder: folder, container: container)
+            #expect(try schemas.schema(of: .development) == Schema())
+            #expect(!FileManager.default.fileExists(atPath: folder), "looking must not make a file")
+            var schema = Self.rich
+            schema.members = [UserID("_x"): [Role("R")]]
+            try Self.put(schema, into: schemas, .development)
+            schema.version = 1
+            #expect(try schemas.schema(of: .development) == schema)
+            // What is taken out is gone, and comes back as it is then.
+            try Self.put(Self.schema("RECORD TYPE B ( b INT64 );"), into: schemas, .development)
+            #expect(try schemas.schema(of: .development).types["A"] == nil)
+            #expect(try schemas.schema(of: .development).roles.isEmpty)
+            #expect(try schemas.schema(of: .development).types["B"]?.fields.keys.sorted() == ["b"])
+            try Self.put(Self.rich, into: schemas, .development)
+            #expect(try schemas.schema(of: .development).types == Self.rich.types)
+            #expect(try schemas.schema(of: .production) == Schema())
+        }
+    }
+
+    @Test func anOpenStoreGoesByItFromTheNextCommitOn() async throws {
+        try await withFolder { folder, container in
+            let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
+            defer { stores.close() }
+            let store = try stores.store(of: ContainerEnvironment(container, .development))
+            try await store.write { writer throws(RelayError) in
+                try writer.define(["Note": RecordType(fields: ["title": .init(.scalar(.string))])])
+            }
+            let schemas = SchemaFolder(folder: folder, container: container)
+            var changed = try schemas.schema(of: .development)
+            #expect(changed == store.currentSchema)
+            changed.types["Note"]?.fields["title"]?.indexes = []
+            changed.types["Task"] = RecordType()
+            changed.members[user] = [Role("R")]
+            try Self.put(changed, into: schemas, .development)
+            let seen = try await store.write { writer throws(RelayError) in try writer.schema }
+            #expect(seen.types == changed.types)
+            #expect(seen.members == changed.members)
+            #expect(seen.version == 2)
+            #expect(store.currentSchema == seen)
+            // And what the store makes of it then stands in the file, under numbers that do not clash.
+            try await store.write { writer throws(RelayError) in
+                try writer.define(["Task": RecordType(fields: ["done": .init(.scalar(.int64))])])
+            }
+            #expect(try schemas.schema(of: .development).types["Task"]?.fields.keys.sorted() == ["done"])
+            #expect(try schemas.schema(of: .development).version == 3)
+        }
+    }
+
+    @Test func aWritePreparedUnderTheOldSchemaIsPreparedAnew() async throws {
+        try await withFolder { folder, container in
+            let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
+            defer { stores.close() }
+            let home = ContainerEnvironment(container, .production)
+            let schemas = SchemaFolder(folder: folder, container: container)
+            try Self.put(Self.schema("RECORD TYPE Note ( title STRING );"), into: schemas, .production)
+            let store = try stores.store(of: home)
+            let fields = #"{"recordName":"n","recordType":"Note","fields":{"title":{"value":"a"}}}"#
+            let record = try RecordInput(JSONDocument(parsing: Array(fields.utf8)).root)
+            var modify = ModifyRecords(
+                [.init(.create, record, name: "n")],
+                in: ZoneID(ZoneID.defaultName, owner: Zone.publicOwner),
+                of: DatabaseAddress(scope: .public, caller: Caller(.user(user), deviceID: "phone")),
+                atomically: false,
+                rules: SchemaRules(mayGrow: false, scope: .public, limits: Limits()),
+                now: Timestamp(milliseconds: 1)
+            )
+            try Self.put(
+                Self.schema(#"RECORD TYPE Note ( title STRING, GRANT CREATE TO "_icloud" );"#),
+                into: schemas,
+                .production
+            )
+            modify.prepare(with: store.currentSchema)
+            try Self.put(
+                Self.schema(#"RECORD TYPE Note ( title INT64, GRANT CREATE TO "_icloud" );"#),
+                into: schemas,
+                .production
+            )
+            let request = modify
+            let result = try await store.write { writer throws(RelayError) in try request.run(in: writer) }
+            #expect(result.outcomes.first?.error?.reason.contains("expected type INT64") == true)
+        }
+    }
+
+    @Test func aResetLeavesProductionsSchemaAndNoRecords() async throws {
+        try await withFolder { folder, container in
+            let home = ContainerEnvironment(container, .development)
+            let schemas = SchemaFolder(folder: folder, container: container)
+            try Self.put(Self.rich, into: schemas, .production)
+            let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
+            let store = try stores.store(of: home)
+            let epoch = store.epoch
+            try await store.write { writer throws(RelayError) in
+                try writer.define(["Note": RecordType()])
+                try WelcomeUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
+            }
+            stores.close()
+            try schemas.resetDevelopment { UInt64.random(in: 1 ... .max) }
+            #expect(try schemas.schema(of: .development).types == Self.rich.types)
+            #expect(try schemas.schema(of: .development).roles == Self.rich.roles)
+
+            let after = try stores.store(of: home)
+            defer { stores.close() }
+            #expect(after.epoch != epoch)
+            let (zones, record) = try after.read { reader throws(RelayError) in
+                let zone = try reader.zone(ZoneID(ZoneID.defaultName, owner: Zone.publicOwner))
+                return (
+                    try reader.zones(of: user),
+                    try zone.map { zone throws(RelayError) in try reader.records(named: [user.recordName], in: zone) }
+                )
+            }
+            #expect(zones.isEmpty)
+            #expect(record?.isEmpty == true)
+            // The store works: numbers begin anew.
+            try await after.write { writer throws(RelayError) in
+                try WelcomeUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
+            }
+        }
+    }
+}
