@@ -67,7 +67,8 @@ var package = Package(
         .ours(
             "RelayServer",
             [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioExtras,
+                "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
+                nioExtras,
                 serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto,
             ]
         ),
@@ -78,6 +79,8 @@ var package = Package(
             pkgConfig: "libwebsockets",
             providers: [.apt(["libwebsockets-dev"]), .brew(["libwebsockets"])]
         ),
+        // Answers in gzip; comes with the development files of libwebsockets.
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
         .ours(
             "ZoneKit",
             [
@@ -108,7 +111,8 @@ var package = Package(
         .tests(
             "RelayServer",
             [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1, nioWebSocket,
+                "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
+                nioWebSocket,
                 nioEmbedded, httpTypes, logging,
             ]
         ),

@@ -106,7 +106,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
             !plan.keepAlive || isQuiescing || served >= loop.door.limits.requestsPerConnection
             || (inputClosed && queue.isEmpty)
         let buffer = ResponseBytes.write(
-            response,
+            Gzip.encoded(response, for: plan.request),
             persistence: isLast ? .close : plan.isHTTP10 ? .keepAliveHTTP10 : .keepAlive,
             date: loop.dateText,
             omitsBody: plan.request.method == .head,
