@@ -339,12 +339,15 @@ private struct StoredState {
 }
 
 extension SQLiteStore.Place {
+    static func assetFolder(ofFile path: String) -> String {
+        (path.hasSuffix(".sqlite") ? String(path.dropLast(7)) : path) + ".assets"
+    }
+
     /// Beside the file; of a store in memory among the system's temporary files.
     fileprivate func assetFolder(_ draw: @escaping @Sendable () -> UInt64) -> AssetFolder {
         switch self {
         case .file(let path):
-            let stem = path.hasSuffix(".sqlite") ? String(path.dropLast(7)) : path
-            return AssetFolder(folder: stem + ".assets", draw: draw)
+            return AssetFolder(folder: Self.assetFolder(ofFile: path), draw: draw)
         case .memory:
             let name = "zonecast-assets-\(UUID().uuidString)"
             let folder = FileManager.default.temporaryDirectory.appendingPathComponent(name).path

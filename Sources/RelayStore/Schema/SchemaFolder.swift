@@ -59,6 +59,9 @@ package struct SchemaFolder: Sendable {
             // What the deleted records took is given back to the disk.
             try connections.inspect { try $0.execute(sql: "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") }
         }
+        // No record refers to them any more; what cannot be removed now the relay removes later.
+        let assets = SQLiteStore.Place.assetFolder(ofFile: path(of: .development))
+        try? FileManager.default.removeItem(atPath: assets)
     }
 
     /// Every row of every table; the layout stays.

@@ -124,6 +124,54 @@ import Wire
         }
     }
 
+    /// What was not entered while the index was not wanted is found once it is wanted again.
+    @Test func anIndexThatIsTakenAwayAndGivenBackIsMadeAnew() async throws {
+        try await withFolder { folder, container in
+            let schemas = SchemaFolder(folder: folder, container: container)
+            try Self.put(Self.schema("RECORD TYPE Note ( title STRING QUERYABLE );"), into: schemas, .development)
+            let store = try SQLiteStore(
+                .file(path: "\(folder)/containers/\(container.name)/development.sqlite"),
+                draw: { UInt64.random(in: 1 ... .max) },
+                recordsWithoutIndex: 0
+            )
+            defer { store.close() }
+            let zone = try await store.write { [user] writer throws(RelayError) in
+                try writer.makeZone(ZoneID("Notes", owner: user), by: "phone")
+            }
+            let query = Query(
+                recordType: "Note",
+                filters: [.init(.own("title"), .equals, [.string("x")])]
+            )
+            func found() async throws -> [String] {
+                try await store.query { reader throws(RelayError) in
+                    try reader.page(of: query, in: [zone], after: nil, limit: 10).records.map(\.record.name)
+                }
+            }
+            try await save("a", in: zone, of: store)
+            #expect(try await found() == ["a"])
+            try Self.put(Self.schema("RECORD TYPE Note ( title STRING );"), into: schemas, .development)
+            try await save("b", in: zone, of: store)
+            try Self.put(Self.schema("RECORD TYPE Note ( title STRING QUERYABLE );"), into: schemas, .development)
+            try await save("c", in: zone, of: store)
+            #expect(try await found() == ["a", "b", "c"])
+        }
+    }
+
+    private func save(_ name: String, in zone: Zone, of store: SQLiteStore) async throws {
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+        try await store.write { writer throws(RelayError) in
+            let record = StoredRecord(
+                name: name,
+                type: "Note",
+                change: writer.takeChangeNumber(),
+                created: stamp,
+                modified: stamp,
+                fields: Array(#"{"title":{"value":"x","type":"STRING"}}"#.utf8)
+            )
+            try writer.put([record], replacing: [:], in: try writer.zone(zone.id) ?? zone, by: "phone")
+        }
+    }
+
     @Test func aResetLeavesProductionsSchemaAndNoRecords() async throws {
         try await withFolder { folder, container in
             let home = ContainerEnvironment(container, .development)
