@@ -35,14 +35,9 @@ struct QueryOption: Hashable, Sendable {
 struct QueryPlanner {
     let query: Query
     let order: QueryOrder
+    let tuning: QueryTuning
     /// Whether this index is there and complete.
     let isReady: (IndexTarget) -> Bool
-
-    /// So few entries are visited rather than counted more exactly.
-    static let fewEntries = 1_000
-    /// More than so many matches of the best filter make it cheaper to walk in the order of the results, most of which
-    /// will match.
-    static let manyEntries = 5_000
 
     /// The names that a filter asks for, if one does.
     var names: [String]? {
@@ -85,7 +80,7 @@ struct QueryPlanner {
         if let best {
             if let points = best.points, order.sorts.isEmpty { return .byName(best.target, points) }
             if best.target == orderTarget, best.ranges.count == 1 { return .inOrder(best.target, best.ranges[0]) }
-            if best.count < Self.manyEntries { return .gather(best.target, best.ranges) }
+            if best.count < tuning.manyEntries { return .gather(best.target, best.ranges) }
         }
         if let place = order.sorts.first?.relativeLocation, let target = distanceTarget, isReady(target) {
             return .nearest(place, target)
@@ -109,11 +104,11 @@ struct QueryPlanner {
     /// `options` are as for `plan`.
     func missing(_ options: [QueryOption]) -> Set<IndexTarget> {
         let least = options.map(\.count).min() ?? .max
-        guard least >= Self.fewEntries else { return [] }
+        guard least >= tuning.fewEntries else { return [] }
         let unready = Set(self.options.map(\.target).filter { !isReady($0) })
         guard unready.isEmpty else { return unready }
         if order.sorts.isEmpty, options.contains(where: { $0.points != nil }) { return [] }
-        guard least >= Self.manyEntries,
+        guard least >= tuning.manyEntries,
             let target = distanceTarget ?? orderTarget ?? order.sorts.first.map({ .value($0.field) })
         else { return [] }
         return isReady(target) ? [] : [target]

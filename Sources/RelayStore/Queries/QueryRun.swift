@@ -16,14 +16,15 @@ final class QueryRun {
     let type: RecordType
     let typeNumber: Int64
     let after: Query.Position?
-    let allowance: Allowance
+    private let allowance: Allowance
+    let tuning: QueryTuning
     private let indexes: [IndexTarget: FieldIndex]
-    private var page: PageOfQuery
+    var page: PageOfQuery
     /// Records and index entries looked at, for the tests that say nothing was scanned.
     private(set) var examined = 0
     /// Indexes that would have helped, once one was missed.
-    private(set) var missing: Set<IndexTarget> = []
-    private var zone: Zone
+    var missing: Set<IndexTarget> = []
+    var zone: Zone
 
     var zoneNumber: Int64 { zone.number }
 
@@ -33,7 +34,7 @@ final class QueryRun {
         type: (number: Int64, definition: RecordType),
         after: Query.Position?,
         limit: Int,
-        allowance: Allowance,
+        work: QueryWork,
         zone: Zone,
         reader: SQLiteReader
     ) throws {
@@ -42,7 +43,8 @@ final class QueryRun {
         self.type = type.definition
         typeNumber = type.number
         self.after = after
-        self.allowance = allowance
+        allowance = work.allowance
+        tuning = work.tuning
         self.zone = zone
         order = QueryOrder(query)
         page = PageOfQuery(order, limit: limit)
@@ -66,7 +68,7 @@ final class QueryRun {
     // MARK: One zone
 
     private func visit() throws {
-        let planner = QueryPlanner(query: query, order: order, isReady: { self.place(of: $0) != nil })
+        let planner = QueryPlanner(query: query, order: order, tuning: tuning, isReady: { self.place(of: $0) != nil })
         if let names = planner.names { return try visit(.names(names)) }
         let options = try counted(planner.options)
         missing = planner.missing(options)
@@ -77,14 +79,14 @@ final class QueryRun {
     private func counted(_ options: [QueryOption]) throws -> [QueryOption] {
         var ready = options.filter { place(of: $0.target) != nil }
         // With nothing to choose between there is nothing to count.
-        for limit in [QueryPlanner.fewEntries, QueryPlanner.manyEntries] {
+        for limit in [tuning.fewEntries, tuning.manyEntries] {
             for index in ready.indices { ready[index].count = try count(ready[index], upTo: limit) }
             if ready.contains(where: { $0.count < limit }) { break }
         }
         return ready
     }
 
-    private func count(_ option: QueryOption, upTo limit: Int) throws -> Int {
+    func count(_ option: QueryOption, upTo limit: Int) throws -> Int {
         guard let place = place(of: option.target) else { return limit }
         var count = 0
         for range in option.ranges where count < limit {
@@ -109,51 +111,15 @@ final class QueryRun {
         case .names(let names):
             let check = CandidateCheck(query.filters, run: self, through: nil)
             for name in Set(names) { try offer(IndexEntry(key: .absent, name: name), check) }
-        case .inOrder(let target, let range): try visitInOrder(target, range)
+        case .inOrder(let target, let range):
+            let check = CandidateCheck(query.filters, run: self, through: target)
+            try visitInOrder(target, range, check)
         case .byName(let target, let keys): try visitByName(target, keys)
         case .gather(let target, let ranges): try gather(target, ranges)
         case .nearest(let center, let target): try visitNearest(to: center, target)
         case .scan: try scan()
         }
     }
-
-    private func visitInOrder(_ target: IndexTarget, _ range: KeyRange) throws {
-        guard let place = place(of: target) else { return }
-        let isAscending = order.sorts.first?.isAscending ?? order.namesAscend
-        // Entries of one key come in the order of names, in the same direction: where further sorts follow, or names go the
-        // other way, that is not the order of the results.
-        let isExact = order.sorts.count <= 1 && order.namesAscend == isAscending
-        let keys = order.sorts.isEmpty ? start.map { [QueryKey.text($0.recordName)] } : start?.keys
-        let first = start.flatMap { start in
-            keys?.first.map { IndexEntry(key: $0, name: isExact ? start.recordName : isAscending ? "" : Self.lastName) }
-        }
-        var cursor = IndexCursor(
-            place,
-            zone: zone.number,
-            range: range,
-            ascending: isAscending,
-            start: first,
-            in: reader.database
-        )
-        let check = CandidateCheck(query.filters, run: self, through: target)
-        while let entry = try cursor.advance() {
-            if page.isFull, let last = page.entries.last {
-                let isBeyond =
-                    isExact ? !page.takes(position(of: entry)) : isPast(entry.key, last.position, isAscending)
-                if isBeyond { return }
-            }
-            try offer(entry, check)
-        }
-    }
-
-    /// Whether `key` is later in the first sort than the page's last record.
-    private func isPast(_ key: QueryKey, _ last: Query.Position, _ isAscending: Bool) -> Bool {
-        guard let bar = last.keys.first, key != bar else { return false }
-        return (key > bar) == isAscending
-    }
-
-    /// After every record name.
-    private static let lastName = "\u{7F}"
 
     private func visitByName(_ target: IndexTarget, _ keys: [QueryKey]) throws {
         guard let place = place(of: target) else { return }
@@ -238,7 +204,7 @@ final class QueryRun {
     }
 
     /// Counts something looked at; while an index is missing that is not for free.
-    private func countOne() throws {
+    func countOne() throws {
         examined += 1
         if !missing.isEmpty, examined > allowance.records { throw IndexMissing(targets: missing) }
     }
@@ -246,17 +212,13 @@ final class QueryRun {
     // MARK: Candidates
 
     /// Where the page starts inside this zone.
-    private var start: Query.Position? {
+    var start: Query.Position? {
         guard let after else { return nil }
         return order.isZoneByZone && after.zone != zone.id ? nil : after
     }
 
-    private func position(of entry: IndexEntry) -> Query.Position {
-        Query.Position(keys: order.sorts.isEmpty ? [] : [entry.key], recordName: entry.name, zone: zone.id)
-    }
-
     /// Looks at one record that may match, and keeps it if it does and belongs on the page.
-    private func offer(_ entry: IndexEntry, _ check: CandidateCheck, in ring: Ring? = nil) throws {
+    func offer(_ entry: IndexEntry, _ check: CandidateCheck, in ring: Ring? = nil) throws {
         try countOne()
         guard try check.passesProbes(entry.name), let record = try reader.liveRecord(named: entry.name, in: zone),
             record.type == query.recordType
@@ -271,7 +233,7 @@ final class QueryRun {
 }
 
 /// The places farther than one distance and no farther than another.
-private struct Ring {
+struct Ring {
     var center: Location
     var inner: Double
     var outer: Double

@@ -18,7 +18,7 @@ extension SQLiteReader {
                 type: (number, type),
                 after: position,
                 limit: limit,
-                allowance: queryWork.allowance,
+                work: queryWork,
                 zone: first,
                 reader: self
             )
@@ -94,6 +94,7 @@ extension SQLiteReader {
 /// What the queries of one access may cost, and did.
 struct QueryWork {
     var allowance = QueryRun.Allowance(records: 20_000)
+    var tuning = QueryTuning()
     /// Records and index entries looked at.
     var examined = 0
     /// Indexes for want of which a query failed.

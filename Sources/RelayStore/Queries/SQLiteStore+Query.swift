@@ -2,8 +2,6 @@ package import Records
 package import RelayCore
 
 extension SQLiteStore {
-    /// Records that a query may look at before it asks for an index: a page's worth, since what is so small needs none.
-    package static let fewRecords = 200
     /// Records that it may look at while the index it lacks is being built.
     private static let manyRecords = 20_000
     /// Records that one step of building reads: some 20 ms in which other writes wait.
@@ -26,7 +24,7 @@ extension SQLiteStore {
         _ body: (any StoreReader) throws(RelayError) -> Result
     ) async throws(RelayError) -> (Result, examined: Int) {
         let deadline = ContinuousClock.now + Self.longestWait
-        var work = QueryWork(allowance: .init(records: recordsWithoutIndex))
+        var work = QueryWork(allowance: .init(records: tuning.recordsWithoutIndex), tuning: tuning)
         while true {
             let refusal: RelayError
             do throws(RelayError) {

@@ -13,8 +13,7 @@ package final class SQLiteStore: Store {
     }
 
     package let epoch: UInt64
-    /// Records that a query may look at before it makes an index.
-    let recordsWithoutIndex: Int
+    let tuning: QueryTuning
 
     private struct Committed: Sendable {
         var names: StoreNames
@@ -42,7 +41,7 @@ package final class SQLiteStore: Store {
     /// - Parameters:
     ///   - place: the file, or memory.
     ///   - draw: gives random 64 bits, for epochs and zone identities.
-    ///   - recordsWithoutIndex: records that a query may look at before it makes an index.
+    ///   - tuning: how queries choose their ways.
     ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything. Hears
     ///     first, on the caller's thread, of the query subscriptions that the file holds.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
@@ -50,11 +49,11 @@ package final class SQLiteStore: Store {
     package init(
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
-        recordsWithoutIndex: Int = SQLiteStore.fewRecords,
+        tuning: QueryTuning = QueryTuning(),
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws {
-        self.recordsWithoutIndex = recordsWithoutIndex
+        self.tuning = tuning
         connections = try StoreConnections(place)
         assets = place.assetFolder(draw)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
@@ -94,7 +93,7 @@ package final class SQLiteStore: Store {
     package func read<Result>(
         _ body: (any StoreReader) throws(RelayError) -> Result
     ) throws(RelayError) -> Result {
-        var work = QueryWork()
+        var work = QueryWork(tuning: tuning)
         return try read(&work, body)
     }
 

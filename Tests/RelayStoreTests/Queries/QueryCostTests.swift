@@ -104,6 +104,35 @@ import Testing
         #expect(first.examined <= 200, "\(first.examined)")
     }
 
+    private func halved(_ number: Int) -> [String: FieldValue] {
+        let mixed = Int64(number * 7919 % 3_001)
+        return ["ratio": .double(Double(number % 2)), "count": .int64(mixed)]
+    }
+
+    /// Many share the first sort's value: the second's index leads through them.
+    @Test func sortsByFewValuesAndThenAnotherLookAtAPage() async throws {
+        var tuning = QueryTuning.indexesOnly
+        tuning.manyEntries = 1_000
+        let world = try QueryWorld(tuning: tuning)
+        try await world.makeZone("A")
+        for start in stride(from: 0, to: 3_000, by: 500) {
+            try await world.put((start..<start + 500).map { ("n\($0)", halved($0)) }, in: world.zones[0])
+        }
+        for isAscending in [true, false] {
+            let query = Query(
+                recordType: "Thing",
+                sorts: [.init(.own("ratio"), ascending: isAscending), .init(.own("count"), ascending: false)]
+            )
+            for _ in 0..<4 { _ = try await world.firstPage(query, limit: 1) }
+            let first = try await world.firstPage(query, limit: 10)
+            #expect(first.names == Array(try world.expectation(query).prefix(10)))
+            #expect(first.examined <= 60, "\(first.examined)")
+            let all = try await world.answer(query, limit: 100)
+            #expect(all.names == (try world.expectation(query)))
+            #expect(all.examined <= 12_000, "\(all.examined)")
+        }
+    }
+
     private func query(_ filters: Query.Filter..., sort: Query.Sort? = nil) -> Query {
         Query(recordType: "Thing", filters: filters, sorts: sort.map { [$0] } ?? [])
     }

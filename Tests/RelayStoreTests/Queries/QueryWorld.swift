@@ -19,8 +19,8 @@ final class QueryWorld {
         "note": .init(.scalar(.string)), "spots": .init(.list(.location)),
     ])
 
-    /// With 0 `recordsWithoutIndex` every query uses indexes.
-    init(_ place: SQLiteStore.Place = .memory, recordsWithoutIndex: Int = 0) throws {
+    /// Unless told otherwise every query uses indexes.
+    init(_ place: SQLiteStore.Place = .memory, tuning: QueryTuning = .indexesOnly) throws {
         let drawn = Mutex(UInt64(7))
         store = try SQLiteStore(
             place,
@@ -29,7 +29,7 @@ final class QueryWorld {
                     $0 += 1; return $0
                 }
             },
-            recordsWithoutIndex: recordsWithoutIndex
+            tuning: tuning
         )
     }
 
@@ -140,4 +140,26 @@ struct Dice: RandomNumberGenerator {
     mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &self) }
     mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
     mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+}
+
+extension QueryTuning {
+    static var indexesOnly: QueryTuning {
+        var tuning = QueryTuning()
+        tuning.recordsWithoutIndex = 0
+        return tuning
+    }
+
+    static var scansOnly: QueryTuning {
+        var tuning = QueryTuning()
+        tuning.recordsWithoutIndex = .max
+        return tuning
+    }
+
+    /// Takes the ways of big stores in a small one.
+    static var likeMany: QueryTuning {
+        var tuning = indexesOnly
+        tuning.fewEntries = 2
+        tuning.manyEntries = 5
+        return tuning
+    }
 }

@@ -100,19 +100,27 @@ import Testing
         return query
     }
 
-    @Test(arguments: [(1, 0), (2, 0), (3, 0), (4, 1_000_000)]) func answersAreThoseOfLookingAtEverything(
-        _ seed: Int,
-        _ recordsWithoutIndex: Int
-    ) async throws {
+    enum Way: CaseIterable {
+        case scans, indexes, indexesOfMany
+    }
+
+    @Test(arguments: Way.allCases, [1, 2]) func answersAreThoseOfLookingAtEverything(_ way: Way, _ seed: Int)
+        async throws
+    {
         var dice = Dice(state: UInt64(seed))
-        let world = try QueryWorld(recordsWithoutIndex: recordsWithoutIndex)
+        let world =
+            switch way {
+            case .scans: try QueryWorld(tuning: .scansOnly)
+            case .indexes: try QueryWorld(tuning: .indexesOnly)
+            case .indexesOfMany: try QueryWorld(tuning: .likeMany)
+            }
         for name in ["A", "B", "C"] { try await world.makeZone(name) }
-        for _ in 0..<6 {
+        for _ in 0..<4 {
             for zone in world.zones where dice.chance(80) {
                 let changes = Dictionary(things(20, &dice).map { ($0.name, $0.fields) }) { $1 }
                 try await world.put(changes.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }, in: zone)
             }
-            for _ in 0..<25 {
+            for _ in 0..<16 {
                 let query = query(&dice)
                 let zones = dice.chance(50) ? world.zones : [dice.pick(world.zones)]
                 let answer = try await world.answer(query, in: zones, limit: 1 + dice.below(9))

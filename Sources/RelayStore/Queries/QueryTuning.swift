@@ -1,0 +1,12 @@
+/// From which numbers on a query goes about its work in another way; the answer is the same with any.
+package struct QueryTuning: Sendable {
+    /// Records that a query may look at before it asks for an index: a page's worth, since what is so small needs none.
+    package var recordsWithoutIndex = 200
+    /// So few entries are visited rather than counted more exactly.
+    package var fewEntries = 1_000
+    /// With more than so many matches of the best filter it is cheaper to walk in the order of the results, most of which
+    /// will match.
+    package var manyEntries = 5_000
+
+    package init() {}
+}
