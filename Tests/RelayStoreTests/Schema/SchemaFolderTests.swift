@@ -132,7 +132,7 @@ import Wire
             let store = try SQLiteStore(
                 .file(path: "\(folder)/containers/\(container.name)/development.sqlite"),
                 draw: { UInt64.random(in: 1 ... .max) },
-                recordsWithoutIndex: 0
+                tuning: .indexesOnly
             )
             defer { store.close() }
             let zone = try await store.write { [user] writer throws(RelayError) in
