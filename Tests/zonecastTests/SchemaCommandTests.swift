@@ -163,6 +163,15 @@ import Testing
         let body = #"{"fieldName":"body","comparator":"EQUALS","fieldValue":{"value":"x"}}"#
         #expect(try query(connection, body).reason == "Field 'body' is not marked queryable")
 
+        // A query is read by the new schema too: a number without a tag is a moment where the field is one.
+        let dated = Self.notes.replacingOccurrences(
+            of: "title           STRING",
+            with: "due TIMESTAMP QUERYABLE, title STRING"
+        )
+        #expect(try zonecast("schema", "import", "--file", "-", input: dated).status == 0)
+        let due = #"{"fieldName":"due","comparator":"EQUALS","fieldValue":{"value":1}}"#
+        #expect(try query(connection, due).records?.isEmpty == true)
+
         #expect(try zonecast("schema", "promote").status == 0)
         let unknown = try modify(connection, "production", "a", #"{"text":{"value":"x"}}"#)
         #expect(unknown?.serverErrorCode == "ACCESS_DENIED", "the roles of development are not those of production")

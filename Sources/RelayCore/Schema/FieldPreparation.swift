@@ -34,7 +34,11 @@ package struct FieldPreparation: Sendable {
         }
         let known = schema.types[typeName]
         guard known != nil || rules.mayGrow else {
-            throw RelayError(.notFound, "Record type '\(typeName)' does not exist in this environment.")
+            throw RelayError(
+                .notFound,
+                "Record type '\(typeName)' does not exist in this environment; "
+                    + "'zonecast schema promote --dry-run' shows what development has."
+            )
         }
         var definition = known ?? RecordType()
         for field in record.fields {
@@ -151,7 +155,8 @@ extension RecordType {
         if let declared = fields[field.name] { return declared }
         guard rules.mayGrow else {
             throw .badRequest(
-                "Field '\(field.name.prefix(64))' does not exist in record type '\(typeName)' in this environment."
+                "Field '\(field.name.prefix(64))' does not exist in record type '\(typeName)' in this environment; "
+                    + "'zonecast schema promote --dry-run' shows what development has."
             )
         }
         guard NameRules.isIdentifier(field.name) else {

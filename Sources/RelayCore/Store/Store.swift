@@ -8,7 +8,8 @@ package protocol Store: Sendable {
     /// Drawn when the store was made or restored; part of every token.
     var epoch: UInt64 { get }
 
-    /// The schema as of the latest commit, without a look at the disk: for what is prepared ahead of a write.
+    /// The schema as of the latest commit, mostly without a look at the disk: for what is prepared ahead of a write, and for
+    /// reading requests.
     var currentSchema: Schema { get }
 
     /// Runs `body` on one committed state, on the caller's thread. Throws what `body` throws, and `RelayError` with

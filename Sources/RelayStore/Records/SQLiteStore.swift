@@ -23,9 +23,13 @@ package final class SQLiteStore: Store {
     }
 
     /// How long reads may go by a schema that the command line has changed meanwhile; writes never do.
-    private static let schemaAge = Duration.seconds(1)
+    ///
+    /// Shorter than a command needs to end after its commit, so that a script never meets the old one.
+    private static let schemaAge = Duration.milliseconds(20)
 
     private let connections: StoreConnections
+    /// Whether other processes may change the file.
+    private let isShared: Bool
     private let committed: Mutex<Committed>
     private let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
@@ -55,6 +59,7 @@ package final class SQLiteStore: Store {
     ) throws {
         self.tuning = tuning
         connections = try StoreConnections(place)
+        isShared = if case .file = place { true } else { false }
         assets = place.assetFolder(draw)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
         epoch = state.epoch
@@ -86,7 +91,13 @@ package final class SQLiteStore: Store {
 
     deinit { close() }
 
-    package var currentSchema: Schema { committed.withLock { $0.schema } }
+    package var currentSchema: Schema {
+        let (schema, looked) = committed.withLock { ($0.schema, $0.looked) }
+        guard isShared, ContinuousClock.now - looked > Self.schemaAge else { return schema }
+        // Without a request for a while nobody has looked: what is read by it now must not be read by an old one.
+        let known = committed.withLock { $0 }
+        return (try? connections.read { try freshSchema(known, $0) }) ?? schema
+    }
 
     // MARK: Reading
 
@@ -124,7 +135,7 @@ package final class SQLiteStore: Store {
     /// The schema that is known, or, looked up now and then, the one that another process has put in its place.
     private func freshSchema(_ known: Committed, _ database: Database) throws -> Schema {
         let now = ContinuousClock.now
-        guard now - known.looked > Self.schemaAge else { return known.schema }
+        guard isShared, now - known.looked > Self.schemaAge else { return known.schema }
         let isNew = try SchemaRows.version(database) > known.schema.version
         let schema = try isNew ? SchemaRows.read(database) : known.schema
         var names = known.names

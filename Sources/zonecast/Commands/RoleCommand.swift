@@ -12,7 +12,7 @@ struct RoleCommand: ParsableCommand {
         abstract: "Give users the roles that a schema declares, and take them away.",
         discussion: """
             A role's rights are those that the schema grants it; a user's are those of all their roles together.
-            A running relay goes by a change within a second. Each environment has roles of its own.
+            A running relay goes by a change at once. Each environment has roles of its own.
             """,
         subcommands: [Give.self, Take.self, List.self]
     )
