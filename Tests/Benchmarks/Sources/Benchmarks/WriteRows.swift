@@ -26,6 +26,28 @@ enum WriteRows {
                 target: .ratioAtLeast(0.6)
             )
         )
+        try besideAnotherServer(&bench, client, relay)
+    }
+
+    /// The same beside a server that answers over a socket too: what the machine takes for the way there and back.
+    private static func besideAnotherServer(_ bench: inout Bench, _ client: ClosedLoop, _ relay: Relay) throws {
+        guard let postgres = try bench.startPostgres(for: "write-one") else { return }
+        var client = client
+        let seconds = bench.scale(2.0, quick: 1)
+        let paired = try Paired.measure(rounds: bench.scale(5, quick: 3)) {
+            try client.run(seconds: seconds, meter: relay.meter).requestsPerSecond
+        } floor: {
+            try postgres.insert(SampleRecord.row, rowsPerInsert: 1, connections: 1, seconds: seconds)
+        }
+        bench.report.add(
+            Finding(
+                "write-one",
+                "the same beside another server",
+                unit: "/s",
+                paired,
+                against: "PostgreSQL, one connection"
+            )
+        )
     }
 
     /// 64 clients in one zone, beside 64 connections of pgbench; and what a write costs the relay.
