@@ -282,71 +282,6 @@ package final class Relay: Sendable {
         }
     }
 
-    // MARK: Answers
-
-    private static func relayError(for error: any Error) -> RelayError {
-        switch error {
-        case let error as RelayError: return error
-        case let error as JSONError: return .badRequest(error.description)
-        case let error as CredentialRefusal: return error.relayError(redirectURL: nil)
-        default: return RelayError(.internalError, "The relay failed on this request; report its uuid to the operator.")
-        }
-    }
-
-    private func failure(_ error: RelayError, id: String) -> APIResponse {
-        let answer = EndpointAnswer {
-            $0.member("uuid", id)
-            $0.members(of: error)
-        }
-        var response = APIResponse(status: .init(code: error.status ?? error.code.status), body: answer.body)
-        if let wait = error.retryAfter {
-            // Whole seconds and at least one, as the header has no fractions.
-            response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
-        }
-        return response
-    }
-
-    private func decorate(
-        _ response: inout APIResponse,
-        _ request: APIRequest,
-        _ authentication: Authentication?,
-        id: String
-    ) {
-        response.headers.append(Self.json)
-        response.headers.append(Self.instance)
-        response.headers[.requestUUID] = id
-        if request.method == .get { response.headers[.cacheControl] = "no-store" }
-        if let token = authentication?.freshWebToken { response.headers[.webAuthToken] = token }
-        if let origin = authentication?.origin {
-            response.headers[.vary] = "Origin"
-            CrossOrigin.allow(origin, &response)
-        } else if authentication == nil, let origin = request.headers[.origin] {
-            // A page must also be able to read where to sign in.
-            response.headers[.vary] = "Origin"
-            guard let home = Route.home(ofPath: request.path),
-                authenticator.allowsOrigin(origin, of: request, in: home)
-            else { return }
-            CrossOrigin.allow(origin, &response)
-        }
-    }
-
-    /// Which of several relays has answered; there is one.
-    private static let instance = HTTPField(name: .respondingInstance, value: "zonecast")
-
-    private static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
-
-    /// Tells a browser whether a page of that origin may call at all.
-    ///
-    /// Wire reference 1.1.
-    private func preflight(_ request: APIRequest, _ route: Route, id: String) -> APIResponse {
-        let origin = request.headers[.origin].flatMap {
-            authenticator.allowsOrigin($0, of: request, in: route.home) ? $0 : nil
-        }
-        var response = CrossOrigin.preflight(origin)
-        response.headers[.requestUUID] = id
-        return response
-    }
-
     /// Tells one request from all others; nobody need be unable to guess it.
     private func requestID() -> String {
         let number = requestCount.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
@@ -386,47 +321,4 @@ extension Route.Operation {
         case .usersSignOut: try await signOut(context)
         }
     }
-}
-
-/// Writes 16 random bytes as a version 4 UUID, lower-case.
-///
-/// RFC 9562.
-enum UUIDText {
-    private static let digits = Array("0123456789abcdef".utf8)
-
-    static func make(_ bytes: [UInt8]) -> String {
-        String(unsafeUninitializedCapacity: 36) { text in
-            var count = 0
-            for (index, byte) in bytes.prefix(16).enumerated() {
-                if index == 4 || index == 6 || index == 8 || index == 10 {
-                    text[count] = UInt8(ascii: "-")
-                    count += 1
-                }
-                var byte = byte
-                if index == 6 { byte = byte & 0x0F | 0x40 }
-                if index == 8 { byte = byte & 0x3F | 0x80 }
-                text[count] = digits[Int(byte >> 4)]
-                text[count + 1] = digits[Int(byte & 15)]
-                count += 2
-            }
-            return count
-        }
-    }
-}
-
-extension HTTPField.Name {
-    static let respondingInstance: HTTPField.Name = {
-        guard let name = HTTPField.Name("X-Responding-Instance") else {
-            preconditionFailure("the name holds only letters and dashes")
-        }
-        return name
-    }()
-
-    /// Names the request in our log, and in error bodies as `uuid`.
-    static let requestUUID: HTTPField.Name = {
-        guard let name = HTTPField.Name("X-Apple-Request-UUID") else {
-            preconditionFailure("the name holds only letters and dashes")
-        }
-        return name
-    }()
 }

@@ -1,0 +1,70 @@
+import HTTPTypes
+import Records
+import RelayCore
+import Wire
+
+/// How every answer is finished: failures in the wire's form, and the header fields that all of them carry.
+extension Relay {
+    static func relayError(for error: any Error) -> RelayError {
+        switch error {
+        case let error as RelayError: return error
+        case let error as JSONError: return .badRequest(error.description)
+        case let error as CredentialRefusal: return error.relayError(redirectURL: nil)
+        default: return RelayError(.internalError, "The relay failed on this request; report its uuid to the operator.")
+        }
+    }
+
+    func failure(_ error: RelayError, id: String) -> APIResponse {
+        let answer = EndpointAnswer {
+            $0.member("uuid", id)
+            $0.members(of: error)
+        }
+        var response = APIResponse(status: .init(code: error.status ?? error.code.status), body: answer.body)
+        if let wait = error.retryAfter {
+            // Whole seconds and at least one, as the header has no fractions.
+            response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
+        }
+        return response
+    }
+
+    func decorate(
+        _ response: inout APIResponse,
+        _ request: APIRequest,
+        _ authentication: Authentication?,
+        id: String
+    ) {
+        response.headers.append(Self.json)
+        response.headers.append(Self.instance)
+        response.headers[.requestUUID] = id
+        if request.method == .get { response.headers[.cacheControl] = "no-store" }
+        if let token = authentication?.freshWebToken { response.headers[.webAuthToken] = token }
+        if let origin = authentication?.origin {
+            response.headers[.vary] = "Origin"
+            CrossOrigin.allow(origin, &response)
+        } else if authentication == nil, let origin = request.headers[.origin] {
+            // A page must also be able to read where to sign in.
+            response.headers[.vary] = "Origin"
+            guard let home = Route.home(ofPath: request.path),
+                authenticator.allowsOrigin(origin, of: request, in: home)
+            else { return }
+            CrossOrigin.allow(origin, &response)
+        }
+    }
+
+    /// Which of several relays has answered; there is one.
+    static let instance = HTTPField(name: .respondingInstance, value: "zonecast")
+
+    static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
+
+    /// Tells a browser whether a page of that origin may call at all.
+    ///
+    /// Wire reference 1.1.
+    func preflight(_ request: APIRequest, _ route: Route, id: String) -> APIResponse {
+        let origin = request.headers[.origin].flatMap {
+            authenticator.allowsOrigin($0, of: request, in: route.home) ? $0 : nil
+        }
+        var response = CrossOrigin.preflight(origin)
+        response.headers[.requestUUID] = id
+        return response
+    }
+}
