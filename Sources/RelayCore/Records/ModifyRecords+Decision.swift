@@ -1,0 +1,212 @@
+import Records
+import Wire
+
+extension ModifyRecords {
+    /// The state while operations are decided one after the other; nothing is written before all are.
+    struct Decision {
+        var schema: Schema
+        let before: [String: StoredRecord]
+        let request: ModifyRecords
+        let hasAsset: (AssetHash) -> Bool
+        var grown: [String: RecordType] = [:]
+        var outcomes: [Outcome] = []
+        /// The records to put, by their places among the outcomes.
+        var writes: [(outcome: Int, record: StoredRecord)] = []
+        var seen: Set<String> = []
+
+        init(
+            schema: Schema,
+            before: [String: StoredRecord],
+            request: ModifyRecords,
+            hasAsset: @escaping (AssetHash) -> Bool
+        ) {
+            self.schema = schema
+            self.hasAsset = hasAsset
+            self.before = before
+            self.request = request
+        }
+
+        var hasFailed: Bool { outcomes.contains { $0.error != nil } }
+
+        mutating func decide(_ operation: Operation) {
+            let current = before[operation.name].flatMap { $0.isDeleted ? nil : $0 }
+            do throws(RelayError) {
+                try check(operation, against: current)
+                operation.kind.isDelete ? delete(operation, current) : try save(operation, over: current)
+            } catch {
+                let isConflict = error.code == .conflict
+                outcomes.append(.failed(name: operation.name, error, server: isConflict ? current : nil))
+            }
+        }
+
+        /// Everything that does not depend on the fields: name, zone, existence, change tag, rights.
+        private mutating func check(_ operation: Operation, against current: StoredRecord?) throws(RelayError) {
+            let kind = operation.kind
+            guard NameRules.isRecordName(operation.name) else {
+                throw .badRequest("Record names are 1 to 255 ASCII characters.")
+            }
+            guard seen.insert(operation.name).inserted else {
+                throw .badRequest("A request may hold one operation for each record.")
+            }
+            if let zone = operation.record.zone, try request.database.zone(zone) != request.zone {
+                throw .badRequest("The record's zoneID is not that of the request.")
+            }
+            if kind.needsChangeTag, operation.record.changeTag == nil {
+                throw .badRequest("recordChangeTag is required")
+            }
+            if operation.record.recordType == RecordType.usersName || current?.type == RecordType.usersName {
+                guard current != nil, !kind.isDelete else { throw .accessDenied }
+            }
+            guard let current else {
+                if kind.needsChangeTag { throw .recordNotFound }
+                if !kind.isDelete { try checkRight(.create, toType: operation.record.recordType) }
+                return
+            }
+            let rights = request.database.rights(to: current, in: schema)
+            guard rights.contains(.write) else {
+                // Who may not read it must not learn that it is there.
+                guard rights.contains(.read) else { throw kind == .create ? .accessDenied : .recordNotFound }
+                throw .accessDenied
+            }
+            if kind == .create { throw RelayError(.conflict, "record to insert already exists") }
+            if kind.needsChangeTag, operation.record.changeTag != current.changeTag {
+                throw RelayError(.conflict, "client oplock error \(kind.isDelete ? "deleting" : "updating") record")
+            }
+        }
+
+        private func checkRight(_ right: Rights, toType name: String?) throws(RelayError) {
+            guard request.database.scope == .public, let name else { return }
+            let type = schema.types[name] ?? RecordType()
+            guard type.rights(of: request.database.roles(in: schema)).contains(right) else { throw .accessDenied }
+        }
+
+        private mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
+            if var record = current {
+                record.isDeleted = true
+                record.fields = FieldsJSON.empty
+                record.parent = nil
+                record.share = nil
+                record.modified = stamp
+                writes.append((outcomes.count, record))
+            }
+            outcomes.append(.deleted(name: operation.name, type: current?.type))
+        }
+
+        private mutating func save(_ operation: Operation, over current: StoredRecord?) throws(RelayError) {
+            guard let type = current?.type ?? operation.record.recordType else {
+                throw .badRequest("recordType is required to create a record.")
+            }
+            if let given = operation.record.recordType, given != type {
+                throw .badRequest("The record is of another type than '\(given.prefix(64))'.")
+            }
+            let prepared = try preparation(of: operation, type: type)
+            if !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty {
+                try checkAssets(prepared, over: current)
+            }
+            let fields =
+                try current.flatMap { record throws(RelayError) in
+                    operation.kind.mergesFields ? try merge(prepared, into: record) : nil
+                } ?? prepared.encoded
+            guard fields.count <= request.rules.limits.recordBytes else {
+                throw .badRequest("The record is larger than \(request.rules.limits.recordBytes) bytes.")
+            }
+            if let growth = prepared.growth {
+                schema.types[type] = growth
+                grown[type] = growth
+            }
+            let keepsParent = operation.kind.mergesFields && operation.record.parent == nil
+            let record = StoredRecord(
+                name: operation.name,
+                type: type,
+                change: 0,
+                created: current?.created ?? stamp,
+                modified: stamp,
+                parent: keepsParent ? current?.parent : operation.record.parent ?? nil,
+                share: current?.share,
+                fields: fields
+            )
+            writes.append((outcomes.count, record))
+            outcomes.append(.saved(record))
+        }
+
+        /// An asset must be there, and one without a receipt must be the field's own.
+        private func checkAssets(
+            _ prepared: FieldPreparation,
+            over current: StoredRecord?
+        ) throws(RelayError) {
+            for entry in prepared.entries {
+                for asset in entry.value.assets {
+                    guard let hash = AssetHash(checksum: asset.fileChecksum), hasAsset(hash) else {
+                        throw .assetRefused(entry.name)
+                    }
+                }
+            }
+            guard !prepared.unprovenAssets.isEmpty else { return }
+            let fields = Set(prepared.unprovenAssets.map(\.field))
+            let held = (current?.fields).flatMap { try? FieldsJSON.values(of: fields, in: $0) } ?? [:]
+            for (field, asset) in prepared.unprovenAssets {
+                let isHeld = (held[field]?.assets ?? []).contains {
+                    $0.fileChecksum == asset.fileChecksum && $0.size == asset.size
+                }
+                guard isHeld else { throw .assetRefused(field) }
+            }
+        }
+
+        /// What was prepared ahead, where that still holds.
+        private func preparation(of operation: Operation, type: String) throws(RelayError) -> FieldPreparation {
+            if let prepared = operation.prepared, prepared.growth == nil, request.preparedVersion == schema.version,
+                grown.isEmpty
+            {
+                return prepared
+            }
+            return try FieldPreparation(operation.record, ofType: type, schema: schema, rules: request.rules)
+        }
+
+        private func merge(_ prepared: FieldPreparation, into record: StoredRecord) throws(RelayError) -> [UInt8] {
+            do {
+                return try FieldsJSON.merge(prepared.entries, clearing: prepared.cleared, into: record.fields)
+            } catch {
+                throw RelayError(
+                    .internalError,
+                    "A stored record could not be read; the operator should check the store."
+                )
+            }
+        }
+
+        private var stamp: StoredRecord.Stamp {
+            StoredRecord.Stamp(
+                at: request.now,
+                by: request.database.caller.user ?? Zone.publicOwner,
+                device: DeviceMark(deviceID: request.database.caller.deviceID)
+            )
+        }
+
+        /// The answer when one failure takes all down: the guilty keep their own errors.
+        func outcomesOfRefusal() -> [Outcome] {
+            zip(request.operations, outcomes).map { operation, outcome in
+                guard outcome.error == nil else { return outcome }
+                let error = RelayError(.atomicError, "Another operation of this atomic request failed.")
+                return .failed(name: operation.name, error, server: nil)
+            }
+        }
+
+        /// Numbers the records and puts them.
+        ///
+        /// Every refusal was met before, so nothing of a refused request is written.
+        func write(to writer: any StoreWriter, zone: Zone) throws(RelayError) -> [Outcome] {
+            guard !writes.isEmpty else { return outcomes }
+            if !grown.isEmpty { try writer.define(grown) }
+            var outcomes = outcomes
+            var records: [StoredRecord] = []
+            records.reserveCapacity(writes.count)
+            for (index, record) in writes {
+                var record = record
+                record.change = writer.takeChangeNumber()
+                if case .saved = outcomes[index] { outcomes[index] = .saved(record) }
+                records.append(record)
+            }
+            try writer.put(records, replacing: before, in: zone, by: request.database.caller.deviceID)
+            return outcomes
+        }
+    }
+}
