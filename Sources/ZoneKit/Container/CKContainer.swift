@@ -19,7 +19,7 @@ public final class CKContainer: NSObject, Sendable {
 
     /// A container by name, at the relay that is configured for it.
     public convenience init(identifier: String) {
-        self.init(RelaySession(container: identifier))
+        self.init(sharing: RelaySession(container: identifier))
     }
 
     /// A container at a relay of its own, with an account of its own, whatever the process is configured for.
@@ -29,19 +29,19 @@ public final class CKContainer: NSObject, Sendable {
     ///   - endpoint: Where its relay is, and who speaks.
     public convenience init(identifier: String, endpoint: RelayEndpoint) {
         let connection = RelayConnection(container: identifier, endpoint: endpoint)
-        self.init(RelaySession(container: identifier, connection: connection))
+        self.init(sharing: RelaySession(container: identifier, connection: connection))
     }
 
     package convenience init(connection: RelayConnection) {
-        self.init(RelaySession(container: connection.container, connection: connection))
+        self.init(sharing: RelaySession(container: connection.container, connection: connection))
     }
 
-    private init(_ session: RelaySession) {
+    package init(sharing session: RelaySession, settings: RequestSettings = RequestSettings()) {
         self.session = session
         containerIdentifier = session.container
-        publicCloudDatabase = CKDatabase(.public, session)
-        privateCloudDatabase = CKDatabase(.private, session)
-        sharedCloudDatabase = CKDatabase(.shared, session)
+        publicCloudDatabase = CKDatabase(.public, session, settings: settings)
+        privateCloudDatabase = CKDatabase(.private, session, settings: settings)
+        sharedCloudDatabase = CKDatabase(.shared, session, settings: settings)
     }
 
     /// The program's main container: the one configured by name first, else `ZONECAST_CONTAINER`, else one named after

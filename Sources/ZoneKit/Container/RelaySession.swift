@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 import Synchronization
 
 /// What all objects of one container share: the way to its relay, and who speaks.
@@ -64,6 +64,8 @@ package final class CallerMemory: Sendable {
 /// Finds a container's connection when it is first needed, so that a program may make containers before it configures.
 package final class RelaySession: Sendable {
     package let container: String
+    /// Where operations that are added to databases and containers run.
+    package let operations = OperationQueue()
     private let fixed: RelayConnection?
 
     /// Without a connection of its own, a session looks up the configured one at each use.

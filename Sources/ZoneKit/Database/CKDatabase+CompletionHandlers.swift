@@ -33,6 +33,7 @@ extension CKDatabase {
     // MARK: Records
 
     /// Fetches a record; see `record(for:)`.
+    @preconcurrency
     public func fetch(
         withRecordID recordID: CKRecord.ID,
         completionHandler: @escaping @Sendable (CKRecord?, (any Error)?) -> Void
@@ -41,6 +42,7 @@ extension CKDatabase {
     }
 
     /// Fetches records; see `records(for:desiredKeys:)`.
+    @preconcurrency
     public func fetch(
         withRecordIDs recordIDs: [CKRecord.ID],
         desiredKeys: [CKRecord.FieldKey]? = nil,
@@ -50,6 +52,7 @@ extension CKDatabase {
     }
 
     /// Saves a record; see `save(_:)`.
+    @preconcurrency
     public func save(
         _ record: CKRecord,
         completionHandler: @escaping @Sendable (CKRecord?, (any Error)?) -> Void
@@ -58,6 +61,7 @@ extension CKDatabase {
     }
 
     /// Deletes a record; see `deleteRecord(withID:)`.
+    @preconcurrency
     public func delete(
         withRecordID recordID: CKRecord.ID,
         completionHandler: @escaping @Sendable (CKRecord.ID?, (any Error)?) -> Void
@@ -66,6 +70,7 @@ extension CKDatabase {
     }
 
     /// Saves and deletes records; see `modifyRecords(saving:deleting:savePolicy:atomically:)`.
+    @preconcurrency
     public func modifyRecords(
         saving recordsToSave: [CKRecord],
         deleting recordIDsToDelete: [CKRecord.ID],
@@ -111,6 +116,7 @@ extension CKDatabase {
     }
 
     /// Finds all records that a query matches; see `perform(_:inZoneWith:)`.
+    @preconcurrency
     public func perform(
         _ query: CKQuery,
         inZoneWith zoneID: CKRecordZone.ID?,
@@ -120,6 +126,7 @@ extension CKDatabase {
     }
 
     /// Finds the first records that a query matches; see `records(matching:inZoneWith:desiredKeys:resultsLimit:)`.
+    @preconcurrency
     public func fetch(
         withQuery query: CKQuery,
         inZoneWith zoneID: CKRecordZone.ID? = nil,
@@ -144,6 +151,7 @@ extension CKDatabase {
     }
 
     /// Finds the next records that a query matches; see `records(continuingMatchFrom:desiredKeys:resultsLimit:)`.
+    @preconcurrency
     public func fetch(
         withCursor queryCursor: CKQueryOperation.Cursor,
         desiredKeys: [CKRecord.FieldKey]? = nil,

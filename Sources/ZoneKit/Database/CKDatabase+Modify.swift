@@ -46,18 +46,40 @@ extension CKDatabase {
     ) async throws -> (
         saveResults: [CKRecord.ID: Result<CKRecord, any Error>], deleteResults: [CKRecord.ID: Result<Void, any Error>]
     ) {
+        let outcome = try await modify(
+            saving: recordsToSave,
+            deleting: recordIDsToDelete,
+            savePolicy: savePolicy,
+            atomically: atomically
+        )
+        return (outcome.saveResults, outcome.deleteResults)
+    }
+
+    /// The same, telling of each item as soon as its outcome is known.
+    @discardableResult
+    func modify(
+        saving recordsToSave: [CKRecord],
+        deleting recordIDsToDelete: [CKRecord.ID],
+        savePolicy: CKModifyRecordsOperation.RecordSavePolicy,
+        atomically: Bool,
+        tell: (ModifyEvent) -> Void = { _ in }
+    ) async throws(CKError) -> ModifyOutcome {
         var outcome = ModifyOutcome()
         let items =
             recordsToSave.map { ModifyItem($0, savePolicy) } + recordIDsToDelete.map { ModifyItem(deleting: $0) }
         let isAtomic = atomically && databaseScope != .public
         let chunks = outcome.refuseUnsendable(items, isAtomic: isAtomic)
+        outcome.report(items, tell)
         try await runChunks(chunks) { chunk throws(CKError) in
             let isAtomicHere = isAtomic && chunk.zoneID.zoneName != CKRecordZone.ID.defaultZoneName
             try await modify(chunk, atomically: isAtomicHere, into: &outcome)
+            for item in chunk.items { item.record.map { tell(.progress($0, 1)) } }
+            outcome.report(chunk.items, tell)
         } failed: { chunk, error in
             for item in chunk.items { outcome.fail(item, error) }
+            outcome.report(chunk.items, tell)
         }
-        return (outcome.saveResults, outcome.deleteResults)
+        return outcome
     }
 
     /// One `records/modify`.
@@ -76,7 +98,9 @@ extension CKDatabase {
         let body = ClientRequest.modify(chunk.items.map(\.write), in: chunk.zoneID.zone, atomically: atomically)
         let document: JSONDocument
         do throws(CallFailure) {
-            document = try await connection.send(RelayCall(scope, "records/modify", body, isWrite: true))
+            document = try await connection.send(
+                RelayCall(scope, "records/modify", body, isWrite: true, settings: settings)
+            )
         } catch {
             // An atomic failure is an error answer that lists every item.
             guard error.failure?.error.code == .atomicError, let listed = error.document, listed.root["records"] != nil
@@ -93,6 +117,14 @@ extension CKDatabase {
             for item in rest { outcome.fail(item, CKError(.internalError, "The relay's answer leaves this item out.")) }
         }
     }
+}
+
+/// What happens to the items of a batch while it is sent.
+enum ModifyEvent {
+    /// How much of a record has been sent, from 0 to 1.
+    case progress(CKRecord, Double)
+    case saved(CKRecord, Result<CKRecord, any Error>)
+    case deleted(CKRecord.ID, Result<Void, any Error>)
 }
 
 /// One item of a batch with what is sent for it.
@@ -177,6 +209,17 @@ struct ModifyOutcome {
             saveResults[item.id] = .failure(error)
         } else {
             deleteResults[item.id] = .failure(error)
+        }
+    }
+
+    /// Tells what became of items whose outcome is known.
+    func report(_ items: [ModifyItem], _ tell: (ModifyEvent) -> Void) {
+        for item in items {
+            if let record = item.record {
+                if let result = saveResults[item.id] { tell(.saved(record, result)) }
+            } else if let result = deleteResults[item.id] {
+                tell(.deleted(item.id, result))
+            }
         }
     }
 

@@ -7,6 +7,7 @@ extension CKDatabase {
     // MARK: Zones
 
     /// Fetches all zones; see `allRecordZones()`.
+    @preconcurrency
     public func fetchAllRecordZones(
         completionHandler: @escaping @Sendable ([CKRecordZone]?, (any Error)?) -> Void
     ) {
@@ -14,6 +15,7 @@ extension CKDatabase {
     }
 
     /// Fetches a zone; see `recordZone(for:)`.
+    @preconcurrency
     public func fetch(
         withRecordZoneID zoneID: CKRecordZone.ID,
         completionHandler: @escaping @Sendable (CKRecordZone?, (any Error)?) -> Void
@@ -22,6 +24,7 @@ extension CKDatabase {
     }
 
     /// Creates a zone; see `save(_:)`.
+    @preconcurrency
     public func save(
         _ zone: CKRecordZone,
         completionHandler: @escaping @Sendable (CKRecordZone?, (any Error)?) -> Void
@@ -30,6 +33,7 @@ extension CKDatabase {
     }
 
     /// Deletes a zone; see `deleteRecordZone(withID:)`.
+    @preconcurrency
     public func delete(
         withRecordZoneID zoneID: CKRecordZone.ID,
         completionHandler: @escaping @Sendable (CKRecordZone.ID?, (any Error)?) -> Void
@@ -38,6 +42,7 @@ extension CKDatabase {
     }
 
     /// Creates and deletes zones; see `modifyRecordZones(saving:deleting:)`.
+    @preconcurrency
     public func modifyRecordZones(
         saving recordZonesToSave: [CKRecordZone],
         deleting recordZoneIDsToDelete: [CKRecordZone.ID],
@@ -59,6 +64,7 @@ extension CKDatabase {
     // MARK: Changes
 
     /// Fetches which zones have changed; see `databaseChanges(since:resultsLimit:)`.
+    @preconcurrency
     public func fetchDatabaseChanges(
         since previousServerChangeToken: CKServerChangeToken?,
         resultsLimit: Int? = nil,
@@ -79,6 +85,7 @@ extension CKDatabase {
     }
 
     /// Fetches a zone's changes; see `recordZoneChanges(inZoneWith:since:desiredKeys:resultsLimit:)`.
+    @preconcurrency
     public func fetchRecordZoneChanges(
         inZoneWith zoneID: CKRecordZone.ID,
         since previousServerChangeToken: CKServerChangeToken?,
@@ -110,6 +117,7 @@ extension CKDatabase {
     // MARK: Subscriptions
 
     /// Fetches a subscription; see `subscription(for:)`.
+    @preconcurrency
     public func fetch(
         withSubscriptionID subscriptionID: CKSubscription.ID,
         completionHandler: @escaping @Sendable (CKSubscription?, (any Error)?) -> Void
@@ -118,6 +126,7 @@ extension CKDatabase {
     }
 
     /// Fetches all subscriptions; see `allSubscriptions()`.
+    @preconcurrency
     public func fetchAllSubscriptions(
         completionHandler: @escaping @Sendable ([CKSubscription]?, (any Error)?) -> Void
     ) {
@@ -125,6 +134,7 @@ extension CKDatabase {
     }
 
     /// Saves a subscription; see `save(_:)`.
+    @preconcurrency
     public func save(
         _ subscription: CKSubscription,
         completionHandler: @escaping @Sendable (CKSubscription?, (any Error)?) -> Void
@@ -133,6 +143,7 @@ extension CKDatabase {
     }
 
     /// Deletes a subscription; see `deleteSubscription(withID:)`.
+    @preconcurrency
     public func delete(
         withSubscriptionID subscriptionID: CKSubscription.ID,
         completionHandler: @escaping @Sendable (CKSubscription.ID?, (any Error)?) -> Void

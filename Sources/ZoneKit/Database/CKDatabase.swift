@@ -21,10 +21,18 @@ public final class CKDatabase: NSObject, Sendable {
     public let databaseScope: Scope
 
     package let session: RelaySession
+    /// What `configuredWith` and operations say about this object's requests.
+    package let settings: RequestSettings
 
-    package init(_ scope: Scope, _ session: RelaySession) {
+    package init(_ scope: Scope, _ session: RelaySession, settings: RequestSettings = RequestSettings()) {
         databaseScope = scope
         self.session = session
+        self.settings = settings
+    }
+
+    /// The same database for requests of other settings.
+    package func configured(_ settings: RequestSettings) -> CKDatabase {
+        settings == self.settings ? self : CKDatabase(databaseScope, session, settings: settings)
     }
 
     /// Container and scope, for logs.

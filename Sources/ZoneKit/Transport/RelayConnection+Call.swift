@@ -10,12 +10,20 @@ package struct RelayCall: Sendable {
     /// `nil`: a GET.
     package var body: [UInt8]?
     package var isWrite: Bool
+    package var settings: RequestSettings
 
-    package init(_ scope: DatabaseScope, _ operation: String, _ body: [UInt8]? = nil, isWrite: Bool = false) {
+    package init(
+        _ scope: DatabaseScope,
+        _ operation: String,
+        _ body: [UInt8]? = nil,
+        isWrite: Bool = false,
+        settings: RequestSettings = RequestSettings()
+    ) {
         self.scope = scope
         self.operation = operation
         self.body = body
         self.isWrite = isWrite
+        self.settings = settings
     }
 }
 
@@ -65,6 +73,7 @@ extension RelayConnection {
         if let token = webAuthToken { query.append("ckWebAuthToken=" + Self.escape(token)) }
         var headers = [("X-Zonecast-Device-ID", deviceID), ("Accept", "application/json")]
         if call.body != nil { headers.append(("Content-Type", "application/json; charset=utf-8")) }
+        if let group = call.settings.group { headers.append(("X-Zonecast-Operation-Group", group)) }
         return RelayRequest(
             method: call.body == nil ? .get : .post,
             path:
@@ -72,7 +81,8 @@ extension RelayConnection {
             query: query.joined(separator: "&"),
             headers: headers.map { (name: $0.0, value: $0.1) },
             body: call.body ?? [],
-            isWrite: call.isWrite
+            isWrite: call.isWrite,
+            timeout: call.settings.timeout
         )
     }
 
@@ -94,7 +104,9 @@ extension CKDatabase {
         isWrite: Bool = false
     ) async throws(CKError) -> JSONDocument {
         do {
-            return try await session.connection().send(RelayCall(scope, operation, body, isWrite: isWrite))
+            return try await session.connection().send(
+                RelayCall(scope, operation, body, isWrite: isWrite, settings: settings)
+            )
         } catch let failure as CallFailure {
             throw failure.error
         } catch let error as CKError {

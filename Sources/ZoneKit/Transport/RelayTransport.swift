@@ -14,6 +14,8 @@ package struct RelayRequest: Sendable {
     package var body: [UInt8]
     /// Whether not knowing if it was carried out makes a difference.
     package var isWrite: Bool
+    /// How long to wait for the answer; `nil`: as long as the transport usually does.
+    package var timeout: Duration?
 
     package init(
         method: Method,
@@ -21,7 +23,8 @@ package struct RelayRequest: Sendable {
         query: String = "",
         headers: [(name: String, value: String)] = [],
         body: [UInt8] = [],
-        isWrite: Bool = false
+        isWrite: Bool = false,
+        timeout: Duration? = nil
     ) {
         self.method = method
         self.path = path
@@ -29,6 +32,7 @@ package struct RelayRequest: Sendable {
         self.headers = headers
         self.body = body
         self.isWrite = isWrite
+        self.timeout = timeout
     }
 }
 

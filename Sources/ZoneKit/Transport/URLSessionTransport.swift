@@ -1,4 +1,5 @@
 package import Foundation
+import Records
 import Synchronization
 
 #if canImport(FoundationNetworking)
@@ -40,6 +41,7 @@ package final class URLSessionTransport: RelayTransport {
         for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }
         // Between two processes of one machine compression costs more than it saves.
         if isLocal { urlRequest.setValue("identity", forHTTPHeaderField: "Accept-Encoding") }
+        if let timeout = request.timeout { urlRequest.timeoutInterval = timeout.inSeconds }
         if request.method == .post { urlRequest.httpBody = Data(request.body) }
         let (data, response): (Data, URLResponse)
         do {

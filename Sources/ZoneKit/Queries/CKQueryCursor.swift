@@ -1,14 +1,5 @@
 public import Foundation
 
-/// Where CloudKit keeps the words for queries; the operation itself is `CKDatabase.records(matching:)`.
-public enum CKQueryOperation {
-    /// As many results as the relay gives in one answer.
-    public static let maximumResults = 0
-
-    /// Where a query's page ended.
-    public typealias Cursor = CKQueryCursor
-}
-
 /// Where a query's page ended, to go on from there; known to programs as `CKQueryOperation.Cursor`.
 ///
 /// Archives with secure coding. It stays good while records come and go: it remembers the last record, not a count.

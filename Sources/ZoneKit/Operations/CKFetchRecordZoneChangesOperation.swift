@@ -1,0 +1,196 @@
+public import Foundation
+
+/// Fetches what has changed in some zones, one zone after the other.
+open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Sendable {
+    /// How to fetch one zone.
+    open class ZoneConfiguration: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
+        // Unchecked as the operation: set up by one thread before it begins.
+
+        /// How far the caller has come in the zone; `nil`: from the start.
+        public var previousServerChangeToken: CKServerChangeToken?
+        /// At most so many records in one answer; 0: as many as the relay gives.
+        public var resultsLimit: Int
+        /// The fields wanted; `nil`: all.
+        public var desiredKeys: [CKRecord.FieldKey]?
+
+        /// From the start, all fields.
+        public override convenience init() { self.init(previousServerChangeToken: nil, resultsLimit: nil) }
+
+        /// Says how to fetch a zone.
+        ///
+        /// - Parameters:
+        ///   - previousServerChangeToken: How far the caller has come.
+        ///   - resultsLimit: At most so many records in one answer.
+        ///   - desiredKeys: The fields wanted; left out, all.
+        public init(
+            previousServerChangeToken: CKServerChangeToken? = nil,
+            resultsLimit: Int? = nil,
+            desiredKeys: [CKRecord.FieldKey]? = nil
+        ) {
+            self.previousServerChangeToken = previousServerChangeToken
+            self.resultsLimit = resultsLimit ?? 0
+            self.desiredKeys = desiredKeys
+        }
+
+        /// Reads what `encode(with:)` wrote.
+        public required init?(coder: NSCoder) {
+            previousServerChangeToken = coder.object(CKServerChangeToken.self, "Token")
+            resultsLimit = coder.number("Limit")
+            desiredKeys = coder.text("Keys").map { $0.split(separator: "\n").map(String.init) }
+        }
+
+        /// Secure coding is supported.
+        open class var supportsSecureCoding: Bool { true }
+
+        /// Writes token, limit and fields.
+        open func encode(with coder: NSCoder) {
+            if let previousServerChangeToken { coder.encode(previousServerChangeToken, forKey: "Token") }
+            coder.encode(resultsLimit, forKey: "Limit")
+            if let desiredKeys { coder.encode(desiredKeys.joined(separator: "\n") as NSString, forKey: "Keys") }
+        }
+
+        /// An independent copy.
+        open func copy(with zone: NSZone? = nil) -> Any {
+            ZoneConfiguration(
+                previousServerChangeToken: previousServerChangeToken,
+                resultsLimit: resultsLimit,
+                desiredKeys: desiredKeys
+            )
+        }
+    }
+
+    /// The older name of `ZoneConfiguration`.
+    public typealias ZoneOptions = ZoneConfiguration
+
+    /// The zones, in the order in which they are fetched.
+    public var recordZoneIDs: [CKRecordZone.ID]?
+    /// How to fetch each; one without is fetched from the start.
+    public var configurationsByRecordZoneID: [CKRecordZone.ID: ZoneConfiguration]?
+    /// Whether to go on in each zone until there is no more; else one answer per zone is all.
+    public var fetchAllChanges = true
+
+    /// The older name of `configurationsByRecordZoneID`.
+    public var optionsByRecordZoneID: [CKRecordZone.ID: ZoneOptions]? {
+        get { configurationsByRecordZoneID }
+        set { configurationsByRecordZoneID = newValue }
+    }
+
+    /// Told of each record that is new or changed; the older form of `recordWasChangedBlock`.
+    public var recordChangedBlock: ((CKRecord) -> Void)?
+    /// Told of each record that is new or changed.
+    public var recordWasChangedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
+    /// Told of each record that is gone.
+    public var recordWithIDWasDeletedBlock: ((CKRecord.ID, CKRecord.RecordType) -> Void)?
+    /// Told how far the caller has come in a zone, after each answer but the zone's last.
+    public var recordZoneChangeTokensUpdatedBlock: ((CKRecordZone.ID, CKServerChangeToken?, Data?) -> Void)?
+    /// Told at the end of each zone; the older form of `recordZoneFetchResultBlock`.
+    public var recordZoneFetchCompletionBlock:
+        ((CKRecordZone.ID, CKServerChangeToken?, Data?, Bool, (any Error)?) -> Void)?
+    /// Told at the end of each zone how far the caller has come in it, and whether there is more.
+    public var recordZoneFetchResultBlock:
+        (
+            (
+                _ recordZoneID: CKRecordZone.ID,
+                _ fetchChangesResult: Result<
+                    (serverChangeToken: CKServerChangeToken, clientChangeTokenData: Data?, moreComing: Bool), any Error
+                >
+            ) -> Void
+        )?
+    /// Told at the end; the older form of `fetchRecordZoneChangesResultBlock`.
+    public var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    /// Told at the end; fails with `partialFailure` if single zones failed.
+    public var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+
+    /// An operation with nothing to do yet.
+    public override init() { super.init() }
+
+    /// An operation that fetches some zones.
+    ///
+    /// - Parameters:
+    ///   - recordZoneIDs: The zones.
+    ///   - configurationsByRecordZoneID: How to fetch each.
+    public convenience init(
+        recordZoneIDs: [CKRecordZone.ID]? = nil,
+        configurationsByRecordZoneID: [CKRecordZone.ID: ZoneConfiguration]? = nil
+    ) {
+        self.init()
+        self.recordZoneIDs = recordZoneIDs
+        self.configurationsByRecordZoneID = configurationsByRecordZoneID
+    }
+
+    /// An operation that fetches some zones, in the older words.
+    ///
+    /// - Parameters:
+    ///   - recordZoneIDs: The zones.
+    ///   - optionsByRecordZoneID: How to fetch each.
+    public convenience init(
+        recordZoneIDs: [CKRecordZone.ID],
+        optionsByRecordZoneID: [CKRecordZone.ID: ZoneOptions]?
+    ) {
+        self.init(recordZoneIDs: recordZoneIDs, configurationsByRecordZoneID: optionsByRecordZoneID)
+    }
+
+    package override func perform() async {
+        var errors: [AnyHashable: any Error] = [:]
+        var failure: CKError?
+        let database = resolvedDatabase
+        for zoneID in recordZoneIDs ?? [] {
+            if let failure {
+                tellEnd(of: zoneID, .failure(failure))
+                continue
+            }
+            do throws(CKError) {
+                try await fetch(zoneID, from: database)
+            } catch {
+                tellEnd(of: zoneID, .failure(error))
+                errors[zoneID] = error
+                // What is no single zone's trouble would meet the others too.
+                if !error.isOfZone, error.code != .changeTokenExpired, error.code != .invalidArguments {
+                    failure = error
+                }
+            }
+        }
+        let error = failure ?? (errors.isEmpty ? nil : CKError.partialFailure(errors))
+        fetchRecordZoneChangesCompletionBlock?(error)
+        fetchRecordZoneChangesResultBlock?(error.map { .failure($0) } ?? .success(()))
+    }
+
+    /// One zone, page by page.
+    private func fetch(_ zoneID: CKRecordZone.ID, from database: CKDatabase) async throws(CKError) {
+        let configuration = configurationsByRecordZoneID?[zoneID] ?? ZoneConfiguration()
+        var token = configuration.previousServerChangeToken
+        while true {
+            try requireNotCancelled()
+            let page = try await database.zoneChangesPage(
+                in: zoneID,
+                since: token,
+                desiredKeys: configuration.desiredKeys,
+                limit: configuration.resultsLimit > 0 ? configuration.resultsLimit : nil
+            )
+            for record in page.records {
+                recordWasChangedBlock?(record.recordID, .success(record))
+                recordChangedBlock?(record)
+            }
+            for (id, error) in page.failures { recordWasChangedBlock?(id, .failure(error)) }
+            for deletion in page.deletions { recordWithIDWasDeletedBlock?(deletion.recordID, deletion.recordType) }
+            token = page.changeToken
+            guard page.moreComing, fetchAllChanges else {
+                return tellEnd(of: zoneID, .success((page.changeToken, nil, page.moreComing)))
+            }
+            recordZoneChangeTokensUpdatedBlock?(zoneID, page.changeToken, nil)
+        }
+    }
+
+    private func tellEnd(
+        of zoneID: CKRecordZone.ID,
+        _ result: Result<
+            (serverChangeToken: CKServerChangeToken, clientChangeTokenData: Data?, moreComing: Bool), any Error
+        >
+    ) {
+        recordZoneFetchResultBlock?(zoneID, result)
+        switch result {
+        case .success(let end): recordZoneFetchCompletionBlock?(zoneID, end.serverChangeToken, nil, end.moreComing, nil)
+        case .failure(let error): recordZoneFetchCompletionBlock?(zoneID, nil, nil, false, error)
+        }
+    }
+}

@@ -1,0 +1,72 @@
+/// Fetches records by their addresses.
+open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
+    /// The addresses.
+    public var recordIDs: [CKRecord.ID]?
+    /// The fields wanted; `nil`: all.
+    public var desiredKeys: [CKRecord.FieldKey]?
+    private var fetchesCurrentUser = false
+
+    /// Told how much of a record has come, from 0 to 1.
+    public var perRecordProgressBlock: ((CKRecord.ID, Double) -> Void)?
+    /// Told what became of each record; the older form of `perRecordResultBlock`.
+    public var perRecordCompletionBlock: ((CKRecord?, CKRecord.ID?, (any Error)?) -> Void)?
+    /// Told what became of each record.
+    public var perRecordResultBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
+    /// Told at the end what was found, and `partialFailure` if something failed.
+    public var fetchRecordsCompletionBlock:
+        ((_ recordsByRecordID: [CKRecord.ID: CKRecord]?, _ operationError: (any Error)?) -> Void)?
+    /// Told at the end; fails with `partialFailure` if single records failed.
+    public var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+
+    /// An operation with nothing to do yet.
+    public override init() { super.init() }
+
+    /// An operation that fetches these records.
+    public convenience init(recordIDs: [CKRecord.ID]) {
+        self.init()
+        self.recordIDs = recordIDs
+    }
+
+    /// An operation that fetches the current user's own record, which every container has in its public database.
+    public class func fetchCurrentUserRecordOperation() -> CKFetchRecordsOperation {
+        let operation = CKFetchRecordsOperation()
+        operation.fetchesCurrentUser = true
+        return operation
+    }
+
+    package override func perform() async {
+        var found: [CKRecord.ID: CKRecord] = [:]
+        var errors: [AnyHashable: any Error] = [:]
+        do {
+            try requireNotCancelled()
+            var database = resolvedDatabase
+            var ids = recordIDs ?? []
+            if fetchesCurrentUser {
+                let container = CKContainer(sharing: database.session)
+                database = container.publicCloudDatabase.configured(requestSettings)
+                ids = [try await container.userRecordID()]
+            }
+            let results = try await database.records(for: ids, desiredKeys: desiredKeys)
+            for id in ids {
+                guard let result = results[id] else { continue }
+                perRecordProgressBlock?(id, 1)
+                perRecordResultBlock?(id, result)
+                switch result {
+                case .success(let record):
+                    found[id] = record
+                    perRecordCompletionBlock?(record, id, nil)
+                case .failure(let error):
+                    errors[id] = error
+                    perRecordCompletionBlock?(nil, id, error)
+                }
+            }
+        } catch {
+            fetchRecordsCompletionBlock?(nil, error)
+            fetchRecordsResultBlock?(.failure(error))
+            return
+        }
+        let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
+        fetchRecordsCompletionBlock?(found, failure)
+        fetchRecordsResultBlock?(failure.map { .failure($0) } ?? .success(()))
+    }
+}

@@ -1,0 +1,105 @@
+public import Foundation
+
+/// Saves and deletes records.
+open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
+    /// What a save does when the relay has another version of the record.
+    public enum RecordSavePolicy: Int, Sendable {
+        /// Refuse with `serverRecordChanged`; sends changed fields only.
+        case ifServerRecordUnchanged = 0
+        /// Write the changed fields over whatever is there.
+        case changedKeys = 1
+        /// Write all fields over whatever is there; what the relay has besides them goes.
+        case allKeys = 2
+    }
+
+    /// What to save.
+    public var recordsToSave: [CKRecord]?
+    /// What to delete, whatever version the relay has.
+    public var recordIDsToDelete: [CKRecord.ID]?
+    /// What to do about records that were changed elsewhere.
+    public var savePolicy = RecordSavePolicy.ifServerRecordUnchanged
+    /// Kept for programs that set it; the relay has no use for it.
+    public var clientChangeTokenData: Data?
+    /// Whether a custom zone's changes stand or fall together.
+    public var isAtomic = true
+
+    /// Told how much of a record's files has been sent, from 0 to 1.
+    public var perRecordProgressBlock: ((CKRecord, Double) -> Void)?
+    /// Told what became of each record to save; the older form of `perRecordSaveBlock`.
+    public var perRecordCompletionBlock: ((CKRecord, (any Error)?) -> Void)?
+    /// Told what became of each record to save.
+    public var perRecordSaveBlock: ((_ recordID: CKRecord.ID, _ saveResult: Result<CKRecord, any Error>) -> Void)?
+    /// Told what became of each record to delete.
+    public var perRecordDeleteBlock: ((_ recordID: CKRecord.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
+    /// Told at the end what was saved and deleted, and `partialFailure` if something failed.
+    public var modifyRecordsCompletionBlock:
+        ((_ savedRecords: [CKRecord]?, _ deletedRecordIDs: [CKRecord.ID]?, _ operationError: (any Error)?) -> Void)?
+    /// Told at the end; fails with `partialFailure` if single records failed.
+    public var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+
+    /// An operation with nothing to do yet.
+    public override init() { super.init() }
+
+    /// An operation that saves and deletes.
+    ///
+    /// - Parameters:
+    ///   - recordsToSave: What to save.
+    ///   - recordIDsToDelete: What to delete.
+    public convenience init(recordsToSave: [CKRecord]? = nil, recordIDsToDelete: [CKRecord.ID]? = nil) {
+        self.init()
+        self.recordsToSave = recordsToSave
+        self.recordIDsToDelete = recordIDsToDelete
+    }
+
+    package override func perform() async {
+        var saved: [CKRecord] = []
+        var deleted: [CKRecord.ID] = []
+        var errors: [AnyHashable: any Error] = [:]
+        do {
+            try requireNotCancelled()
+            try await resolvedDatabase.modify(
+                saving: recordsToSave ?? [],
+                deleting: recordIDsToDelete ?? [],
+                savePolicy: savePolicy,
+                atomically: isAtomic
+            ) { event in
+                switch event {
+                case .progress(let record, let share): perRecordProgressBlock?(record, share)
+                case .saved(let record, let result): tell(record, result, &saved, &errors)
+                case .deleted(let id, let result):
+                    perRecordDeleteBlock?(id, result)
+                    switch result {
+                    case .success: deleted.append(id)
+                    case .failure(let error): errors[id] = error
+                    }
+                }
+            }
+            // A cancellation that met the end of a request still is one.
+            if !errors.isEmpty { try requireNotCancelled() }
+        } catch {
+            modifyRecordsCompletionBlock?(saved.isEmpty ? nil : saved, deleted.isEmpty ? nil : deleted, error)
+            modifyRecordsResultBlock?(.failure(error))
+            return
+        }
+        let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
+        modifyRecordsCompletionBlock?(saved, deleted, failure)
+        modifyRecordsResultBlock?(failure.map { .failure($0) } ?? .success(()))
+    }
+
+    private func tell(
+        _ record: CKRecord,
+        _ result: Result<CKRecord, any Error>,
+        _ saved: inout [CKRecord],
+        _ errors: inout [AnyHashable: any Error]
+    ) {
+        perRecordSaveBlock?(record.recordID, result)
+        switch result {
+        case .success(let record):
+            perRecordCompletionBlock?(record, nil)
+            saved.append(record)
+        case .failure(let error):
+            perRecordCompletionBlock?(record, error)
+            errors[record.recordID] = error
+        }
+    }
+}

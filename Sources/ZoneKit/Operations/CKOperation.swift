@@ -1,0 +1,191 @@
+public import Foundation
+import Synchronization
+
+/// A piece of work for a container, as an `Operation`: made, configured, and added to a database, a container or an
+/// `OperationQueue`.
+///
+/// Its blocks are called one at a time, in the order of events, on a thread of the library's choosing; the last of them is
+/// the result block, then the operation is finished and `completionBlock` runs. Cancelling ends the request that is under
+/// way; the result is then `operationCancelled`. Set everything before adding it; afterwards it must be left alone.
+open class CKOperation: Operation, @unchecked Sendable {
+    // Unchecked as `Operation` itself: set up by one thread before it begins, its life behind `life`.
+
+    /// Names an operation.
+    public typealias ID = String
+    /// How an operation is to be carried out.
+    public typealias Configuration = CKOperationConfiguration
+
+    private struct Life {
+        var isExecuting = false
+        var isFinished = false
+        var task: Task<Void, Never>?
+        var isCancelled = false
+    }
+
+    private let life = Mutex(Life())
+    private var settings = CKOperationConfiguration()
+    private var hasOwnSettings = false
+
+    /// Unlike that of every other operation.
+    public let operationID: CKOperation.ID = UUID().uuidString
+    /// The group that it belongs to.
+    public var group: CKOperationGroup?
+    /// Never called: operations here end with the process.
+    public var longLivedOperationWasPersistedBlock: (() -> Void)?
+
+    /// Makes an operation; use one of the kinds.
+    public override init() { super.init() }
+
+    // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
+    /// How it is to be carried out; CloudKit declares it so, and it is never `nil`.
+    public var configuration: CKOperation.Configuration! {
+        get {
+            hasOwnSettings = true
+            return settings
+        }
+        set {
+            hasOwnSettings = newValue != nil
+            settings = newValue?.independentCopy() ?? CKOperationConfiguration()
+        }
+    }
+
+    // MARK: The older way to configure
+
+    /// The container to work in; the same as `configuration.container`.
+    public var container: CKContainer? {
+        get { settings.container }
+        set { configuration.container = newValue }
+    }
+
+    /// The same as `configuration.allowsCellularAccess`.
+    public var allowsCellularAccess: Bool {
+        get { settings.allowsCellularAccess }
+        set { configuration.allowsCellularAccess = newValue }
+    }
+
+    /// The same as `configuration.isLongLived`.
+    public var isLongLived: Bool {
+        get { settings.isLongLived }
+        set { configuration.isLongLived = newValue }
+    }
+
+    /// The same as `configuration.timeoutIntervalForRequest`, in seconds.
+    public var timeoutIntervalForRequest: TimeInterval {
+        get { settings.timeoutIntervalForRequest }
+        set { configuration.timeoutIntervalForRequest = newValue }
+    }
+
+    /// The same as `configuration.timeoutIntervalForResource`, in seconds.
+    public var timeoutIntervalForResource: TimeInterval {
+        get { settings.timeoutIntervalForResource }
+        set { configuration.timeoutIntervalForResource = newValue }
+    }
+
+    // MARK: Life
+
+    /// Operations work beside the thread that starts them.
+    open override var isAsynchronous: Bool { true }
+    /// Whether it is at work.
+    open override var isExecuting: Bool { life.withLock { $0.isExecuting } }
+    /// Whether it is done.
+    open override var isFinished: Bool { life.withLock { $0.isFinished } }
+
+    /// Begins; a queue calls this.
+    open override func start() {
+        let isFirst = life.withLock { !$0.isExecuting && !$0.isFinished }
+        guard isFirst else { return }
+        willChangeValue(for: \.isExecuting)
+        life.withLock { $0.isExecuting = true }
+        didChangeValue(for: \.isExecuting)
+        main()
+    }
+
+    /// Does the work and returns at once; the operation finishes later.
+    open override func main() {
+        let task = Task(priority: priority) {
+            await self.perform()
+            self.finish()
+        }
+        let isCancelled = life.withLock { life in
+            life.task = task
+            return life.isCancelled
+        }
+        if isCancelled { task.cancel() }
+    }
+
+    /// Ends the request that is under way; the result is `operationCancelled`.
+    open override func cancel() {
+        super.cancel()
+        let task = life.withLock { life in
+            life.isCancelled = true
+            return life.task
+        }
+        task?.cancel()
+    }
+
+    private func finish() {
+        willChangeValue(for: \.isExecuting)
+        willChangeValue(for: \.isFinished)
+        life.withLock { life in
+            life.isExecuting = false
+            life.isFinished = true
+            life.task = nil
+        }
+        didChangeValue(for: \.isExecuting)
+        didChangeValue(for: \.isFinished)
+    }
+
+    private var priority: TaskPriority {
+        switch qualityOfService == .default ? settings.qualityOfService : qualityOfService {
+        case .userInteractive, .userInitiated: .high
+        case .utility: .utility
+        case .background: .background
+        default: .medium
+        }
+    }
+
+    // MARK: For the kinds
+
+    /// What the operation does; calls its blocks itself and leaves no error untold.
+    package func perform() async {}
+
+    package func requireNotCancelled() throws(CKError) {
+        guard !isCancelled, !Task.isCancelled else { throw CKError(.operationCancelled) }
+    }
+
+    package var resolvedContainer: CKContainer {
+        settings.container ?? group?.defaultConfiguration?.container ?? .default()
+    }
+
+    package var requestSettings: RequestSettings { RequestSettings(hasOwnSettings ? settings : nil, group) }
+}
+
+/// An operation on one database.
+open class CKDatabaseOperation: CKOperation, @unchecked Sendable {
+    /// The database; left out, the container's private one. `CKDatabase.add` sets it.
+    public var database: CKDatabase?
+
+    package var resolvedDatabase: CKDatabase {
+        (database ?? resolvedContainer.privateCloudDatabase).configured(requestSettings)
+    }
+}
+
+extension CKDatabase {
+    /// Begins an operation on this database.
+    ///
+    /// - Parameter operation: Not yet added anywhere.
+    public func add(_ operation: CKDatabaseOperation) {
+        operation.database = self
+        session.operations.addOperation(operation)
+    }
+}
+
+extension CKContainer {
+    /// Begins an operation in this container; one on a database works on the private one unless it names another.
+    ///
+    /// - Parameter operation: Not yet added anywhere.
+    public func add(_ operation: CKOperation) {
+        if operation.container == nil { operation.container = self }
+        session.operations.addOperation(operation)
+    }
+}

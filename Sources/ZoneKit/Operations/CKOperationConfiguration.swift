@@ -1,0 +1,60 @@
+public import Foundation
+
+/// How an operation is to be carried out; known to programs as `CKOperation.Configuration`.
+///
+/// What is left alone is taken from the operation's group, if that says something. For one thread at a time.
+public final class CKOperationConfiguration: NSObject, NSCopying, @unchecked Sendable {
+    // Unchecked because it is set up by one thread before the operation begins, as in CloudKit.
+
+    /// The container to work in; `nil`: that of the database, else `CKContainer.default()`.
+    public var container: CKContainer?
+    /// How urgent it is.
+    public var qualityOfService: QualityOfService = .default
+    /// Kept for programs that ask; the relay is reached by whatever network there is.
+    public var allowsCellularAccess = true
+    /// Kept for programs that ask; operations end with the process.
+    public var isLongLived = false
+    /// How long to wait for an answer to one request, in seconds.
+    public var timeoutIntervalForRequest: TimeInterval = 60
+    /// How long the whole operation may take, in seconds; the default is a week.
+    public var timeoutIntervalForResource: TimeInterval = 604_800
+
+    /// Makes one with the usual settings.
+    public override init() {}
+
+    /// An independent copy.
+    public func copy(with zone: NSZone? = nil) -> Any {
+        let copy = CKOperationConfiguration()
+        copy.container = container
+        copy.qualityOfService = qualityOfService
+        copy.allowsCellularAccess = allowsCellularAccess
+        copy.isLongLived = isLongLived
+        copy.timeoutIntervalForRequest = timeoutIntervalForRequest
+        copy.timeoutIntervalForResource = timeoutIntervalForResource
+        return copy
+    }
+
+    func independentCopy() -> CKOperationConfiguration { copy() as? CKOperationConfiguration ?? self }
+}
+
+/// What a call's requests have in common beyond the database they go to.
+package struct RequestSettings: Sendable, Hashable {
+    /// How long to wait for an answer; `nil`: as long as the transport does.
+    package var timeout: Duration?
+    /// The group's number and name, for the relay's log.
+    package var group: String?
+
+    package init() {}
+
+    init(_ configuration: CKOperationConfiguration?, _ group: CKOperationGroup?) {
+        if let configuration = configuration ?? group?.defaultConfiguration {
+            let usual = CKOperationConfiguration()
+            // No request waits for a network to come, so the whole operation's time is a bound for each request.
+            let limit = min(configuration.timeoutIntervalForRequest, configuration.timeoutIntervalForResource)
+            if limit != usual.timeoutIntervalForRequest {
+                timeout = .milliseconds(Int64(min(max(limit, 0.001), 604_800) * 1000))
+            }
+        }
+        if let group { self.group = group.label }
+    }
+}

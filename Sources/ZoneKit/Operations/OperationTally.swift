@@ -1,0 +1,24 @@
+/// What an operation that saves and deletes has come to.
+struct OperationTally<Item, ID: Hashable> {
+    private(set) var saved: [Item] = []
+    private(set) var deleted: [ID] = []
+    private var errors: [AnyHashable: any Error] = [:]
+
+    mutating func saved(_ id: ID, _ result: Result<Item, any Error>) {
+        switch result {
+        case .success(let item): saved.append(item)
+        case .failure(let error): errors[id] = error
+        }
+    }
+
+    mutating func deleted(_ id: ID, _ result: Result<Void, any Error>) {
+        switch result {
+        case .success: deleted.append(id)
+        case .failure(let error): errors[id] = error
+        }
+    }
+
+    /// `partialFailure` with each item's own error; `nil` when nothing failed.
+    var failure: CKError? { errors.isEmpty ? nil : CKError.partialFailure(errors) }
+    var result: Result<Void, any Error> { failure.map { .failure($0) } ?? .success(()) }
+}

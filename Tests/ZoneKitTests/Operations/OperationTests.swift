@@ -1,0 +1,306 @@
+import Foundation
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Operations as programs for CloudKit use them: blocks in the order of events, then the result, then the end.
+@Suite(.timeLimit(.minutes(1))) struct OperationTests {
+    let relay: TestRelay
+    let device: TestDevice
+    let zone = CKRecordZone(zoneName: "Notes")
+    var database: CKDatabase { device.privateDatabase }
+
+    init() async throws {
+        relay = try TestRelay()
+        device = relay.device(of: "alice")
+        try await device.privateDatabase.save(zone)
+    }
+
+    private func note(_ name: String, _ text: String = "text") -> CKRecord {
+        let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: name, zoneID: zone.zoneID))
+        record["text"] = text
+        return record
+    }
+
+    /// Waits for the operation's end.
+    private func run(_ operation: CKDatabaseOperation, on database: CKDatabase? = nil) async {
+        await withCheckedContinuation { done in
+            operation.completionBlock = { done.resume() }
+            (database ?? self.database).add(operation)
+        }
+    }
+
+    @Test func recordsAreSavedAndDeletedWithAllBlocksInOrder() async throws {
+        try await database.save(note("old"))
+        let operation = CKModifyRecordsOperation(
+            recordsToSave: [note("a"), note("b")],
+            recordIDsToDelete: [note("old").recordID]
+        )
+        let heard = Mutex<[String]>([])
+        func hear(_ text: String) { heard.withLock { $0.append(text) } }
+        operation.savePolicy = .changedKeys
+        operation.qualityOfService = .userInitiated
+        operation.perRecordProgressBlock = { record, share in hear("\(record.recordID.recordName) \(share)") }
+        operation.perRecordSaveBlock = { id, result in hear("saved \(id.recordName) \((try? result.get()) != nil)") }
+        operation.perRecordCompletionBlock = { record, error in
+            hear("done \(record.recordID.recordName) \(error == nil)")
+        }
+        operation.perRecordDeleteBlock = { id, _ in hear("deleted \(id.recordName)") }
+        operation.modifyRecordsCompletionBlock = { saved, deleted, error in
+            hear("\(saved?.count ?? -1) \(deleted?.count ?? -1) \(error == nil)")
+        }
+        operation.modifyRecordsResultBlock = { if case .success = $0 { hear("success") } }
+        await run(operation)
+        #expect(operation.isFinished && !operation.isExecuting)
+        #expect(
+            heard.withLock { $0 } == [
+                "a 1.0", "b 1.0", "saved a true", "done a true", "saved b true", "done b true", "deleted old",
+                "2 1 true", "success",
+            ]
+        )
+    }
+
+    @Test func failuresComeOneByOneAndAsPartialFailure() async throws {
+        try await database.save(note("a"))
+        let operation = CKModifyRecordsOperation(recordsToSave: [note("a", "stale"), note("b")])
+        let codes = Mutex<[String: CKError.Code]>([:])
+        let final = Mutex<CKError?>(nil)
+        operation.perRecordSaveBlock = { id, result in
+            if case .failure(let error as CKError) = result { codes.withLock { $0[id.recordName] = error.code } }
+        }
+        operation.modifyRecordsResultBlock = { result in
+            if case .failure(let error as CKError) = result { final.withLock { $0 = error } }
+        }
+        await run(operation)
+        #expect(codes.withLock { $0 } == ["a": .serverRecordChanged, "b": .batchRequestFailed])
+        let error = try #require(final.withLock { $0 })
+        #expect(error.code == .partialFailure)
+        let item = error.partialErrorsByItemID?[note("a").recordID] as? CKError
+        #expect(item?.serverRecord?["text"] == "text")
+
+        operation.perRecordSaveBlock = nil
+        let single = CKModifyRecordsOperation(recordsToSave: [note("a", "stale"), note("b")], recordIDsToDelete: nil)
+        single.isAtomic = false
+        let saved = Mutex<[String]>([])
+        single.modifyRecordsCompletionBlock = { records, _, _ in
+            saved.withLock { $0 = records?.map(\.recordID.recordName) ?? [] }
+        }
+        await run(single)
+        #expect(saved.withLock { $0 } == ["b"])
+    }
+
+    @Test func recordsAreFetched() async throws {
+        try await database.save(note("a", "one"))
+        let ids = [note("a").recordID, note("gone").recordID]
+        let operation = CKFetchRecordsOperation(recordIDs: ids)
+        operation.desiredKeys = ["text"]
+        var found: [CKRecord.ID: CKRecord]?
+        var code: CKError.Code?
+        operation.fetchRecordsCompletionBlock = { records, error in
+            found = records
+            code = (error as? CKError)?.code
+        }
+        await run(operation)
+        #expect(found?[ids[0]]?["text"] == "one")
+        #expect(found?.count == 1)
+        #expect(code == .partialFailure)
+
+        let me = CKFetchRecordsOperation.fetchCurrentUserRecordOperation()
+        var type: String?
+        me.perRecordCompletionBlock = { record, _, _ in type = record?.recordType }
+        await run(me, on: device.publicDatabase)
+        #expect(type == "Users")
+    }
+
+    @Test func queriesGoOnFromTheirCursor() async throws {
+        for number in 0..<5 { try await device.publicDatabase.save(post(number)) }
+        let query = CKQuery(recordType: "Post", predicate: NSPredicate(value: true))
+        query.sortDescriptors = [NSSortDescriptor(key: "number", ascending: true)]
+        var numbers: [Int] = []
+        var next: CKQueryOperation? = CKQueryOperation(query: query)
+        while let operation = next {
+            next = nil
+            operation.resultsLimit = 2
+            var cursor: CKQueryOperation.Cursor?
+            operation.recordMatchedBlock = { _, result in
+                if let number = (try? result.get())?["number"] as? Int { numbers.append(number) }
+            }
+            operation.queryResultBlock = { cursor = try? $0.get() }
+            await run(operation, on: device.publicDatabase)
+            next = cursor.map { CKQueryOperation(cursor: $0) }
+        }
+        #expect(numbers == [0, 1, 2, 3, 4])
+    }
+
+    private func post(_ number: Int) -> CKRecord {
+        let record = CKRecord(recordType: "Post")
+        record["number"] = number
+        return record
+    }
+
+    @Test func zonesAndSubscriptions() async throws {
+        let extra = CKRecordZone(zoneName: "Extra")
+        let modify = CKModifyRecordZonesOperation(recordZonesToSave: [extra], recordZoneIDsToDelete: [])
+        var saved: [CKRecordZone]?
+        modify.modifyRecordZonesCompletionBlock = { zones, _, _ in saved = zones }
+        await run(modify)
+        #expect(saved?.map(\.zoneID) == [extra.zoneID])
+
+        let all = CKFetchRecordZonesOperation.fetchAllRecordZonesOperation()
+        var names: Set<String> = []
+        all.perRecordZoneResultBlock = { id, _ in names.insert(id.zoneName) }
+        await run(all)
+        #expect(names == ["_defaultZone", "Notes", "Extra"])
+
+        let subscription = CKRecordZoneSubscription(zoneID: zone.zoneID, subscriptionID: "notes")
+        let watch = CKModifySubscriptionsOperation(
+            subscriptionsToSave: [subscription],
+            subscriptionIDsToDelete: ["never was"]
+        )
+        var error: (any Error)?
+        watch.modifySubscriptionsCompletionBlock = { error = $2 }
+        await run(watch)
+        #expect(error == nil || (error as? CKError)?.code == .partialFailure)
+        let list = CKFetchSubscriptionsOperation.fetchAllSubscriptionsOperation()
+        var ids: [CKSubscription.ID] = []
+        list.fetchSubscriptionCompletionBlock = { found, _ in ids = found.map { Array($0.keys) } ?? [] }
+        await run(list)
+        #expect(ids == ["notes"])
+    }
+
+    @Test func changesAreFetchedZoneByZone() async throws {
+        for number in 0..<7 { try await database.save(note("n\(number)")) }
+        let changes = CKFetchDatabaseChangesOperation(previousServerChangeToken: nil)
+        var changed: [CKRecordZone.ID] = []
+        changes.recordZoneWithIDChangedBlock = { changed.append($0) }
+        var databaseToken: CKServerChangeToken?
+        changes.fetchDatabaseChangesResultBlock = { databaseToken = (try? $0.get())?.serverChangeToken }
+        await run(changes)
+        #expect(changed.contains(zone.zoneID))
+        #expect(databaseToken != nil)
+
+        let missing = CKRecordZone.ID(zoneName: "Missing")
+        let configuration = CKFetchRecordZoneChangesOperation.ZoneConfiguration()
+        configuration.resultsLimit = 3
+        let fetch = CKFetchRecordZoneChangesOperation(
+            recordZoneIDs: [missing, zone.zoneID],
+            configurationsByRecordZoneID: [zone.zoneID: configuration]
+        )
+        var names: Set<String> = []
+        var updates = 0
+        var token: CKServerChangeToken?
+        var failed: [CKRecordZone.ID] = []
+        var final: CKError?
+        fetch.recordWasChangedBlock = { id, _ in names.insert(id.recordName) }
+        fetch.recordZoneChangeTokensUpdatedBlock = { _, _, _ in updates += 1 }
+        fetch.recordZoneFetchResultBlock = { id, result in
+            switch result {
+            case .success(let end): token = end.serverChangeToken
+            case .failure: failed.append(id)
+            }
+        }
+        fetch.fetchRecordZoneChangesResultBlock = { result in
+            if case .failure(let error) = result { final = error as? CKError }
+        }
+        await run(fetch)
+        #expect(names.count == 7)
+        #expect(updates == 2)
+        #expect(failed == [missing])
+        #expect((final?.partialErrorsByItemID?[missing] as? CKError)?.code == .zoneNotFound)
+
+        try await database.deleteRecord(withID: note("n3").recordID)
+        let rest = CKFetchRecordZoneChangesOperation(
+            recordZoneIDs: [zone.zoneID],
+            configurationsByRecordZoneID: [zone.zoneID: .init(previousServerChangeToken: token)]
+        )
+        var deleted: [String] = []
+        rest.recordWithIDWasDeletedBlock = { id, type in deleted.append("\(id.recordName) \(type)") }
+        await run(rest)
+        #expect(deleted == ["n3 Note"])
+    }
+
+    @Test func queuesKeepOrderByDependencies() async throws {
+        let queue = OperationQueue()
+        let order = Mutex<[String]>([])
+        let save = CKModifyRecordsOperation(recordsToSave: [note("a", "written first")])
+        save.database = database
+        save.modifyRecordsResultBlock = { _ in order.withLock { $0.append("save") } }
+        let fetch = CKFetchRecordsOperation(recordIDs: [note("a").recordID])
+        fetch.database = database
+        fetch.addDependency(save)
+        fetch.perRecordResultBlock = { _, result in
+            let text: String? = (try? result.get())?["text"]
+            order.withLock { $0.append(text ?? "nothing") }
+        }
+        queue.addOperation(fetch)
+        queue.addOperation(save)
+        await withCheckedContinuation { done in
+            let last = BlockOperation { done.resume() }
+            last.addDependency(fetch)
+            queue.addOperation(last)
+        }
+        #expect(order.withLock { $0 } == ["save", "written first"])
+    }
+
+    @Test func aCancelledOperationSaysSoAndEnds() async throws {
+        let relay = ScriptedRelay(.silence)
+        let operation = CKFetchRecordsOperation(recordIDs: [note("a").recordID])
+        var code: CKError.Code?
+        operation.fetchRecordsResultBlock = { result in
+            if case .failure(let error) = result { code = (error as? CKError)?.code }
+        }
+        relay.beforeAnswer { operation.cancel() }
+        await run(operation, on: relay.container().privateCloudDatabase)
+        #expect(code == .operationCancelled)
+
+        let early = CKModifyRecordsOperation(recordsToSave: [note("b")])
+        var earlyCode: CKError.Code?
+        early.modifyRecordsCompletionBlock = { earlyCode = ($2 as? CKError)?.code }
+        early.cancel()
+        await run(early)
+        #expect(earlyCode == .operationCancelled)
+        await expect(.unknownItem) { _ = try await database.record(for: note("b").recordID) }
+    }
+
+    @Test func settingsReachTheRequest() async throws {
+        let relay = ScriptedRelay(.failure(.offline), .failure(.offline), .failure(.offline))
+        let database = relay.container().privateCloudDatabase
+        let group = CKOperationGroup()
+        group.name = "First sync"
+        group.quantity = 3
+        group.expectedReceiveSize = .megabytes
+        let operation = CKFetchRecordsOperation(recordIDs: [note("a").recordID])
+        operation.group = group
+        operation.configuration.timeoutIntervalForRequest = 7
+        operation.configuration.qualityOfService = .utility
+        operation.configuration.isLongLived = true
+        var code: CKError.Code?
+        operation.fetchRecordsResultBlock = { result in
+            if case .failure(let error) = result { code = (error as? CKError)?.code }
+        }
+        await run(operation, on: database)
+        #expect(code == .networkUnavailable)
+        let configuration = CKOperation.Configuration()
+        configuration.timeoutIntervalForResource = 2
+        await database.configuredWith(configuration: configuration, group: group) { database in
+            _ = try? await database.record(for: note("a").recordID)
+        }
+        _ = try? await database.record(for: note("a").recordID)
+        let requests = relay.requests
+        #expect(requests.map(\.timeout) == [.seconds(7), .seconds(2), nil])
+        let groups = requests.map { request in
+            request.headers.first { $0.name == "X-Zonecast-Operation-Group" }?.value
+        }
+        #expect(groups == ["\(group.operationGroupID) First sync", "\(group.operationGroupID) First sync", nil])
+    }
+
+    @Test func aContainerRunsOperationsOnItsPrivateDatabase() async throws {
+        let operation = CKModifyRecordsOperation(recordsToSave: [note("a")])
+        await withCheckedContinuation { done in
+            operation.completionBlock = { done.resume() }
+            device.container.add(operation)
+        }
+        #expect(try await database.record(for: note("a").recordID)["text"] == "text")
+    }
+}
