@@ -47,6 +47,9 @@ package enum FieldType: Hashable, Sendable {
     /// Whether values of it are files beside the record.
     package var isAsset: Bool { self == .scalar(.asset) || self == .list(.asset) }
 
+    /// Whether values of it lead to other records.
+    package var isReference: Bool { self == .scalar(.reference) || self == .list(.reference) }
+
     /// The wire's word for it: `STRING`, `STRING_LIST`, and `ASSETID` for assets.
     package var tag: String {
         switch self {
@@ -142,6 +145,31 @@ extension FieldValue {
             var changed: [FieldValue] = []
             for element in elements { changed.append(try element.mappingAssets(change)) }
             return .list(.asset, changed)
+        default: return self
+        }
+    }
+}
+
+extension FieldValue {
+    /// The reference, or those in a list.
+    package var references: [Reference] {
+        switch self {
+        case .reference(let reference): [reference]
+        case .list(.reference, let elements): elements.flatMap(\.references)
+        default: []
+        }
+    }
+
+    /// The value with each reference in it changed.
+    package func mappingReferences<Failure: Error>(
+        _ change: (Reference) throws(Failure) -> Reference
+    ) throws(Failure) -> FieldValue {
+        switch self {
+        case .reference(let reference): return .reference(try change(reference))
+        case .list(.reference, let elements):
+            var changed: [FieldValue] = []
+            for element in elements { changed.append(try element.mappingReferences(change)) }
+            return .list(.reference, changed)
         default: return self
         }
     }

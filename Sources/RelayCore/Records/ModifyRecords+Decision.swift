@@ -5,13 +5,15 @@ extension ModifyRecords {
     /// The state while operations are decided one after the other; nothing is written before all are.
     struct Decision {
         var schema: Schema
-        let before: [String: StoredRecord]
+        var before: [String: StoredRecord]
         let request: ModifyRecords
         let hasAsset: (AssetHash) -> Bool
         var grown: [String: RecordType] = [:]
         var outcomes: [Outcome] = []
-        /// The records to put, by their places among the outcomes.
-        var writes: [(outcome: Int, record: StoredRecord)] = []
+        /// The records to put, by their places among the outcomes; those that nobody asked for have none.
+        var writes: [(outcome: Int?, record: StoredRecord)] = []
+        /// What saved records say with this write that binds others, by their places among the outcomes.
+        var bonds: [Int: [StoredReference]] = [:]
         var seen: Set<String> = []
 
         init(
@@ -81,15 +83,18 @@ extension ModifyRecords {
         }
 
         private mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
-            if var record = current {
-                record.isDeleted = true
-                record.fields = FieldsJSON.empty
-                record.parent = nil
-                record.share = nil
-                record.modified = stamp
-                writes.append((outcomes.count, record))
-            }
+            if let current { writes.append((outcomes.count, tombstone(of: current))) }
             outcomes.append(.deleted(name: operation.name, type: current?.type))
+        }
+
+        func tombstone(of record: StoredRecord) -> StoredRecord {
+            var record = record
+            record.isDeleted = true
+            record.fields = FieldsJSON.empty
+            record.parent = nil
+            record.share = nil
+            record.modified = stamp
+            return record
         }
 
         private mutating func save(_ operation: Operation, over current: StoredRecord?) throws(RelayError) {
@@ -114,6 +119,7 @@ extension ModifyRecords {
                 schema.types[type] = growth
                 grown[type] = growth
             }
+            try noteBonds(of: operation, prepared)
             let keepsParent = operation.kind.mergesFields && operation.record.parent == nil
             let record = StoredRecord(
                 name: operation.name,
@@ -127,6 +133,23 @@ extension ModifyRecords {
             )
             writes.append((outcomes.count, record))
             outcomes.append(.saved(record))
+        }
+
+        private mutating func noteBonds(
+            of operation: Operation,
+            _ prepared: FieldPreparation
+        ) throws(RelayError) {
+            let parent = operation.record.parent ?? nil
+            guard parent != nil || !prepared.references.isEmpty else { return }
+            var said = prepared.references.compactMap { StoredReference($1, from: operation.name, field: $0) }
+            if let parent {
+                guard !request.zone.isDefault else { throw .badRequest("Only records of a custom zone have a parent.") }
+                guard parent != operation.name, NameRules.isRecordName(parent) else {
+                    throw .badRequest("The parent has to be another record, named by 1 to 255 ASCII characters.")
+                }
+                said.append(.parent(parent, of: operation.name))
+            }
+            bonds[outcomes.count] = said
         }
 
         /// An asset must be there, and one without a receipt must be the field's own.
@@ -159,7 +182,14 @@ extension ModifyRecords {
             {
                 return prepared
             }
-            return try FieldPreparation(operation.record, ofType: type, schema: schema, rules: request.rules)
+            return try FieldPreparation(
+                operation.record,
+                ofType: type,
+                in: request.zone,
+                of: request.database,
+                schema: schema,
+                rules: request.rules
+            )
         }
 
         private func merge(_ prepared: FieldPreparation, into record: StoredRecord) throws(RelayError) -> [UInt8] {
@@ -200,9 +230,10 @@ extension ModifyRecords {
             var records: [StoredRecord] = []
             records.reserveCapacity(writes.count)
             for (index, record) in writes {
+                if let index, outcomes[index].error != nil { continue }
                 var record = record
                 record.change = writer.takeChangeNumber()
-                if case .saved = outcomes[index] { outcomes[index] = .saved(record) }
+                if let index, case .saved = outcomes[index] { outcomes[index] = .saved(record) }
                 records.append(record)
             }
             try writer.put(records, replacing: before, in: zone, by: request.database.caller.deviceID)

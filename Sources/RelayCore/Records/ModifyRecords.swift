@@ -73,6 +73,8 @@ package struct ModifyRecords: Sendable {
             operations[index].prepared = try? FieldPreparation(
                 operations[index].record,
                 ofType: type,
+                in: zone,
+                of: database,
                 schema: schema,
                 rules: rules
             )
@@ -85,6 +87,7 @@ package struct ModifyRecords: Sendable {
         let before = try writer.records(named: operations.map(\.name), in: zone)
         var decision = Decision(schema: try writer.schema, before: before, request: self, hasAsset: writer.hasAsset)
         for operation in operations { decision.decide(operation) }
+        try decision.keepReferences(in: writer, zone)
 
         if isAtomic, decision.hasFailed {
             return Result(zone: zone, outcomes: decision.outcomesOfRefusal(), isAtomicFailure: true)

@@ -14,6 +14,8 @@ package struct FieldPreparation: Sendable {
     package var freshAssets: [AssetHash] = []
     /// Fields with assets that have no receipt: they must be what the fields hold already.
     package var unprovenAssets: [(field: String, asset: Asset)] = []
+    /// References of which the relay keeps the other end: all but those with the action NONE.
+    package var references: [(field: String, reference: Reference)] = []
     /// The type's definition with the new fields, where it has to change.
     package var growth: RecordType?
 
@@ -21,6 +23,8 @@ package struct FieldPreparation: Sendable {
     package init(
         _ record: RecordInput,
         ofType typeName: String,
+        in zone: ZoneID,
+        of database: DatabaseAddress,
         schema: Schema,
         rules: SchemaRules
     ) throws(RelayError) {
@@ -49,6 +53,7 @@ package struct FieldPreparation: Sendable {
             let declared = try definition.declare(field, value: value, rules: rules, typeName: typeName)
             var entry = try Self.entry(field, value: value, declared: declared, rules: rules)
             if declared.type.isAsset { entry.value = try judge(entry.value, of: field.name, rules) }
+            if declared.type.isReference { entry.value = try settle(entry.value, of: field.name, zone, database) }
             entries.append(entry)
         }
         encoded = FieldsJSON.encode(entries)
@@ -72,6 +77,30 @@ package struct FieldPreparation: Sendable {
                 return Asset(fileChecksum: asset.fileChecksum, size: asset.size)
             case .refused: throw .assetRefused(field)
             }
+        }
+    }
+
+    /// Gives references that name a zone its full address; it has to be the record's own.
+    private mutating func settle(
+        _ value: FieldValue,
+        of field: String,
+        _ zone: ZoneID,
+        _ database: DatabaseAddress
+    ) throws(RelayError) -> FieldValue {
+        try value.mappingReferences { reference throws(RelayError) in
+            if let named = reference.zone, (try? database.zone(named)) != zone {
+                throw .badRequest(
+                    "The reference in field '\(field)' leads to another zone than the record's own; "
+                        + "references stay within one zone."
+                )
+            }
+            guard NameRules.isRecordName(reference.recordName) else {
+                throw .badRequest("The recordName in field '\(field)' is not 1 to 255 ASCII characters.")
+            }
+            var reference = reference
+            if reference.zone != nil { reference.zone = zone }
+            if reference.action != .none { references.append((field, reference)) }
+            return reference
         }
     }
 

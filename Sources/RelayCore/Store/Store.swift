@@ -52,6 +52,16 @@ package protocol StoreReader {
     /// The records of these names, tombstones included; absent ones are left out.
     func records(named names: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord]
 
+    /// Hands over what binds the record of this name, DELETE_SELF first, until `visit` says false.
+    func visitReferences(
+        to target: String,
+        in zone: Zone,
+        _ visit: (StoredReference) -> Bool
+    ) throws(RelayError)
+
+    /// How many references with DELETE_SELF lead to the record, counted up to `limit`.
+    func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int
+
     /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
     /// order of the changes or backwards.
     func visitRecords(

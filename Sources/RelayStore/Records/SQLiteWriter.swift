@@ -213,6 +213,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         let type = try ensureNumber(ofType: record.type)
         try updateIndexes(for: record, ofType: type, over: before, in: zone)
         try updateAssetUses(of: record, over: before, in: zone)
+        try updateReferences(of: record, over: before, in: zone)
         let replaced = before?.change
         if record.isDeleted, !zone.tracksChanges {
             guard let replaced else { return }
@@ -276,7 +277,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         try purge.run()
         if database.changesCount < limit, try !purgeEntries(ofZone: zone, limit: limit) {
             for sql in [
-                "DELETE FROM asset_use WHERE zone = ?", "DELETE FROM zone_run WHERE zone = ?",
+                "DELETE FROM asset_use WHERE zone = ?", "DELETE FROM reference WHERE zone = ?",
+                "DELETE FROM zone_run WHERE zone = ?",
                 "UPDATE zone SET purged = 1 WHERE id = ?",
             ] {
                 let statement = try SQL(sql, in: database)

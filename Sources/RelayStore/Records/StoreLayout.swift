@@ -21,6 +21,10 @@ enum StoreLayout {
         migrator.registerMigration("7 query subscriptions") { try $0.execute(sql: querySubscriptions) }
         migrator.registerMigration("2 schema") { try $0.execute(sql: schema) }
         migrator.registerMigration("4 assets") { try $0.execute(sql: assets) }
+        migrator.registerMigration("8 references") {
+            try $0.execute(sql: references)
+            try ReferenceRows.enterAll($0)
+        }
         try migrator.migrate(writer)
     }
 
@@ -151,6 +155,20 @@ enum StoreLayout {
             PRIMARY KEY (hash, zone, name)
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX asset_use_by_zone ON asset_use (zone);
+        """
+
+    /// What binds a record, found from its end: see `StoredReference`.
+    private static let references = """
+        CREATE TABLE reference (
+            zone INTEGER NOT NULL,
+            target TEXT NOT NULL,
+            -- 1 DELETE_SELF, 2 VALIDATE, 3 parent
+            kind INTEGER NOT NULL,
+            source TEXT NOT NULL,
+            -- empty for the parent
+            field TEXT NOT NULL,
+            PRIMARY KEY (zone, target, kind, source, field)
+        ) STRICT, WITHOUT ROWID;
         """
 
     /// What a query subscription has besides: its query as the client wrote it, and the bits of what it fires on, with 8 for

@@ -1,0 +1,240 @@
+import Records
+import Wire
+
+/// What references between the records of the zone ask of a write, once its operations are decided each for itself.
+///
+/// All is judged by the state after the write, so the order of its operations does not matter: a target may be saved, and
+/// a record that refers to a deleted one may be deleted, anywhere in the request. Wire reference 4.5; that a parent binds
+/// as VALIDATE does is what the live service is known for.
+extension ModifyRecords.Decision {
+    /// One saved record's end of it.
+    private struct Source {
+        var outcome: Int
+        /// What it says with this write.
+        var references: [StoredReference] = []
+        /// The fields whose references hold no longer unless said again; `nil` for all.
+        var replaced: Set<String>?
+
+        func keeps(_ reference: StoredReference) -> Bool { replaced.map { !$0.contains(reference.field) } ?? false }
+    }
+
+    /// Refuses operations that would break a reference, and adds the deletions that DELETE_SELF asks for.
+    mutating func keepReferences(in writer: any StoreWriter, _ zone: Zone) throws(RelayError) {
+        guard writes.contains(where: { $0.record.isDeleted }) || !bonds.isEmpty else { return }
+        let sources = savedSources
+        var targets: Set<String> = []
+        for source in sources.values {
+            for reference in source.references where before[reference.target] == nil {
+                targets.insert(reference.target)
+            }
+        }
+        let stored = try writer.records(named: targets.sorted(), in: zone)
+        var cascade = Cascade()
+        while true {
+            let failures = failureCount
+            cascade = try deletions(with: sources, in: writer, zone)
+            try refuseDanglingSources(sources, cascade, stored, in: writer, zone)
+            try refuseHeldTargets(sources, cascade, in: writer, zone)
+            // Each refusal takes away what others may have leant on.
+            if failureCount == failures || request.isAtomic { break }
+        }
+        for record in cascade.records {
+            before[record.name] = record
+            writes.append((nil, tombstone(of: record)))
+        }
+    }
+
+    private var failureCount: Int { outcomes.count { $0.error != nil } }
+
+    private func isLive(_ outcome: Int) -> Bool { outcomes[outcome].error == nil }
+
+    private mutating func refuse(_ outcome: Int, _ error: RelayError) {
+        guard isLive(outcome) else { return }
+        outcomes[outcome] = .failed(name: request.operations[outcome].name, error, server: nil)
+    }
+
+    private var savedSources: [String: Source] {
+        var sources: [String: Source] = [:]
+        for write in writes where !write.record.isDeleted {
+            guard let outcome = write.outcome else { continue }
+            let operation = request.operations[outcome]
+            var source = Source(outcome: outcome, references: bonds[outcome] ?? [])
+            if operation.kind.mergesFields {
+                var replaced = Set(operation.record.fields.map(\.name))
+                if operation.record.parent != nil { replaced.insert("") }
+                source.replaced = replaced
+            }
+            sources[operation.name] = source
+        }
+        return sources
+    }
+
+    // MARK: Deletions
+
+    /// All that this write deletes: by its own operations, and by DELETE_SELF.
+    private struct Cascade {
+        /// Which operation is to answer for the deletion of each record.
+        var roots: [String: Int] = [:]
+        /// The records that go by DELETE_SELF alone, near ones first.
+        var records: [StoredRecord] = []
+        /// The records among all these that something holds.
+        var held: [String] = []
+    }
+
+    private func deletions(
+        with sources: [String: Source],
+        in writer: any StoreWriter,
+        _ zone: Zone
+    ) throws(RelayError) -> Cascade {
+        var cascade = Cascade()
+        var targets: [(name: String, root: Int)] = []
+        for write in writes where write.record.isDeleted {
+            guard let outcome = write.outcome, isLive(outcome) else { continue }
+            targets.append((write.record.name, outcome))
+            cascade.roots[write.record.name] = outcome
+        }
+        while !targets.isEmpty {
+            var found: [String: Int] = [:]
+            for target in targets {
+                try writer.visitReferences(to: target.name, in: zone) { reference in
+                    guard reference.kind == .deleteSelf else {
+                        cascade.held.append(target.name)
+                        return false
+                    }
+                    if !isGivenUp(reference, sources), cascade.roots[reference.source] == nil {
+                        found[reference.source] = target.root
+                    }
+                    return true
+                }
+            }
+            let records = try writer.records(named: found.keys.sorted(), in: zone)
+            targets = []
+            for (name, root) in found.sorted(by: { $0.key < $1.key }) {
+                guard let record = records[name], !record.isDeleted, record.type != RecordType.usersName else {
+                    continue
+                }
+                cascade.roots[name] = root
+                cascade.records.append(record)
+                targets.append((name, root))
+            }
+        }
+        return cascade
+    }
+
+    /// Whether a save of this write ends the reference; said anew, it is the save that answers for it.
+    private func isGivenUp(_ reference: StoredReference, _ sources: [String: Source]) -> Bool {
+        guard let source = sources[reference.source], isLive(source.outcome) else { return false }
+        return !source.keeps(reference)
+    }
+
+    /// Refuses the deletion of a record that another one goes on referring to.
+    private mutating func refuseHeldTargets(
+        _ sources: [String: Source],
+        _ cascade: Cascade,
+        in writer: any StoreWriter,
+        _ zone: Zone
+    ) throws(RelayError) {
+        for target in cascade.held {
+            var holder: StoredReference?
+            try writer.visitReferences(to: target, in: zone) { reference in
+                guard reference.kind != .deleteSelf, cascade.roots[reference.source] == nil else { return true }
+                guard !isGivenUp(reference, sources) else { return true }
+                holder = reference
+                return false
+            }
+            if let holder, let root = cascade.roots[target] { refuse(root, .held(holder)) }
+        }
+    }
+
+    // MARK: Saves
+
+    /// Refuses to save a reference to nothing where it must lead somewhere, and one DELETE_SELF too many.
+    private mutating func refuseDanglingSources(
+        _ sources: [String: Source],
+        _ cascade: Cascade,
+        _ stored: [String: StoredRecord],
+        in writer: any StoreWriter,
+        _ zone: Zone
+    ) throws(RelayError) {
+        var counts: [String: Int] = [:]
+        for (name, source) in sources.sorted(by: { $0.value.outcome < $1.value.outcome }) where isLive(source.outcome) {
+            if cascade.roots[name] != nil { refuse(source.outcome, .goesWithItsTarget) }
+            for reference in source.references where isLive(source.outcome) {
+                let target = reference.target
+                if reference.kind != .deleteSelf {
+                    if !isThere(target, sources, cascade, stored) { refuse(source.outcome, .dangling(reference)) }
+                    continue
+                }
+                if cascade.roots[target] != nil { refuse(source.outcome, .goesWithItsTarget) }
+                let known = counts[target]
+                let count = if let known { known } else { try otherReferences(to: target, sources, in: writer, zone) }
+                counts[target] = count + 1
+                if count >= StoredReference.mostDeleteSelf { refuse(source.outcome, .tooManyDeleteSelf) }
+            }
+        }
+    }
+
+    /// How many references with DELETE_SELF lead to the record apart from those that this write says.
+    ///
+    /// Counted exactly only near the limit.
+    private func otherReferences(
+        to target: String,
+        _ sources: [String: Source],
+        in writer: any StoreWriter,
+        _ zone: Zone
+    ) throws(RelayError) -> Int {
+        let said = sources.values.reduce(0) { $0 + $1.references.count { $0.target == target } }
+        let all = try writer.countDeleteSelf(to: target, in: zone, atMost: StoredReference.mostDeleteSelf + said)
+        guard all + said > StoredReference.mostDeleteSelf else { return all }
+        var count = 0
+        try writer.visitReferences(to: target, in: zone) { reference in
+            guard reference.kind == .deleteSelf else { return false }
+            if !isGivenUp(reference, sources) { count += 1 }
+            return true
+        }
+        return count
+    }
+
+    /// Whether the record will be there after the write, for this caller.
+    private func isThere(
+        _ name: String,
+        _ sources: [String: Source],
+        _ cascade: Cascade,
+        _ stored: [String: StoredRecord]
+    ) -> Bool {
+        if cascade.roots[name] != nil { return false }
+        if let source = sources[name], isLive(source.outcome) { return true }
+        guard let record = before[name] ?? stored[name], !record.isDeleted else { return false }
+        return request.database.rights(to: record, in: schema).contains(.read)
+    }
+}
+
+extension RelayError {
+    fileprivate static func held(_ reference: StoredReference) -> RelayError {
+        let by = reference.kind == .parent ? "is the parent of another record" : "is the target of a VALIDATE reference"
+        return RelayError(
+            .validatingReferenceError,
+            "The record '\(reference.target)' \(by). Delete or change the referring records first, or in the same request."
+        )
+    }
+
+    fileprivate static func dangling(_ reference: StoredReference) -> RelayError {
+        let holder = reference.kind == .parent ? "The parent" : "The reference in field '\(reference.field)'"
+        return RelayError(
+            .validatingReferenceError,
+            "\(holder) leads to the record '\(reference.target)', which is not there. Save it first, or in the same request."
+        )
+    }
+
+    fileprivate static let goesWithItsTarget = RelayError(
+        .validatingReferenceError,
+        "The record refers with DELETE_SELF to a record that this request deletes."
+    )
+
+    fileprivate static let tooManyDeleteSelf = RelayError(
+        .badRequest,
+        "Limit exceeded for number of owning references to single record: "
+            + "at most \(StoredReference.mostDeleteSelf) references with DELETE_SELF may lead to one.",
+        fineCode: .limitExceeded
+    )
+}

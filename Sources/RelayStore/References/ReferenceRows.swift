@@ -1,0 +1,99 @@
+import GRDB
+import Records
+import RelayCore
+import Wire
+
+/// The table of what binds a record, kept in the transaction that makes it so.
+enum ReferenceRows {
+    /// What the record says that binds others.
+    static func references(of record: StoredRecord) throws -> Set<StoredReference> {
+        try references(parent: record.parent, fields: record.fields, of: record.name)
+    }
+
+    private static func references(parent: String?, fields: [UInt8], of name: String) throws -> Set<StoredReference> {
+        var found: Set<StoredReference> = []
+        if let parent { found.insert(.parent(parent, of: name)) }
+        for (field, reference) in try FieldsJSON.bindingReferences(in: fields) {
+            if let stored = StoredReference(reference, from: name, field: field) { found.insert(stored) }
+        }
+        return found
+    }
+
+    static func insert(_ reference: StoredReference, zone: Int64, _ database: Database) throws {
+        try run("INSERT OR IGNORE INTO reference VALUES (?, ?, ?, ?, ?)", reference, zone, database)
+    }
+
+    static func delete(_ reference: StoredReference, zone: Int64, _ database: Database) throws {
+        let sql = "DELETE FROM reference WHERE zone = ? AND target = ? AND kind = ? AND source = ? AND field = ?"
+        try run(sql, reference, zone, database)
+    }
+
+    private static func run(_ sql: String, _ reference: StoredReference, _ zone: Int64, _ database: Database) throws {
+        let statement = try SQL(sql, in: database)
+        statement.bind(1, zone)
+        statement.bind(2, reference.target)
+        statement.bind(3, Int64(reference.kind.rawValue))
+        statement.bind(4, reference.source)
+        statement.bind(5, reference.field)
+        try statement.run()
+    }
+
+    /// Enters what the records of an older file say.
+    static func enterAll(_ database: Database) throws {
+        let rows = try SQL("SELECT zone, name, parent, fields FROM record WHERE deleted = 0", in: database)
+        defer { rows.reset() }
+        while try rows.step() {
+            let found = try references(parent: rows.optionalText(2), fields: rows.blob(3), of: rows.text(1))
+            for reference in found { try insert(reference, zone: rows.int(0), database) }
+        }
+    }
+}
+
+extension SQLiteWriter {
+    func updateReferences(of record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws {
+        let old = try before.map { try ReferenceRows.references(of: $0) } ?? []
+        let new = try ReferenceRows.references(of: record)
+        guard old != new else { return }
+        for gone in old.subtracting(new) { try ReferenceRows.delete(gone, zone: zone.number, database) }
+        for added in new.subtracting(old) { try ReferenceRows.insert(added, zone: zone.number, database) }
+    }
+}
+
+extension SQLiteReader {
+    func visitReferences(
+        to target: String,
+        in zone: Zone,
+        _ visit: (StoredReference) -> Bool
+    ) throws(RelayError) {
+        try attempt {
+            let statement = try SQL(
+                "SELECT kind, source, field FROM reference WHERE zone = ? AND target = ? ORDER BY kind, source, field",
+                in: database
+            )
+            defer { statement.reset() }
+            statement.bind(1, zone.number)
+            statement.bind(2, target)
+            while try statement.step() {
+                guard let kind = StoredReference.Kind(rawValue: Int(statement.int(0))) else {
+                    throw StoreFailure.damaged("a reference to \(target) is of no known kind")
+                }
+                let found = StoredReference(kind, to: target, from: statement.text(1), field: statement.text(2))
+                if !visit(found) { return }
+            }
+        }
+    }
+
+    func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int {
+        try attempt {
+            let statement = try SQL(
+                "SELECT count(*) FROM (SELECT 1 FROM reference WHERE zone = ? AND target = ? AND kind = 1 LIMIT ?)",
+                in: database
+            )
+            defer { statement.reset() }
+            statement.bind(1, zone.number)
+            statement.bind(2, target)
+            statement.bind(3, Int64(limit))
+            return try statement.step() ? Int(statement.int(0)) : 0
+        }
+    }
+}
