@@ -24,6 +24,7 @@ package final class Relay: Sendable {
     private let pages: Pages
     private let couriers: Couriers
     private let publicRates: PublicRates
+    private let transfers: TransferMeter
     private let assets: AssetDesk
     /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
     private let idStart: [UInt8]
@@ -60,11 +61,16 @@ package final class Relay: Sendable {
         self.limits = limits
         self.time = time
         self.random = random
-        publicRates = PublicRates(authenticator.settings)
+        let publicRates = PublicRates(authenticator.settings)
+        let transfers = TransferMeter(limits.quota.publicTransfer)
+        self.publicRates = publicRates
+        self.transfers = transfers
         self.assets = AssetDesk(
             settings: assets,
             stores: stores,
             authenticator: authenticator,
+            rates: publicRates,
+            transfers: transfers,
             time: time,
             random: random
         )
@@ -195,6 +201,9 @@ package final class Relay: Sendable {
         return response
     }
 
+    /// Adds what the public databases have sent to what their stores say; to be called every minute or so, and at the end.
+    package func keepTransfers() async { await transfers.flush(to: stores) }
+
     /// Ends all polls that wait; to be called when the relay begins to stop.
     package func stopPolls() { couriers.stop() }
 
@@ -216,6 +225,8 @@ package final class Relay: Sendable {
         let json = try JSONDocument(parsing: body).root
         guard json.isObject else { throw json.mismatch("a JSON object") }
         let store = try stores.store(of: route.home)
+        let isMetered = route.scope == .public && route.operation.readsRecords
+        if isMetered { try transfers.check(route.home, store, at: time.now()) }
         if let user = authentication.caller.user { try await welcome(user, route.home) }
         let random = random
         let answer = try await route.operation.perform(
@@ -239,6 +250,7 @@ package final class Relay: Sendable {
         if route.operation == .subscriptionsModify, let user = authentication.caller.user {
             try tellHub(ofSubscriptionsOf: user, route.home, store)
         }
+        if isMetered { transfers.count(Int64(answer.body.count), of: route.home) }
         return answer
     }
 

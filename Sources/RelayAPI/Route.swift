@@ -74,6 +74,9 @@ package struct Route: Hashable, Sendable {
             }
         }
 
+        /// Whether its answers are records that were asked for.
+        var readsRecords: Bool { self == .recordsLookup || self == .recordsQuery }
+
         /// Whether nobody in particular may call it in the public database.
         var allowsAnonymous: Bool { self == .recordsLookup || self == .recordsQuery || self == .usersSignIn }
     }

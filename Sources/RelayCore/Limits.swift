@@ -18,6 +18,7 @@ package struct Limits: Hashable, Sendable {
     package var longestPoll = Duration.seconds(25)
     package var queryFilters = 16
     package var querySorts = 4
+    package var quota = QuotaSettings()
 
     package init() {}
 }

@@ -12,6 +12,9 @@ import Wire
 final class AssetDesk: Sendable {
     let settings: AssetSettings
     let seal: AssetSeal
+    let pending = PendingUploads()
+    let transfers: TransferMeter
+    private let rates: PublicRates
     private let stores: any StoreCatalog
     private let authenticator: Authenticator
     private let time: TimeSource
@@ -23,10 +26,14 @@ final class AssetDesk: Sendable {
         settings: AssetSettings,
         stores: any StoreCatalog,
         authenticator: Authenticator,
+        rates: PublicRates,
+        transfers: TransferMeter,
         time: TimeSource,
         random: RandomSource
     ) {
         self.settings = settings
+        self.rates = rates
+        self.transfers = transfers
         self.stores = stores
         self.authenticator = authenticator
         self.time = time
@@ -102,8 +109,27 @@ final class AssetDesk: Sendable {
             keep: keep,
             multipart: MultipartBody(contentType: type),
             limit: settings.largest,
+            refusal: refusal(of: upload, from: request.remoteAddress),
             queue: queue
         )
+    }
+
+    /// Counts an upload as a request of its user, and of the public database it is for; and looks whether there is room.
+    private func refusal(of upload: Upload, from address: String) -> RelayError? {
+        do throws(RelayError) {
+            let uptime = time.uptime()
+            try authenticator.charge(upload.user, from: address, at: uptime)
+            if upload.isPublic { try rates.charge(upload.home.container, upload.user, at: uptime) }
+            guard try room(for: upload).map({ $0 > 0 }) ?? true else { throw upload.quotaExceeded }
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// Bytes that this upload may bring; `nil`: any number.
+    private func room(for upload: Upload) throws(RelayError) -> Int64? {
+        upload.room.map { $0 - pending.bytes(of: upload.owner, in: upload.home, at: time.now()) }
     }
 
     private func upload(of request: APIRequest) -> Upload? {
@@ -124,7 +150,11 @@ final class AssetDesk: Sendable {
             }
         guard let intake else { throw .assetAddressEnded }
         let upload = intake.upload
-        let (hash, size) = try await intake.finish()
+        let (hash, size) = try await intake.finish { [self] size throws(RelayError) in
+            if let room = try room(for: upload), size > room { throw upload.quotaExceeded }
+        }
+        let end = time.now() + settings.receiptLifetime
+        pending.add(hash, size: size, of: upload.owner, in: upload.home, until: end)
         return EndpointAnswer { writer in
             writer.key("singleFile")
             writer.object {
@@ -145,6 +175,9 @@ final class AssetDesk: Sendable {
             let download = Download(parts), try isStillThere(download),
             let file = try stores.assets(of: download.home).file(of: download.hash)
         else { throw .assetAddressEnded }
+        if download.scope == .public {
+            try transfers.check(download.home, stores.store(of: download.home), at: time.now())
+        }
         let tag = "\"\(download.hash.hex)\""
         var response = APIResponse(status: .ok)
         response.headers[.contentType] = "application/octet-stream"
@@ -164,6 +197,9 @@ final class AssetDesk: Sendable {
         case .none:
             response.status = .rangeNotSatisfiable
             response.headers[.contentRange] = "bytes */\(file.size)"
+        }
+        if download.scope == .public, request.method != .head, let body = response.file {
+            transfers.count(body.length, of: download.home)
         }
         return response
     }
@@ -189,86 +225,4 @@ extension RelayError {
         .notFound,
         "This address is not good, or no longer. Ask for a new one: assets/upload, or fetch the record again."
     )
-}
-
-/// What an upload address speaks for.
-struct Upload {
-    var home: ContainerEnvironment
-    var user: UserID
-
-    static let count = 2
-    var parts: [String] { [home.description, user.recordName] }
-
-    init(home: ContainerEnvironment, user: UserID) {
-        self.home = home
-        self.user = user
-    }
-
-    init?(_ parts: [String]) {
-        guard let home = ContainerEnvironment(described: parts[0]) else { return nil }
-        self.init(home: home, user: UserID(parts[1]))
-    }
-}
-
-/// What a download address speaks for: one asset in one field, for one person.
-struct Download {
-    var home: ContainerEnvironment
-    /// `nil`: anybody, in the public database.
-    var user: UserID?
-    var scope: DatabaseScope
-    var zone: ZoneID
-    var record: String
-    var field: String
-    var hash: AssetHash
-
-    static let count = 8
-    var parts: [String] {
-        [
-            home.description, user?.recordName ?? "", scope.pathName, zone.zoneName, zone.owner.recordName, record,
-            field, hash.checksum,
-        ]
-    }
-
-    init(
-        home: ContainerEnvironment,
-        user: UserID?,
-        scope: DatabaseScope,
-        zone: ZoneID,
-        record: String,
-        field: String,
-        hash: AssetHash
-    ) {
-        self.home = home
-        self.user = user
-        self.scope = scope
-        self.zone = zone
-        self.record = record
-        self.field = field
-        self.hash = hash
-    }
-
-    init?(_ parts: [String]) {
-        guard let home = ContainerEnvironment(described: parts[0]), let scope = DatabaseScope(pathName: parts[2]),
-            let hash = AssetHash(checksum: parts[7])
-        else { return nil }
-        self.init(
-            home: home,
-            user: parts[1].isEmpty ? nil : UserID(parts[1]),
-            scope: scope,
-            zone: ZoneID(parts[3], owner: UserID(parts[4])),
-            record: parts[5],
-            field: parts[6],
-            hash: hash
-        )
-    }
-}
-
-extension ContainerEnvironment {
-    /// As `description` writes it.
-    fileprivate init?(described text: String) {
-        let parts = text.split(separator: "/").map(String.init)
-        guard parts.count == 2, let container = ContainerID(parts[0]), let environment = Environment(rawValue: parts[1])
-        else { return nil }
-        self.init(container, environment)
-    }
 }

@@ -41,12 +41,27 @@ final class UploadIntake: BodyIntake {
     private let keep: any AssetKeep
     private let limit: Int64
 
-    init(_ upload: Upload, keep: any AssetKeep, multipart: MultipartBody?, limit: Int64, queue: DispatchQueue) {
+    /// - Parameters:
+    ///   - upload: What its address speaks for.
+    ///   - keep: Where it is kept.
+    ///   - multipart: Takes the body apart, where it is in parts.
+    ///   - limit: Bytes of any asset.
+    ///   - refusal: Why nothing of it is kept; the body is taken and dropped then.
+    ///   - queue: Where it is written.
+    init(
+        _ upload: Upload,
+        keep: any AssetKeep,
+        multipart: MultipartBody?,
+        limit: Int64,
+        refusal: RelayError? = nil,
+        queue: DispatchQueue
+    ) {
         self.upload = upload
         self.keep = keep
         self.limit = limit
         self.queue = DispatchQueue(label: "zonecast upload", target: queue)
         work = Work(multipart: multipart)
+        work.failure = refusal
     }
 
     func take(_ piece: [UInt8], whenReady: @escaping @Sendable () -> Void) -> IntakeVerdict {
@@ -92,6 +107,7 @@ final class UploadIntake: BodyIntake {
     private func put(_ bytes: [UInt8], _ intake: any AssetIntake) throws(RelayError) {
         work.size += Int64(bytes.count)
         guard work.size <= limit else { throw Self.tooLarge(limit) }
+        if let room = upload.room, work.size > room { throw upload.quotaExceeded }
         var failure: RelayError?
         bytes.withUnsafeBytes { bytes in
             do throws(RelayError) { try intake.take(bytes) } catch { failure = error }
@@ -99,18 +115,23 @@ final class UploadIntake: BodyIntake {
         if let failure { throw failure }
     }
 
-    /// Keeps what has come, once all of it has.
-    func finish() async throws(RelayError) -> (hash: AssetHash, size: Int64) {
+    /// Keeps what has come, once all of it has, and if `allow` says nothing against its size.
+    func finish(
+        _ allow: @escaping @Sendable (Int64) throws(RelayError) -> Void
+    ) async throws(RelayError) -> (hash: AssetHash, size: Int64) {
         let result = await withCheckedContinuation { continuation in
-            queue.async { [self] in continuation.resume(returning: finished()) }
+            queue.async { [self] in continuation.resume(returning: finished(allow)) }
         }
         return try result.get()
     }
 
-    private func finished() -> Result<(hash: AssetHash, size: Int64), RelayError> {
+    private func finished(
+        _ allow: (Int64) throws(RelayError) -> Void
+    ) -> Result<(hash: AssetHash, size: Int64), RelayError> {
         do throws(RelayError) {
             if let failure = work.failure { throw failure }
             if work.isMultipart, !(work.multipart?.isComplete ?? false) { throw Self.notMultipart }
+            try allow(work.size)
             let intake = if let begun = work.intake { begun } else { try keep.begin() }
             work.intake = nil
             return .success(try intake.finish())

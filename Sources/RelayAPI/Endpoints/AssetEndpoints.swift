@@ -7,7 +7,7 @@ import Wire
 /// Wire reference 15, step 1.
 func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
-    _ = try context.zone(of: context.body)
+    let zone = try context.zone(of: context.body)
     let asked = try context.items("tokens", of: context.body).map { token in
         let type = try token.required("recordType").string()
         let field = try token.required("fieldName").string()
@@ -18,7 +18,12 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
         if let name, !NameRules.isRecordName(name) { throw token.mismatch("a recordName of 1 to 255 ASCII characters") }
         return (name: name ?? context.newRecordName(), field: field)
     }
-    let upload = Upload(home: context.home, user: user)
+    let (quota, scope) = (context.limits.quota, context.database.scope)
+    let room = try context.store.read { reader throws(RelayError) in
+        try quota.room(in: zone, by: scope, from: reader)
+    }
+    if let room, room.assetBytesLeft == 0 { throw room.assetRefusal }
+    let upload = Upload(home: context.home, user: user, owner: zone.owner, room: room?.assetBytesLeft)
     let base = context.authentication.signIn.base
     return EndpointAnswer { writer in
         writer.key("tokens")

@@ -1,5 +1,6 @@
 import Records
 import RelayCore
+import Synchronization
 import Wire
 
 /// `records/modify`.
@@ -21,11 +22,16 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let zone = try zone(of: operations, context)
     let atomic = try context.body["atomic"]?.bool() ?? true
     let (assets, user, home) = (context.assets, context.database.caller.user, context.home)
+    let uploads = Mutex<[AssetHash]>([])
     let rules = SchemaRules(
         mayGrow: context.schemaMayGrow,
         scope: context.database.scope,
         limits: context.limits,
-        judgeAsset: { assets.verdict($0, for: user, in: home) }
+        judgeAsset: { asset in
+            let verdict = assets.verdict(asset, for: user, in: home)
+            if case .fresh(let hash, _) = verdict { uploads.withLock { $0.append(hash) } }
+            return verdict
+        }
     )
     var prepared = ModifyRecords(
         operations,
@@ -38,6 +44,7 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     prepared.prepare(with: context.store.currentSchema)
     let request = prepared
     let result = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
+    if !result.isAtomicFailure { assets.pending.remove(uploads.withLock { $0 }, of: zone.owner, in: home) }
 
     let links = context.assetLinks
     let answer = RecordAnswer(zone: zone, selection: try context.selection(of: context.body), links: links)

@@ -245,6 +245,17 @@ package final class Authenticator: Sendable {
         }
     }
 
+    /// Counts a request that shows no credentials because its address is one.
+    func charge(_ user: UserID, from address: String, at uptime: Duration) throws(RelayError) {
+        do throws(CredentialRefusal) {
+            try memory.withLock { (memory) throws(CredentialRefusal) in
+                try memory.charge(.user(user), from: address, at: uptime)
+            }
+        } catch {
+            throw error.relayError(redirectURL: nil)
+        }
+    }
+
     /// Counts what fails in `body` against the address it came from; past the limit it says so instead.
     ///
     /// What does not fail goes through whatever was counted: the address may be that of many people.

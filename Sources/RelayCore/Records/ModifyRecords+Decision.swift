@@ -8,6 +8,8 @@ extension ModifyRecords {
         var before: [String: StoredRecord]
         let request: ModifyRecords
         let hasAsset: (AssetHash) -> Bool
+        /// What the zone's owner may still store; `nil` where nothing is limited.
+        var quota: QuotaLedger?
         var grown: [String: RecordType] = [:]
         var outcomes: [Outcome] = []
         /// The records to put, by their places among the outcomes; those that nobody asked for have none.
@@ -20,10 +22,12 @@ extension ModifyRecords {
             schema: Schema,
             before: [String: StoredRecord],
             request: ModifyRecords,
-            hasAsset: @escaping (AssetHash) -> Bool
+            hasAsset: @escaping (AssetHash) -> Bool,
+            quota: QuotaLedger?
         ) {
             self.schema = schema
             self.hasAsset = hasAsset
+            self.quota = quota
             self.before = before
             self.request = request
         }
@@ -83,7 +87,10 @@ extension ModifyRecords {
         }
 
         private mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
-            if let current { writes.append((outcomes.count, tombstone(of: current))) }
+            if let current {
+                quota?.delete(current)
+                writes.append((outcomes.count, tombstone(of: current)))
+            }
             outcomes.append(.deleted(name: operation.name, type: current?.type))
         }
 
@@ -115,11 +122,6 @@ extension ModifyRecords {
             guard fields.count <= request.rules.limits.recordBytes else {
                 throw .badRequest("The record is larger than \(request.rules.limits.recordBytes) bytes.")
             }
-            if let growth = prepared.growth {
-                schema.types[type] = growth
-                grown[type] = growth
-            }
-            try noteBonds(of: operation, prepared)
             let keepsParent = operation.kind.mergesFields && operation.record.parent == nil
             let record = StoredRecord(
                 name: operation.name,
@@ -131,6 +133,13 @@ extension ModifyRecords {
                 share: current?.share,
                 fields: fields
             )
+            let bringsAssets = !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty
+            try quota?.save(record, over: current, bringsAssets: bringsAssets)
+            try noteBonds(of: operation, prepared)
+            if let growth = prepared.growth {
+                schema.types[type] = growth
+                grown[type] = growth
+            }
             writes.append((outcomes.count, record))
             outcomes.append(.saved(record))
         }

@@ -85,7 +85,14 @@ package struct ModifyRecords: Sendable {
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let zone = try writer.zone(zone) else { throw .zoneNotFound }
         let before = try writer.records(named: operations.map(\.name), in: zone)
-        var decision = Decision(schema: try writer.schema, before: before, request: self, hasAsset: writer.hasAsset)
+        let room = try rules.limits.quota.room(in: zone.id, by: database.scope, from: writer)
+        var decision = Decision(
+            schema: try writer.schema,
+            before: before,
+            request: self,
+            hasAsset: writer.hasAsset,
+            quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
+        )
         for operation in operations { decision.decide(operation) }
         try decision.keepReferences(in: writer, zone)
 

@@ -83,12 +83,27 @@ package protocol StoreReader {
     ) throws(RelayError) -> QueryPage
 
     func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription]
+
+    /// Bytes in all live zones of this owner.
+    func storageUse(of owner: UserID) throws(RelayError) -> StorageUse
+
+    /// How many users this container has seen here; whoever owns the public database is none.
+    var userCount: Int { get throws(RelayError) }
+
+    /// Bytes that the public database has sent in this month, as far as they were added.
+    func transfer(in month: CalendarMonth) throws(RelayError) -> Int64
 }
 
 /// The state that the next commit will make, while it is being made.
 package protocol StoreWriter: StoreReader {
     /// Whether an asset of this content is there to be used.
     func hasAsset(_ hash: AssetHash) -> Bool
+
+    /// How many of the zone's records use this asset; more than two count as two.
+    func assetUses(_ hash: AssetHash, in zone: Zone) throws(RelayError) -> Int
+
+    /// Adds to what `transfer` tells.
+    func addTransfer(_ bytes: Int64, in month: CalendarMonth) throws(RelayError)
 
     /// The next change number: greater than all before it, and never given twice.
     func takeChangeNumber() -> UInt64
@@ -122,6 +137,8 @@ package struct Zone: Hashable, Sendable {
     /// The number of its latest change.
     package var lastChange: UInt64
     package var isDeleted: Bool
+    /// What its records and their assets take.
+    package var use = StorageUse()
 
     package init(number: Int64, id: ZoneID, identity: UInt64, lastChange: UInt64, isDeleted: Bool = false) {
         self.number = number

@@ -12,19 +12,23 @@ extension SQLiteWriter {
         return names
     }
 
-    func updateAssetUses(of record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws {
-        guard assetTypes.contains(record.type) else { return }
+    /// Answers the bytes that come to the zone, less those that leave it.
+    func updateAssetUses(of record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws -> Int64 {
+        guard assetTypes.contains(record.type) else { return 0 }
         let old = try Self.assets(of: before)
         let new = try Self.assets(of: record)
-        guard old != new else { return }
+        guard old != new else { return 0 }
+        var growth: Int64 = 0
         for hash in old.keys where new[hash] == nil {
             let statement = try SQL("DELETE FROM asset_use WHERE hash = ? AND zone = ? AND name = ?", in: database)
             statement.bind(1, blob: hash.bytes)
             statement.bind(2, zone.number)
             statement.bind(3, record.name)
             try statement.run()
+            if let size = old[hash], try uses(of: hash, in: zone.number) == 0 { growth -= size }
         }
         for (hash, size) in new where old[hash] == nil {
+            if try uses(of: hash, in: zone.number) == 0 { growth += size }
             let statement = try SQL(
                 "INSERT OR REPLACE INTO asset_use (hash, zone, name, size) VALUES (?, ?, ?, ?)",
                 in: database
@@ -35,6 +39,7 @@ extension SQLiteWriter {
             statement.bind(4, size)
             try statement.run()
         }
+        return growth
     }
 
     private static func assets(of record: StoredRecord?) throws -> [AssetHash: Int64] {

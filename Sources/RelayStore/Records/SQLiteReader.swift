@@ -92,19 +92,24 @@ class SQLiteReader: StoreReader {
         try attempt {
             guard let owner = try number(of: id.owner) else { return nil }
             let statement = try SQL(
-                "SELECT id, identity, last_change FROM zone WHERE owner = ? AND name = ? AND deleted = 0",
+                """
+                SELECT id, identity, last_change, record_bytes, asset_bytes FROM zone
+                WHERE owner = ? AND name = ? AND deleted = 0
+                """,
                 in: database
             )
             defer { statement.reset() }
             statement.bind(1, owner)
             statement.bind(2, id.zoneName)
             guard try statement.step() else { return nil }
-            return Zone(
+            var zone = Zone(
                 number: statement.int(0),
                 id: id,
                 identity: statement.unsigned(1),
                 lastChange: statement.unsigned(2)
             )
+            zone.use = StorageUse(records: statement.int(3), assets: statement.int(4))
+            return zone
         }
     }
 
@@ -112,25 +117,34 @@ class SQLiteReader: StoreReader {
         try attempt {
             guard let number = try number(of: owner) else { return [] }
             let statement = try SQL(
-                "SELECT id, name, identity, last_change, deleted FROM zone WHERE owner = ? ORDER BY last_change",
+                """
+                SELECT id, name, identity, last_change, deleted, record_bytes, asset_bytes FROM zone
+                WHERE owner = ? ORDER BY last_change
+                """,
                 in: database
             )
             defer { statement.reset() }
             statement.bind(1, number)
             var zones: [Zone] = []
             while try statement.step() {
-                zones.append(
-                    Zone(
-                        number: statement.int(0),
-                        id: ZoneID(statement.text(1), owner: owner),
-                        identity: statement.unsigned(2),
-                        lastChange: statement.unsigned(3),
-                        isDeleted: statement.bool(4)
-                    )
+                var zone = Zone(
+                    number: statement.int(0),
+                    id: ZoneID(statement.text(1), owner: owner),
+                    identity: statement.unsigned(2),
+                    lastChange: statement.unsigned(3),
+                    isDeleted: statement.bool(4)
                 )
+                zone.use = StorageUse(records: statement.int(5), assets: statement.int(6))
+                zones.append(zone)
             }
             return zones
         }
+    }
+
+    func storageUse(of owner: UserID) throws(RelayError) -> StorageUse { try committedUse(of: owner) }
+
+    var userCount: Int {
+        get throws(RelayError) { try committedUserCount() }
     }
 
     // MARK: Records

@@ -17,6 +17,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         var watchedTypes: [String: Int] = [:]
         /// Types with fields for assets, in one version of the schema.
         var assetTypes: (version: Int, names: Set<String>)?
+        /// What owners have stored, of those whom somebody asked about.
+        var use: [UserID: StorageUse] = [:]
+        /// `nil` until somebody asks.
+        var userCount: Int?
     }
 
     var memory: Memory
@@ -65,9 +69,14 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     func finish() throws {
         for id in stamped {
             guard let zone = memory.zones[id] else { continue }
-            let statement = try SQL("UPDATE zone SET last_change = ? WHERE id = ?", in: database)
+            let statement = try SQL(
+                "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ? WHERE id = ?",
+                in: database
+            )
             statement.bind(1, zone.lastChange)
-            statement.bind(2, zone.number)
+            statement.bind(2, zone.use.records)
+            statement.bind(3, zone.use.assets)
+            statement.bind(4, zone.number)
             try statement.run()
         }
         stamped = []
@@ -78,7 +87,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         var taken = Memory(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
         taken.watchedTypes = memory.watchedTypes
         taken.assetTypes = memory.assetTypes
+        taken.userCount = memory.userCount
         if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
+        if memory.use.count <= 10_000 { swap(&taken.use, &memory.use) }
         return taken
     }
 
@@ -101,7 +112,24 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         statement.bind(1, user.recordName)
         try statement.run()
         names.add(user: user, number: database.lastInsertedRowID)
+        if let count = memory.userCount { memory.userCount = count + 1 }
         return database.lastInsertedRowID
+    }
+
+    override func storageUse(of owner: UserID) throws(RelayError) -> StorageUse {
+        if let use = memory.use[owner] { return use }
+        let use = try zones(of: owner).reduce(StorageUse()) { $1.isDeleted ? $0 : $0 + $1.use }
+        memory.use[owner] = use
+        return use
+    }
+
+    override var userCount: Int {
+        get throws(RelayError) {
+            if let count = memory.userCount { return count }
+            let count = try committedUserCount()
+            memory.userCount = count
+            return count
+        }
     }
 
     func hasAsset(_ hash: AssetHash) -> Bool { assets.file(of: hash) != nil }
@@ -153,6 +181,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             statement.bind(2, zone.number)
             try statement.run()
             memory.zones[zone.id] = nil
+            memory.use[zone.id.owner] = nil
             stamped.remove(zone.id)
             note(zone, by: device)
         }
@@ -190,9 +219,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         guard let last = records.map(\.change).max() else { return }
         try attempt {
             var run = zone.lastChange >> StoreLayout.runShift
+            var growth = StorageUse()
             for record in records {
                 let before = replaced[record.name]
-                try put(record, over: before, in: zone)
+                growth = try growth + put(record, over: before, in: zone)
                 if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
                     changedRecords.append(.init(zone: zone.id, before: before, after: record, device: device))
                 }
@@ -201,25 +231,31 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
                     run = record.change >> StoreLayout.runShift
                 }
             }
-            var zone = zone
+            // Its owner may have written to it in this very commit, since the caller looked.
+            var zone = memory.zones[zone.id] ?? zone
             zone.lastChange = last
+            zone.use = zone.use + growth
             memory.zones[zone.id] = zone
+            if let use = memory.use[zone.id.owner] { memory.use[zone.id.owner] = use + growth }
             stamped.insert(zone.id)
             note(zone, by: device)
         }
     }
 
-    private func put(_ record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws {
+    /// Answers what the zone takes more by it.
+    private func put(_ record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws -> StorageUse {
         let type = try ensureNumber(ofType: record.type)
         try updateIndexes(for: record, ofType: type, over: before, in: zone)
-        try updateAssetUses(of: record, over: before, in: zone)
+        var growth = StorageUse(of: record) - StorageUse(of: before)
+        growth.assets = try updateAssetUses(of: record, over: before, in: zone)
         try updateReferences(of: record, over: before, in: zone)
         let replaced = before?.change
         if record.isDeleted, !zone.tracksChanges {
-            guard let replaced else { return }
+            guard let replaced else { return growth }
             let statement = try SQL("DELETE FROM record WHERE change = ?", in: database)
             statement.bind(1, replaced)
-            return try statement.run()
+            try statement.run()
+            return growth
         }
         let statement = try SQL(replaced == nil ? Self.insert : Self.update, in: database)
         statement.bind(1, record.change)
@@ -238,6 +274,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         statement.bind(14, blob: record.fields)
         if let replaced { statement.bind(15, replaced) }
         try statement.run()
+        return growth
     }
 
     private static let insert = """

@@ -25,6 +25,7 @@ enum StoreLayout {
             try $0.execute(sql: references)
             try ReferenceRows.enterAll($0)
         }
+        migrator.registerMigration("6 quota") { try $0.execute(sql: quota) }
         try migrator.migrate(writer)
     }
 
@@ -169,6 +170,24 @@ enum StoreLayout {
             field TEXT NOT NULL,
             PRIMARY KEY (zone, target, kind, source, field)
         ) STRICT, WITHOUT ROWID;
+        """
+
+    /// What each zone's live records and their assets take, and what the public database sent in each month.
+    ///
+    /// An older file's zones are added up once; records count as `StorageUse` counts them.
+    private static let quota = """
+        ALTER TABLE zone ADD COLUMN record_bytes INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE zone ADD COLUMN asset_bytes INTEGER NOT NULL DEFAULT 0;
+        UPDATE zone SET record_bytes = counted.bytes FROM (
+            SELECT zone, sum(\(StorageUse.recordOverhead) + length(CAST(name AS BLOB)) + length(fields)) AS bytes
+            FROM record WHERE deleted = 0 GROUP BY zone
+        ) AS counted WHERE counted.zone = zone.id;
+        UPDATE zone SET asset_bytes = counted.bytes FROM (
+            SELECT zone, sum(size) AS bytes FROM (SELECT zone, max(size) AS size FROM asset_use GROUP BY zone, hash)
+            GROUP BY zone
+        ) AS counted WHERE counted.zone = zone.id;
+        -- the month as years times twelve
+        CREATE TABLE transfer (month INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT;
         """
 
     /// What a query subscription has besides: its query as the client wrote it, and the bits of what it fires on, with 8 for

@@ -5,7 +5,8 @@ import RelayServer
 
 /// The table of all keys: reading a configuration, checking one and `zonecast config reference` all go by it.
 enum ConfigurationKeys {
-    static let all: [ConfigurationKey] = places + tokens + signIns + rates + connections + requests + sockets + logs
+    static let all: [ConfigurationKey] =
+        places + tokens + signIns + rates + quotas + connections + requests + sockets + logs
 
     private static let year = 31_536_000
 

@@ -27,6 +27,7 @@ struct ServeSettings: Sendable {
         guard isDev else { return }
         signIn.requestRate = nil
         signIn.publicRate = nil
+        limits.quota = .unlimited
         signIn.failedCredentialRate = nil
         server.limits.connections = 30_000
         server.limits.connectionsPerAddress = 30_000

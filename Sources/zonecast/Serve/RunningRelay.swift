@@ -65,7 +65,8 @@ struct RunningRelay {
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
-        try await serve([server, RevocationWatch(admission: admission, relay: relay), housekeeping, clearing])
+        let watch = RevocationWatch(admission: admission, relay: relay)
+        try await serve([server, watch, housekeeping, clearing, TransferKeeping(relay: relay)])
     }
 
     private func serve(_ services: [any Service]) async throws {
@@ -138,6 +139,18 @@ private struct SignInHousekeeping: Service {
             while (try? await Task.sleep(for: .seconds(300))) != nil { try? authenticator.keepHouse() }
         }
         try? authenticator.keepHouse()
+    }
+}
+
+/// Writes down every minute what the public databases have sent.
+private struct TransferKeeping: Service {
+    let relay: Relay
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: .seconds(60))) != nil { await relay.keepTransfers() }
+        }
+        await relay.keepTransfers()
     }
 }
 

@@ -1,0 +1,101 @@
+import Records
+import RelayCore
+
+/// What an upload address speaks for.
+struct Upload {
+    var home: ContainerEnvironment
+    var user: UserID
+    /// Whose quota the asset is for.
+    var owner: UserID
+    /// Bytes that the quota had left when the address was made; `nil`: any number.
+    var room: Int64?
+
+    var isPublic: Bool { owner == Zone.publicOwner }
+
+    static let count = 4
+    var parts: [String] { [home.description, user.recordName, owner.recordName, room.map { "\($0)" } ?? ""] }
+
+    init(home: ContainerEnvironment, user: UserID, owner: UserID, room: Int64?) {
+        self.home = home
+        self.user = user
+        self.owner = owner
+        self.room = room
+    }
+
+    init?(_ parts: [String]) {
+        guard let home = ContainerEnvironment(described: parts[0]) else { return nil }
+        self.init(home: home, user: UserID(parts[1]), owner: UserID(parts[2]), room: Int64(parts[3]))
+    }
+
+    /// Told at the upload: whose quota it is was told with the address.
+    var quotaExceeded: RelayError {
+        RelayError(
+            .quotaExceeded,
+            "There is not enough room left for this asset, with those uploaded before it that no record holds yet. "
+                + "Save or leave those, or delete records first."
+        )
+    }
+}
+
+/// What a download address speaks for: one asset in one field, for one person.
+struct Download {
+    var home: ContainerEnvironment
+    /// `nil`: anybody, in the public database.
+    var user: UserID?
+    var scope: DatabaseScope
+    var zone: ZoneID
+    var record: String
+    var field: String
+    var hash: AssetHash
+
+    static let count = 8
+    var parts: [String] {
+        [
+            home.description, user?.recordName ?? "", scope.pathName, zone.zoneName, zone.owner.recordName, record,
+            field, hash.checksum,
+        ]
+    }
+
+    init(
+        home: ContainerEnvironment,
+        user: UserID?,
+        scope: DatabaseScope,
+        zone: ZoneID,
+        record: String,
+        field: String,
+        hash: AssetHash
+    ) {
+        self.home = home
+        self.user = user
+        self.scope = scope
+        self.zone = zone
+        self.record = record
+        self.field = field
+        self.hash = hash
+    }
+
+    init?(_ parts: [String]) {
+        guard let home = ContainerEnvironment(described: parts[0]), let scope = DatabaseScope(pathName: parts[2]),
+            let hash = AssetHash(checksum: parts[7])
+        else { return nil }
+        self.init(
+            home: home,
+            user: parts[1].isEmpty ? nil : UserID(parts[1]),
+            scope: scope,
+            zone: ZoneID(parts[3], owner: UserID(parts[4])),
+            record: parts[5],
+            field: parts[6],
+            hash: hash
+        )
+    }
+}
+
+extension ContainerEnvironment {
+    /// As `description` writes it.
+    fileprivate init?(described text: String) {
+        let parts = text.split(separator: "/").map(String.init)
+        guard parts.count == 2, let container = ContainerID(parts[0]), let environment = Environment(rawValue: parts[1])
+        else { return nil }
+        self.init(container, environment)
+    }
+}

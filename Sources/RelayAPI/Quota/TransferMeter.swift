@@ -1,0 +1,94 @@
+import Records
+import RelayCore
+import Synchronization
+
+/// Counts what each container's public database sends in a calendar month, and refuses more once that is too much.
+///
+/// Answers to reads count and assets; what people write, and their signing in, goes through all the same. In memory: a
+/// read costs two looks into a dictionary under a lock, and none where nothing is limited. Now and then the counts are
+/// added to the stores'; what was counted since is forgotten when the process is killed, to the container's advantage.
+final class TransferMeter: Sendable {
+    private struct Count {
+        var month: CalendarMonth
+        var end: Timestamp
+        /// In the store, as of the last look.
+        var stored: Int64
+        var unstored: Int64 = 0
+        var limit: Int64
+    }
+
+    /// How long a refused client is told to wait at the most: an operator may raise the limit before the month is over.
+    static let longestWait = Duration.seconds(3600)
+
+    private let limit: QuotaSettings.Growing?
+    private let counts = Mutex<[ContainerEnvironment: Count]>([:])
+
+    init(_ limit: QuotaSettings.Growing?) { self.limit = limit }
+
+    /// Throws `throttled` once the month's bytes are used up.
+    func check(_ home: ContainerEnvironment, _ store: any Store, at now: Timestamp) throws(RelayError) {
+        guard let limit else { return }
+        let known = counts.withLock { counts in counts[home].flatMap { now < $0.end ? $0 : nil } }
+        let count: Count
+        if let known {
+            count = known
+        } else {
+            let fresh = try Self.read(from: store, limit, at: now)
+            count = counts.withLock { counts in
+                // What another month left unstored is lost, a minute's worth; somebody else may have looked meanwhile.
+                if let other = counts[home], now < other.end { return other }
+                counts[home] = fresh
+                return fresh
+            }
+        }
+        guard count.stored + count.unstored >= count.limit else { return }
+        throw RelayError(
+            .throttled,
+            "The public database of this container has sent \(ByteText.of(count.limit)) this month, which is all it may. "
+                + "Wait for the next month, or ask the operator to raise quota.public-transfer.",
+            retryAfter: min(Self.longestWait, max(count.end - now, .seconds(1)))
+        )
+    }
+
+    /// Counts bytes that were sent, or soon will be.
+    func count(_ bytes: Int64, of home: ContainerEnvironment) {
+        guard limit != nil else { return }
+        counts.withLock { $0[home]?.unstored += bytes }
+    }
+
+    /// Adds what has come together to the stores'.
+    func flush(to stores: any StoreCatalog) async {
+        guard let limit else { return }
+        for (home, count) in counts.withLock({ $0 }) where count.unstored > 0 {
+            let (bytes, month) = (count.unstored, count.month)
+            // Where the store cannot be written, it is tried again with the next ones.
+            let stored = try? await stores.store(of: home).write { writer throws(RelayError) in
+                try writer.addTransfer(bytes, in: month)
+                return (bytes: try writer.transfer(in: month), users: try writer.userCount)
+            }
+            guard let stored else { continue }
+            counts.withLock { counts in
+                guard counts[home]?.month == month else { return }
+                counts[home]?.unstored -= bytes
+                counts[home]?.stored = stored.bytes
+                counts[home]?.limit = limit.bytes(forUsers: stored.users)
+            }
+        }
+    }
+
+    private static func read(
+        from store: any Store,
+        _ limit: QuotaSettings.Growing,
+        at now: Timestamp
+    ) throws(RelayError) -> Count {
+        let month = CalendarMonth(of: now)
+        return try store.read { reader throws(RelayError) in
+            Count(
+                month: month,
+                end: month.next.start,
+                stored: try reader.transfer(in: month),
+                limit: limit.bytes(forUsers: try reader.userCount)
+            )
+        }
+    }
+}

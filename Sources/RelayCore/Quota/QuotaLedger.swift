@@ -1,0 +1,68 @@
+import Records
+import Wire
+
+/// What one request's writes add to and take from a quota, operation after operation.
+///
+/// Only a record with new assets, or one that would not fit otherwise, has its assets looked up: for all others this is a
+/// few additions.
+struct QuotaLedger {
+    private var room: QuotaRoom
+    private let assetUses: (AssetHash) throws(RelayError) -> Int
+    /// Records that go, whose assets have not been counted as free yet.
+    private var leaving: [StoredRecord] = []
+
+    /// - Parameters:
+    ///   - room: What is left before the request.
+    ///   - assetUses: How many of the zone's records use an asset; more than two count as two.
+    init(_ room: QuotaRoom, assetUses: @escaping (AssetHash) throws(RelayError) -> Int) {
+        self.room = room
+        self.assetUses = assetUses
+    }
+
+    /// Counts a record that is saved in place of `current`, or throws `quotaExceeded`.
+    ///
+    /// `bringsAssets` says whether assets were given with it.
+    mutating func save(
+        _ record: StoredRecord,
+        over current: StoredRecord?,
+        bringsAssets: Bool
+    ) throws(RelayError) {
+        var growth = StorageUse(of: record) - StorageUse(of: current)
+        if !bringsAssets, room.allows(growth) { return try room.take(growth) }
+        growth.assets = try assetGrowth(of: record, over: current)
+        if !room.allows(growth) { try countLeaving() }
+        try room.take(growth)
+    }
+
+    mutating func delete(_ record: StoredRecord) {
+        room.give(StorageUse(of: record))
+        leaving.append(record)
+    }
+
+    /// Bytes of assets that the zone has not yet, less those that only this record uses and gives up.
+    private func assetGrowth(of record: StoredRecord, over current: StoredRecord?) throws(RelayError) -> Int64 {
+        let (new, old) = (Self.assets(of: record), current.map(Self.assets(of:)) ?? [:])
+        var growth: Int64 = 0
+        for (hash, size) in new where old[hash] == nil { growth += try assetUses(hash) == 0 ? size : 0 }
+        for (hash, size) in old where new[hash] == nil { growth -= try assetUses(hash) == 1 ? size : 0 }
+        return growth
+    }
+
+    private mutating func countLeaving() throws(RelayError) {
+        for record in leaving {
+            for (hash, size) in Self.assets(of: record) where try assetUses(hash) == 1 {
+                room.give(StorageUse(assets: size))
+            }
+        }
+        leaving = []
+    }
+
+    /// Nothing for a record that cannot be read: saving over it is how it can be mended.
+    private static func assets(of record: StoredRecord) -> [AssetHash: Int64] {
+        var found: [AssetHash: Int64] = [:]
+        for asset in (try? FieldsJSON.assets(in: record.fields)) ?? [] {
+            if let hash = AssetHash(checksum: asset.fileChecksum) { found[hash] = asset.size }
+        }
+        return found
+    }
+}

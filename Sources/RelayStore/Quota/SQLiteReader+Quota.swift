@@ -1,0 +1,38 @@
+import Records
+import RelayCore
+
+/// What is stored, and what was sent, as the file has it.
+extension SQLiteReader {
+    func committedUse(of owner: UserID) throws(RelayError) -> StorageUse {
+        try attempt {
+            guard let number = try number(of: owner) else { return StorageUse() }
+            let statement = try SQL(
+                "SELECT sum(record_bytes), sum(asset_bytes) FROM zone WHERE owner = ? AND deleted = 0",
+                in: database
+            )
+            defer { statement.reset() }
+            statement.bind(1, number)
+            guard try statement.step() else { return StorageUse() }
+            return StorageUse(records: statement.int(0), assets: statement.int(1))
+        }
+    }
+
+    func committedUserCount() throws(RelayError) -> Int {
+        try attempt {
+            let statement = try SQL("SELECT count(*) FROM user", in: database)
+            defer { statement.reset() }
+            guard try statement.step() else { return 0 }
+            // Number 1 is the owner of the public database.
+            return max(0, Int(statement.int(0)) - 1)
+        }
+    }
+
+    func transfer(in month: CalendarMonth) throws(RelayError) -> Int64 {
+        try attempt {
+            let statement = try SQL("SELECT bytes FROM transfer WHERE month = ?", in: database)
+            defer { statement.reset() }
+            statement.bind(1, Int64(month.number))
+            return try statement.step() ? statement.int(0) : 0
+        }
+    }
+}
