@@ -4,17 +4,15 @@ package import HTTPTypes
 ///
 /// Whoever makes one has already held it to the limits of the reliability reference, section 3.
 package struct APIRequest: Sendable {
-    package var method: HTTPRequest.Method
-    /// As it stood in the request line, still percent-encoded, without the query.
-    package var path: String
-    /// What followed `?`, still percent-encoded.
-    package var query: String?
-    package var headers: HTTPFields
+    package private(set) var head: RequestHead
     package var body: [UInt8]
-    /// The peer's IP address, without port; only for limits that count by address.
-    package var remoteAddress: String
     /// Has taken the body instead of `body`, where that was too large to be held.
     package var intake: (any BodyIntake)?
+
+    package init(head: RequestHead, body: [UInt8] = []) {
+        self.head = head
+        self.body = body
+    }
 
     package init(
         method: HTTPRequest.Method,
@@ -24,26 +22,99 @@ package struct APIRequest: Sendable {
         body: [UInt8] = [],
         remoteAddress: String = "127.0.0.1"
     ) {
-        self.method = method
-        self.path = path
-        self.query = query
-        self.headers = headers
-        self.body = body
-        self.remoteAddress = remoteAddress
+        self.init(
+            head: RequestHead(
+                .init(method: method, path: path, query: query, headers: headers, remoteAddress: remoteAddress)
+            ),
+            body: body
+        )
+    }
+
+    package var method: HTTPRequest.Method {
+        get { head.content.method }
+        set { change(\.method, to: newValue) }
+    }
+
+    package var path: String {
+        get { head.content.path }
+        set { change(\.path, to: newValue) }
+    }
+
+    package var query: String? {
+        get { head.content.query }
+        set { change(\.query, to: newValue) }
+    }
+
+    package var headers: HTTPFields {
+        get { head.content.headers }
+        set { change(\.headers, to: newValue) }
+    }
+
+    package var remoteAddress: String {
+        get { head.content.remoteAddress }
+        set { change(\.remoteAddress, to: newValue) }
+    }
+
+    private mutating func change<Value>(_ part: WritableKeyPath<RequestHead.Content, Value>, to value: Value) {
+        var content = head.content
+        content[keyPath: part] = value
+        head = RequestHead(content)
     }
 }
 
 /// The answer to one `APIRequest`.
 package struct APIResponse: Sendable {
     package var status: HTTPResponse.Status
-    package var headers: HTTPFields
+    /// What answers of the wire carry, as values; they stand before the others.
+    package var usual: UsualFields?
+    /// All fields but the usual ones.
+    package var otherHeaders: HTTPFields
     package var body: [UInt8]
     /// The body instead of `body`.
     package var file: FileBody?
 
     package init(status: HTTPResponse.Status, headers: HTTPFields = [:], body: [UInt8] = []) {
         self.status = status
-        self.headers = headers
+        otherHeaders = headers
         self.body = body
+    }
+
+    /// All header fields.
+    package var headers: HTTPFields {
+        get { usual.map { HTTPFields($0.fields + otherHeaders) } ?? otherHeaders }
+        set {
+            usual = nil
+            otherHeaders = newValue
+        }
+    }
+}
+
+/// The header fields that every answer of the wire has: written by the million, and so not kept as a list.
+package struct UsualFields: Sendable {
+    /// Names the request.
+    package var requestID: String
+    /// A fresh web auth token, where one goes with the answer.
+    package var webToken: String?
+
+    init(requestID: String, webToken: String?) {
+        self.requestID = requestID
+        self.webToken = webToken
+    }
+
+    /// What they begin with, up to the value of the one that names the request.
+    package static let start: StaticString =
+        "Content-Type: application/json; charset=UTF-8\r\nX-Responding-Instance: zonecast\r\nX-Apple-Request-UUID: "
+
+    /// What a web auth token stands behind, with the line end before it.
+    package static let beforeWebToken: StaticString = "\r\nX-Apple-CloudKit-Web-Auth-Token: "
+
+    fileprivate var fields: [HTTPField] {
+        var fields = [
+            HTTPField(name: .contentType, value: "application/json; charset=UTF-8"),
+            HTTPField(name: .respondingInstance, value: "zonecast"),
+            HTTPField(name: .requestUUID, value: requestID),
+        ]
+        if let webToken { fields.append(HTTPField(name: .webAuthToken, value: webToken)) }
+        return fields
     }
 }

@@ -7,9 +7,9 @@ import Records
 enum CrossOrigin {
     /// Lets a page of `origin`, which was found to be allowed, read the answer.
     static func allow(_ origin: String, _ response: inout APIResponse) {
-        response.headers[.accessControlAllowOrigin] = origin
-        response.headers[.accessControlAllowCredentials] = "true"
-        response.headers[.accessControlExposeHeaders] =
+        response.otherHeaders[.accessControlAllowOrigin] = origin
+        response.otherHeaders[.accessControlAllowCredentials] = "true"
+        response.otherHeaders[.accessControlExposeHeaders] =
             "X-Apple-Request-UUID, X-Apple-CloudKit-Web-Auth-Token, X-Responding-Instance, Via, Retry-After"
     }
 

@@ -33,26 +33,20 @@ extension Relay {
         _ authentication: Authentication?,
         id: String
     ) {
-        response.headers.append(Self.json)
-        response.headers.append(Self.instance)
-        response.headers[.requestUUID] = id
-        if request.method == .get { response.headers[.cacheControl] = "no-store" }
-        if let token = authentication?.freshWebToken { response.headers[.webAuthToken] = token }
+        response.usual = UsualFields(requestID: id, webToken: authentication?.freshWebToken)
+        if request.method == .get { response.otherHeaders[.cacheControl] = "no-store" }
         if let origin = authentication?.origin {
-            response.headers[.vary] = "Origin"
+            response.otherHeaders[.vary] = "Origin"
             CrossOrigin.allow(origin, &response)
         } else if authentication == nil, let origin = request.headers[.origin] {
             // A page must also be able to read where to sign in.
-            response.headers[.vary] = "Origin"
+            response.otherHeaders[.vary] = "Origin"
             guard let home = Route.home(ofPath: request.path),
                 authenticator.allowsOrigin(origin, of: request, in: home)
             else { return }
             CrossOrigin.allow(origin, &response)
         }
     }
-
-    /// Which of several relays has answered; there is one.
-    static let instance = HTTPField(name: .respondingInstance, value: "zonecast")
 
     static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
 

@@ -30,8 +30,6 @@ package final class Relay: Sendable {
     private let idStart: [UInt8]
     private let requestCount = Atomic<UInt64>(0)
     private let welcomed = Mutex<Set<WelcomeKey>>([])
-    /// What paths that meant something mean: clients send few, and send them again and again.
-    private let routes = Mutex(GenerationalCache<String, Route>(capacity: 1024))
 
     private struct WelcomeKey: Hashable {
         var home: ContainerEnvironment
@@ -107,6 +105,11 @@ package final class Relay: Sendable {
 
     /// Answers a request; every failure is an answer too, in the wire's own form.
     package func respond(to request: APIRequest) async -> APIResponse {
+        let direct: APIResponse? = await withUnsafeContinuation { continuation in
+            let isDirect = answer(request, on: NoLane()) { continuation.resume(returning: $0) }
+            if !isDirect { continuation.resume(returning: nil) }
+        }
+        if let direct { return direct }
         if let place = Pages.Place(request.path) { return await pages.respond(to: request, at: place) }
         if let purpose = AssetDesk.purpose(request.path) { return await carry(request, purpose) }
         let id = requestID()
@@ -115,7 +118,7 @@ package final class Relay: Sendable {
         var authentication: Authentication?
         var response: APIResponse
         do {
-            let route = try route(ofPath: request.path)
+            let route = try request.head.reading.route.get()
             if request.method == .options { return preflight(request, route, id: id) }
             guard request.method == .post || (request.method == .get && route.operation.allowsGet) else {
                 throw RelayError(
@@ -124,11 +127,8 @@ package final class Relay: Sendable {
                     status: 405
                 )
             }
-            let known = try authenticator.authenticate(request, in: route.home)
+            let known = try admit(request, route)
             authentication = known
-            if route.scope == .public, !route.operation.isAboutPeople {
-                try publicRates.charge(route.home.container, known.caller.user, at: time.uptime())
-            }
             let answer = try await answer(request, route, known, id: id)
             response = APIResponse(status: .init(code: answer.status), body: answer.body)
         } catch {
@@ -136,6 +136,22 @@ package final class Relay: Sendable {
         }
         decorate(&response, request, authentication, id: id)
         return response
+    }
+
+    /// Answers a request of the kinds that devices send all the time, on the caller's thread or, when a write is on disk,
+    /// on `lane`; false, and nothing done, for any other, which is for `respond(to:)`.
+    package func answer(
+        _ request: APIRequest,
+        on lane: any AnswerLane,
+        then: @escaping @Sendable (APIResponse) -> Void
+    ) -> Bool {
+        // Only there can a path be nothing but an operation's.
+        guard request.path.utf8.starts(with: "/database/1/".utf8),
+            case .success(let route) = request.head.reading.route, route.operation.isDirect,
+            request.method == .post || (request.method == .get && route.operation.allowsGet)
+        else { return false }
+        DirectRequest(self, request, route, lane: lane, then: then).begin()
+        return true
     }
 
     /// Everybody may know what the relay serves, pages of other origins included.
@@ -207,11 +223,13 @@ package final class Relay: Sendable {
     /// Ends all polls that wait; to be called when the relay begins to stop.
     package func stopPolls() { couriers.stop() }
 
-    private func route(ofPath path: String) throws(RelayError) -> Route {
-        if let route = routes.withLock({ $0[path] }) { return route }
-        let route = try Route(path: path)
-        if path.utf8.count <= 256 { routes.withLock { $0[path] = route } }
-        return route
+    /// Finds out who asks, and counts it.
+    func admit(_ request: APIRequest, _ route: Route) throws(RelayError) -> Authentication {
+        let known = try authenticator.authenticate(request, in: route.home)
+        if route.scope == .public, !route.operation.isAboutPeople {
+            try publicRates.charge(route.home.container, known.caller.user, at: time.uptime())
+        }
+        return known
     }
 
     private func answer(
@@ -220,38 +238,53 @@ package final class Relay: Sendable {
         _ authentication: Authentication,
         id: String
     ) async throws -> EndpointAnswer {
+        let context = try context(request, route, authentication, id: id)
+        if let user = authentication.caller.user { try await welcome(user, route.home) }
+        let answer = try await route.operation.perform(context)
+        if route.operation == .subscriptionsModify, let user = authentication.caller.user {
+            try tellHub(ofSubscriptionsOf: user, route.home, context.store)
+        }
+        count(answer, of: route)
+        return answer
+    }
+
+    /// Whether the bytes of its answers count.
+    private func isMetered(_ route: Route) -> Bool { route.scope == .public && route.operation.readsRecords }
+
+    func count(_ answer: EndpointAnswer, of route: Route) {
+        if isMetered(route) { transfers.count(Int64(answer.body.count), of: route.home) }
+    }
+
+    /// What an endpoint needs to know, of a caller that may use it.
+    func context(
+        _ request: APIRequest,
+        _ route: Route,
+        _ authentication: Authentication,
+        id: String
+    ) throws -> RequestContext {
         try Self.checkAccess(route, authentication)
         let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
         let json = try JSONDocument(parsing: body).root
         guard json.isObject else { throw json.mismatch("a JSON object") }
         let store = try stores.store(of: route.home)
-        let isMetered = route.scope == .public && route.operation.readsRecords
-        if isMetered { try transfers.check(route.home, store, at: time.now()) }
-        if let user = authentication.caller.user { try await welcome(user, route.home) }
+        if isMetered(route) { try transfers.check(route.home, store, at: time.now()) }
         let random = random
-        let answer = try await route.operation.perform(
-            RequestContext(
-                requestID: id,
-                home: route.home,
-                database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
-                authentication: authentication,
-                authenticator: authenticator,
-                remoteAddress: request.remoteAddress,
-                assets: assets,
-                couriers: couriers,
-                isGet: request.method == .get,
-                store: store,
-                body: json,
-                limits: limits,
-                now: time.now(),
-                newRecordName: { UUIDText.make(random.bytes(16)).uppercased() }
-            )
+        return RequestContext(
+            requestID: id,
+            home: route.home,
+            database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
+            authentication: authentication,
+            authenticator: authenticator,
+            remoteAddress: request.remoteAddress,
+            assets: assets,
+            couriers: couriers,
+            isGet: request.method == .get,
+            store: store,
+            body: json,
+            limits: limits,
+            now: time.now(),
+            newRecordName: { UUIDText.make(random.bytes(16)).uppercased() }
         )
-        if route.operation == .subscriptionsModify, let user = authentication.caller.user {
-            try tellHub(ofSubscriptionsOf: user, route.home, store)
-        }
-        if isMetered { transfers.count(Int64(answer.body.count), of: route.home) }
-        return answer
     }
 
     private func tellHub(ofSubscriptionsOf user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws {
@@ -281,21 +314,31 @@ package final class Relay: Sendable {
 
     /// Makes what a user has from the first request on, once for each user and process.
     func welcome(_ user: UserID, _ home: ContainerEnvironment) async throws(RelayError) {
-        let key = WelcomeKey(home: home, user: user)
-        guard !welcomed.withLock({ $0.contains(key) }) else { return }
         let store = try stores.store(of: home)
-        let welcome = WelcomeUser(user, now: time.now())
-        if try !store.read({ reader throws(RelayError) in try welcome.isDone(in: reader) }) {
-            try await store.write { writer throws(RelayError) in try welcome.run(in: writer) }
-        }
+        guard try !isWelcomed(user, home, store) else { return }
+        try await store.write(welcome(user).run)
+        hasWelcomed(user, home)
+    }
+
+    func isWelcomed(_ user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws(RelayError) -> Bool {
+        if welcomed.withLock({ $0.contains(WelcomeKey(home: home, user: user)) }) { return true }
+        let welcome = welcome(user)
+        guard try store.read({ reader throws(RelayError) in try welcome.isDone(in: reader) }) else { return false }
+        hasWelcomed(user, home)
+        return true
+    }
+
+    func welcome(_ user: UserID) -> WelcomeUser { WelcomeUser(user, now: time.now()) }
+
+    func hasWelcomed(_ user: UserID, _ home: ContainerEnvironment) {
         welcomed.withLock {
             if $0.count > 100_000 { $0 = [] }
-            $0.insert(key)
+            $0.insert(WelcomeKey(home: home, user: user))
         }
     }
 
     /// Tells one request from all others; nobody need be unable to guess it.
-    private func requestID() -> String {
+    func requestID() -> String {
         let number = requestCount.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
         return UUIDText.make(idStart + withUnsafeBytes(of: number.bigEndian) { Array($0) })
     }

@@ -3,28 +3,62 @@ import RelayCore
 import Wire
 
 /// One authenticated request on its way through an endpoint.
-struct RequestContext: Sendable {
+///
+/// A class, since it is handed on from function to function and is never changed.
+final class RequestContext: Sendable {
     /// The `uuid` of its errors.
-    var requestID: String
-    var home: ContainerEnvironment
-    var database: DatabaseAddress
-    var authentication: Authentication
+    let requestID: String
+    let home: ContainerEnvironment
+    let database: DatabaseAddress
+    let authentication: Authentication
     /// Whom to ask about people.
-    var authenticator: Authenticator
+    let authenticator: Authenticator
     /// The peer's, for limits that count by address.
-    var remoteAddress: String
+    let remoteAddress: String
     /// Where assets come and go.
-    var assets: AssetDesk
+    let assets: AssetDesk
     /// Who takes in devices that poll.
-    var couriers: Couriers
+    let couriers: Couriers
     /// Called by GET, where the operation knows both.
-    var isGet: Bool
-    var store: any Store
-    var body: JSONValue
-    var limits: Limits
-    var now: Timestamp
+    let isGet: Bool
+    let store: any Store
+    let body: JSONValue
+    let limits: Limits
+    let now: Timestamp
     /// Makes names for records whose client made none.
-    var newRecordName: @Sendable () -> String
+    let newRecordName: @Sendable () -> String
+
+    init(
+        requestID: String,
+        home: ContainerEnvironment,
+        database: DatabaseAddress,
+        authentication: Authentication,
+        authenticator: Authenticator,
+        remoteAddress: String,
+        assets: AssetDesk,
+        couriers: Couriers,
+        isGet: Bool,
+        store: any Store,
+        body: JSONValue,
+        limits: Limits,
+        now: Timestamp,
+        newRecordName: @escaping @Sendable () -> String
+    ) {
+        self.requestID = requestID
+        self.home = home
+        self.database = database
+        self.authentication = authentication
+        self.authenticator = authenticator
+        self.remoteAddress = remoteAddress
+        self.assets = assets
+        self.couriers = couriers
+        self.isGet = isGet
+        self.store = store
+        self.body = body
+        self.limits = limits
+        self.now = now
+        self.newRecordName = newRecordName
+    }
 
     /// The zone that a `zoneID` member of `json` names; the default zone where there is none.
     func zone(of json: JSONValue) throws -> ZoneID {

@@ -18,8 +18,11 @@ import ServiceLifecycle
 /// Holds no state of the relay's own: what a request means is for the responder.
 package struct RelayServer: Service {
     package typealias Responder = @Sendable (APIRequest) async -> APIResponse
+    package typealias DirectResponder =
+        @Sendable (APIRequest, any AnswerLane, @escaping @Sendable (APIResponse) -> Void) -> Bool
 
     private let configuration: ServerConfiguration
+    private let answer: DirectResponder
     private let respond: Responder
     private let intake: @Sendable (APIRequest) -> (any BodyIntake)?
     private let isReady: @Sendable () -> Bool
@@ -36,6 +39,8 @@ package struct RelayServer: Service {
     ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
     ///   - onListening: Called once, when the port accepts connections.
     ///   - intake: Who takes a body that is too large to be held, while it arrives. Runs on the connection's loop.
+    ///   - answer: Answers a request without a task, at once or later on the lane; false, and nothing done, for a request
+    ///     that is for `respond`. Runs on the connection's loop, as that does.
     ///   - respond: Answers a request. Runs on the connection's loop: a call that blocks or computes for more than about
     ///     a millisecond holds up every connection of that loop, so it should await another executor.
     package init(
@@ -45,6 +50,7 @@ package struct RelayServer: Service {
         isReady: @escaping @Sendable () -> Bool = { true },
         onListening: @escaping @Sendable (ListeningAddress) async -> Void = { _ in },
         intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
+        answer: @escaping DirectResponder = { _, _, _ in false },
         respond: @escaping Responder
     ) {
         self.configuration = configuration
@@ -52,6 +58,7 @@ package struct RelayServer: Service {
         self.notices = notices
         self.isReady = isReady
         self.onListening = onListening
+        self.answer = answer
         self.respond = respond
         self.intake = intake
     }
@@ -155,6 +162,7 @@ package struct RelayServer: Service {
             isReady: isReady,
             intake: intake,
             respond: respond,
+            answer: answer,
             notices: notices,
             socketFrames: (notices?.hub.limits ?? NoticeLimits()).frameRate,
             uptime: Self.uptime(),

@@ -7,65 +7,97 @@ import Wire
 ///
 /// Wire reference 6.
 func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
-    let operations = try context.items("operations", of: context.body).map { item in
-        let word = try item.required("operationType").string()
-        guard let kind = OperationType(rawValue: word) else {
-            throw RelayError.badRequest("'\(word.prefix(64))' is not an operationType.")
-        }
-        let record = try RecordInput(item.required("record"))
-        if kind != .create, record.recordName == nil {
-            throw RelayError.badRequest("recordName is required to \(kind.rawValue) a record.")
-        }
-        return ModifyRecords.Operation(kind, record, name: record.recordName ?? context.newRecordName())
-    }
-    guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
-    let zone = try zone(of: operations, context)
-    let atomic = try context.body["atomic"]?.bool() ?? true
-    let (assets, user, home) = (context.assets, context.database.caller.user, context.home)
-    let uploads = Mutex<[AssetHash]>([])
-    let rules = SchemaRules(
-        mayGrow: context.schemaMayGrow,
-        scope: context.database.scope,
-        limits: context.limits,
-        judgeAsset: { asset in
-            let verdict = assets.verdict(asset, for: user, in: home)
-            if case .fresh(let hash, _) = verdict { uploads.withLock { $0.append(hash) } }
-            return verdict
-        }
-    )
-    var prepared = ModifyRecords(
-        operations,
-        in: zone,
-        of: context.database,
-        atomically: atomic,
-        rules: rules,
-        now: context.now
-    )
-    prepared.prepare(with: context.store.currentSchema)
-    let request = prepared
-    let result = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
-    if !result.isAtomicFailure { assets.pending.remove(uploads.withLock { $0 }, of: zone.owner, in: home) }
+    let write = try RecordsWrite(context)
+    return try write.answer(try await context.store.write(write.run))
+}
 
-    let links = context.assetLinks
-    let answer = RecordAnswer(zone: zone, selection: try context.selection(of: context.body), links: links)
-    return try EndpointAnswer(status: result.isAtomicFailure ? ErrorCode.atomicError.status : 200) { writer in
-        if result.isAtomicFailure {
-            writer.member("uuid", context.requestID)
-            writer.atomicFailure(result.outcomes)
+/// A `records/modify` that has been read: what the store is to do, and how the client hears of it.
+final class RecordsWrite: Sendable {
+    private let context: RequestContext
+    private let request: ModifyRecords
+    private let selection: FieldsJSON.Selection
+    /// Which fields of each record the client wants back, where it says so.
+    private let desiredKeys: [[String]?]
+    private let uploads = UsedUploads()
+
+    init(_ context: RequestContext) throws {
+        let operations = try context.items("operations", of: context.body).map { item in
+            let word = try item.required("operationType").string()
+            guard let kind = OperationType(rawValue: word) else {
+                throw RelayError.badRequest("'\(word.prefix(64))' is not an operationType.")
+            }
+            let record = try RecordInput(item.required("record"))
+            if kind != .create, record.recordName == nil {
+                throw RelayError.badRequest("recordName is required to \(kind.rawValue) a record.")
+            }
+            return ModifyRecords.Operation(kind, record, name: record.recordName ?? context.newRecordName())
         }
-        writer.key("records")
-        writer.open(UInt8(ascii: "["))
-        for (operation, outcome) in zip(operations, result.outcomes) {
-            let own = operation.record.desiredKeys
-            let answer =
-                own.map { RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0)), links: links) } ?? answer
-            try answer.write(outcome, to: &writer)
+        guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
+        let (assets, user, home) = (context.assets, context.database.caller.user, context.home)
+        let uploads = uploads
+        let rules = SchemaRules(
+            mayGrow: context.schemaMayGrow,
+            scope: context.database.scope,
+            limits: context.limits,
+            judgeAsset: { asset in
+                let verdict = assets.verdict(asset, for: user, in: home)
+                if case .fresh(let hash, _) = verdict { uploads.add(hash) }
+                return verdict
+            }
+        )
+        var request = ModifyRecords(
+            operations,
+            in: try zone(of: operations, context),
+            of: context.database,
+            atomically: try context.body["atomic"]?.bool() ?? true,
+            rules: rules,
+            now: context.now
+        )
+        request.prepare(with: context.store.currentSchema)
+        self.context = context
+        self.request = request
+        selection = try context.selection(of: context.body)
+        desiredKeys = operations.map(\.record.desiredKeys)
+    }
+
+    /// Decides and writes.
+    @Sendable func run(in writer: any StoreWriter) throws(RelayError) -> ModifyRecords.Result {
+        try request.run(in: writer)
+    }
+
+    func answer(_ result: ModifyRecords.Result) throws -> EndpointAnswer {
+        if !result.isAtomicFailure {
+            context.assets.pending.remove(uploads.all, of: request.zone.owner, in: context.home)
         }
-        writer.close(UInt8(ascii: "]"))
-        if result.zone.tracksChanges, !result.isAtomicFailure {
-            writer.member("syncToken", result.zone.token(epoch: context.store.epoch).encoded)
+        let (zone, links) = (request.zone, context.assetLinks)
+        let answer = RecordAnswer(zone: zone, selection: selection, links: links)
+        return try EndpointAnswer(status: result.isAtomicFailure ? ErrorCode.atomicError.status : 200) { writer in
+            if result.isAtomicFailure {
+                writer.member("uuid", context.requestID)
+                writer.atomicFailure(result.outcomes)
+            }
+            writer.key("records")
+            writer.open(UInt8(ascii: "["))
+            for (own, outcome) in zip(desiredKeys, result.outcomes) {
+                let answer =
+                    own.map { RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0)), links: links) } ?? answer
+                try answer.write(outcome, to: &writer)
+            }
+            writer.close(UInt8(ascii: "]"))
+            if result.zone.tracksChanges, !result.isAtomicFailure {
+                writer.member("syncToken", result.zone.token(epoch: context.store.epoch).encoded)
+            }
         }
     }
+}
+
+/// The fresh assets that a write puts to use.
+private final class UsedUploads: Sendable {
+    private let hashes = Mutex<[AssetHash]>([])
+
+    var all: [AssetHash] { hashes.withLock { $0 } }
+
+    func add(_ hash: AssetHash) { hashes.withLock { $0.append(hash) } }
 }
 
 /// The request's zone; where only the records name one, theirs.

@@ -14,7 +14,7 @@ extension Authenticator {
         _ request: APIRequest,
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Authentication? {
-        let shown = PresentedCredentials(request)
+        let shown = request.head.reading.shown
         return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
             if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
             guard shown.bearer != nil || shown.webToken != nil else { return nil }
@@ -33,7 +33,7 @@ extension Authenticator {
         upgrade request: APIRequest,
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Authentication {
-        var shown = PresentedCredentials(request)
+        var shown = request.head.reading.shown
         guard !shown.isAmbiguous else { throw .failed }
         if let apiToken { shown.apiToken = PercentCoding.encode(apiToken) }
         shown.bearer = webToken

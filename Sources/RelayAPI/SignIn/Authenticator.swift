@@ -57,7 +57,7 @@ package final class Authenticator: Sendable {
         _ request: APIRequest,
         in home: ContainerEnvironment
     ) throws(RelayError) -> Authentication {
-        let shown = PresentedCredentials(request)
+        let shown = request.head.reading.shown
         do throws(CredentialRefusal) {
             return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
                 if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
@@ -77,17 +77,17 @@ package final class Authenticator: Sendable {
     /// Where the API token is to come with the hello, the origin must be one that any token of the container allows;
     /// that token is asked again then. Notices reference 1.
     package func allowsSocket(origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
-        if PresentedCredentials(request).apiToken != nil { return allowsOrigin(origin, of: request, in: home) }
+        if request.head.reading.shown.apiToken != nil { return allowsOrigin(origin, of: request, in: home) }
         let tokens = (try? directory.apiTokens()) ?? []
         let origins = tokens.filter { $0.home == home && $0.revoked == nil }.flatMap(\.allowedOrigins)
-        let host = PresentedCredentials(request).host
+        let host = request.head.reading.shown.host
         return OriginRule(origins: origins, settings: settings, host: host).allows(origin)
     }
 
     /// Whether a browser page of `origin` may send `request`, as asked by a preflight, which shows no credentials but
     /// the API token in the query.
     package func allowsOrigin(_ origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
-        let shown = PresentedCredentials(request)
+        let shown = request.head.reading.shown
         let token = try? apiToken(shown, in: home, at: time.uptime())
         return OriginRule(origins: token?.allowedOrigins ?? [], settings: settings, host: shown.host).allows(origin)
     }

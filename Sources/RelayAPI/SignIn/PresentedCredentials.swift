@@ -2,7 +2,7 @@ package import HTTPTypes
 import Records
 
 /// What a request shows for itself, found in one pass over its query and one over its headers, nothing decoded yet.
-struct PresentedCredentials {
+struct PresentedCredentials: Sendable {
     /// Still percent-encoded.
     ///
     /// `nil`: absent or empty.
@@ -21,9 +21,9 @@ struct PresentedCredentials {
     /// A credential that came twice: nobody can say which one counts, so neither does.
     var isAmbiguous = false
 
-    init(_ request: APIRequest) {
-        if let query = request.query { read(query: query) }
-        for field in request.headers { read(field) }
+    init(_ head: RequestHead.Content) {
+        if let query = head.query { read(query: query) }
+        for field in head.headers { read(field) }
     }
 
     private mutating func read(query: String) {
@@ -80,7 +80,7 @@ struct PresentedCredentials {
 /// The three headers of a signed request.
 ///
 /// Wire reference 3.4.
-struct SigningHeaders {
+struct SigningHeaders: Sendable {
     var keyID: String?
     var date: String?
     var signature: String?

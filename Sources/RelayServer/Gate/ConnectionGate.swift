@@ -15,7 +15,7 @@ enum GateWork {
 /// Stands behind the request decoder and before nothing. Confined to its loop. While one request is being answered the next
 /// is read, and while that waits nothing is: so what a client may pile up in a pipeline is bounded by one request, and one
 /// that sends no pipeline is answered without its socket's leaving the loop's set of readable ones.
-final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
+final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, RecurringRequestTaker {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -78,6 +78,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         self.decoder = decoder
         decoderHandler = handler
         phase = .idle(since: .now())
+        decoder.taker = self
     }
 
     /// Answers nothing but that there are too many connections, once the channel is up.
@@ -97,6 +98,12 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     func answer(_ response: APIResponse) {
         guard let context, let plan = current else { return }
         answer(response, to: plan, on: context)
+    }
+
+    /// Whether the request needs no task: then it has been answered, or will be when its write is on disk.
+    private func answersDirectly(_ request: APIRequest) -> Bool {
+        let bound = NIOLoopBound(self, eventLoop: loop.eventLoop)
+        return loop.door.answer(request, loop.answers) { bound.value.answer($0) }
     }
 
     private func answer(_ response: APIResponse, to plan: RequestPlan, on context: ChannelHandlerContext) {
@@ -128,7 +135,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         guard !isClosing else { return }
         switch part {
         case .head(let head): headArrived(head, context)
-        case .body(let piece): bodyArrived(piece, context)
+        case .body(let piece): bodyArrived(piece.readableBytesView, context)
         case .end: requestArrived(context)
         }
     }
@@ -152,7 +159,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         do throws(Refusal) {
             var plan = try loop.door.rules.plan(head, peer: peer)
             try prepareBody(&plan)
-            decoder.headEnded(bodyLength: plan.bodyLength)
+            decoder.headEnded(plan)
             arriving = plan
             owesContinue = plan.expectsContinue
             payContinue(context)
@@ -172,10 +179,10 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     /// Hands a piece on; when the disk is slower than the peer, nothing more is read for a while.
-    private func pass(_ piece: ByteBuffer, to intake: any BodyIntake, _ context: ChannelHandlerContext) {
+    private func pass(_ piece: ByteBufferView, to intake: any BodyIntake, _ context: ChannelHandlerContext) {
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let loop = context.eventLoop
-        let verdict = intake.take(Array(piece.readableBytesView)) {
+        let verdict = intake.take(Array(piece)) {
             loop.execute { bound.value.intakeIsReady() }
         }
         switch verdict {
@@ -193,14 +200,14 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
         releaseRead(context)
     }
 
-    private func bodyArrived(_ piece: ByteBuffer, _ context: ChannelHandlerContext) {
+    private func bodyArrived(_ piece: ByteBufferView, _ context: ChannelHandlerContext) {
         if let intake = arriving?.request.intake {
             owesContinue = false
             return pass(piece, to: intake, context)
         }
         // Taken out and put back so that the bytes are appended in place.
         guard var plan = arriving.take() else { return }
-        plan.request.body.append(contentsOf: piece.readableBytesView)
+        plan.request.body.append(contentsOf: piece)
         owesContinue = false
         if plan.request.body.count > loop.door.limits.body { return refuse(.bodyTooLarge, context) }
         arriving = plan
@@ -219,6 +226,23 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
             queue.append(.request(plan))
         }
         pump(context)
+    }
+
+    func begin(_ plan: RequestPlan, bodyLength: Int) -> Bool {
+        guard !isClosing, bodyLength <= loop.door.limits.body else { return false }
+        var plan = plan
+        plan.bodyLength = bodyLength
+        plan.request.body.reserveCapacity(bodyLength)
+        arriving = plan
+        return true
+    }
+
+    func bodyArrived(_ piece: ByteBufferView) {
+        if let context { bodyArrived(piece, context) }
+    }
+
+    func requestArrived() {
+        if let context { requestArrived(context) }
     }
 
     /// Sends `100 Continue` once the answers before it are out.
@@ -247,6 +271,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler {
             current = plan
             if queue.isEmpty { releaseRead(context) }
             if let response = ownAnswer(to: plan.request) { return answer(response, to: plan, on: context) }
+            if answersDirectly(plan.request) { return }
             hand(.request(plan.request))
         case .socket(let plan, let purpose):
             open(purpose, for: plan, context)

@@ -12,7 +12,8 @@ struct GateDoor: Sendable {
     let isReady: @Sendable () -> Bool
     /// Who takes the body of this request while it arrives; `nil` for bodies that are held.
     let intake: @Sendable (APIRequest) -> (any BodyIntake)?
-    let respond: @Sendable (APIRequest) async -> APIResponse
+    let respond: RelayServer.Responder
+    let answer: RelayServer.DirectResponder
     /// `nil` where no notices are served.
     let notices: NoticeService?
     /// How many control frames a socket of the test door may send.

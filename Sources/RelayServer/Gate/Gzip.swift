@@ -14,14 +14,15 @@ enum Gzip {
     /// The answer as `request` would have it: in gzip where that is asked for and worth it.
     static func encoded(_ response: APIResponse, for request: APIRequest) -> APIResponse {
         guard response.file == nil, (leastBytes...mostBytes).contains(response.body.count),
+            let accepted = request.headers[.acceptEncoding], allows(accepted),
             response.headers[.contentEncoding] == nil, isWorthIt(response.headers[.contentType]),
-            let accepted = request.headers[.acceptEncoding], allows(accepted), let body = compress(response.body)
+            let body = compress(response.body)
         else { return response }
         var response = response
         response.body = body
-        response.headers[.contentEncoding] = "gzip"
-        let vary = response.headers[.vary]
-        response.headers[.vary] = vary.map { $0 + ", Accept-Encoding" } ?? "Accept-Encoding"
+        response.otherHeaders[.contentEncoding] = "gzip"
+        let vary = response.otherHeaders[.vary]
+        response.otherHeaders[.vary] = vary.map { $0 + ", Accept-Encoding" } ?? "Accept-Encoding"
         return response
     }
 

@@ -16,6 +16,7 @@ protocol LoopResident: AnyObject {
 final class LoopState {
     let eventLoop: any EventLoop
     let executor: LoopExecutor
+    let answers: LoopAnswers
     let door: GateDoor
     /// This loop as a lane of the notice hub.
     let lane: LoopLane?
@@ -34,6 +35,7 @@ final class LoopState {
         self.door = door
         lane = door.notices.map { LoopLane(eventLoop, notices: $0, uptime: door.uptime) }
         executor = LoopExecutor(eventLoop)
+        answers = LoopAnswers(eventLoop)
         date.update(toSecond: door.wallClock())
     }
 

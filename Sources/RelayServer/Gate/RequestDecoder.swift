@@ -15,6 +15,8 @@ final class RequestDecoder: ByteToMessageDecoder {
         case head
         case body(remaining: Int)
         case chunks
+        /// Of a request whose head has recurred: the parser has not seen it and does not see its body.
+        case recurringBody(remaining: Int)
         /// What is left belongs to another protocol.
         case stopped
         /// What is left belongs to nobody.
@@ -28,6 +30,11 @@ final class RequestDecoder: ByteToMessageDecoder {
     private var leftOver = 0
     /// Bytes of the unfed ones that have been searched for a line end.
     private var searched = 0
+    /// Takes requests whose head has recurred; the parser's go through the pipeline.
+    weak var taker: (any RecurringRequestTaker)?
+    private var recurring: RecurringHead?
+    /// The head that the parser is being fed, where it has come in one piece.
+    private var wholeHead: ByteBuffer?
 
     init(limits: ServerLimits) {
         var configuration = NIOHTTPDecoderLimitConfiguration()
@@ -41,9 +48,10 @@ final class RequestDecoder: ByteToMessageDecoder {
 
     // MARK: What the gate tells, while it is being told
 
-    /// A head has been accepted; `nil`: its body is chunked.
-    func headEnded(bodyLength: Int?) {
-        stage = bodyLength.map { .body(remaining: $0) } ?? .chunks
+    /// A head has been accepted.
+    func headEnded(_ plan: RequestPlan) {
+        stage = plan.bodyLength.map { .body(remaining: $0) } ?? .chunks
+        recurring = wholeHead.flatMap { RecurringHead($0.readableBytesView, plan: plan) }
     }
 
     func requestEnded() {
@@ -62,7 +70,7 @@ final class RequestDecoder: ByteToMessageDecoder {
         switch stage {
         case .line: searched > 0
         case .head: true
-        case .body, .chunks, .stopped, .deaf: false
+        case .body, .chunks, .recurringBody, .stopped, .deaf: false
         }
     }
 
@@ -75,10 +83,14 @@ final class RequestDecoder: ByteToMessageDecoder {
         while buffer.readableBytes > leftOver {
             switch stage {
             case .line:
+                if beginRecurring(&buffer) { continue }
                 guard try judgeLine(&buffer) else { return .needMoreData }
                 stage = .head
             case .head:
-                try feed(Self.headEnd(in: buffer.readableBytesView.dropFirst(leftOver)), context, &buffer)
+                let count = Self.headEnd(in: buffer.readableBytesView.dropFirst(leftOver))
+                wholeHead = leftOver == 0 ? buffer.getSlice(at: buffer.readerIndex, length: count) : nil
+                defer { wholeHead = nil }
+                try feed(count, context, &buffer)
             case .body(let remaining):
                 // The parser and the rules must agree on where a body ends; if ever they do not, nobody goes on.
                 guard remaining > 0 else { throw Refusal.malformed("its length is in doubt") }
@@ -87,6 +99,8 @@ final class RequestDecoder: ByteToMessageDecoder {
                 try feed(count, context, &buffer)
             case .chunks:
                 try feed(Self.lineEnd(in: buffer.readableBytesView.dropFirst(leftOver)), context, &buffer)
+            case .recurringBody(let remaining):
+                takeRecurring(remaining, &buffer)
             case .stopped:
                 return .needMoreData
             case .deaf:
@@ -101,7 +115,28 @@ final class RequestDecoder: ByteToMessageDecoder {
         if case .deaf = stage { return .needMoreData }
         _ = try decode(context: context, buffer: &buffer)
         if case .line = stage, seenEOF, buffer.readableBytes > 0 { throw HTTPParserError.invalidEOFState }
+        if case .recurringBody = stage, seenEOF { throw HTTPParserError.invalidEOFState }
         return try parser.decodeLast(context: context, buffer: &buffer, seenEOF: seenEOF)
+    }
+
+    /// Whether the buffer begins with the head that was good last time; then that is taken out of it.
+    private func beginRecurring(_ buffer: inout ByteBuffer) -> Bool {
+        guard let recurring, let taker, leftOver == 0, searched == 0, let found = recurring.match(buffer),
+            taker.begin(recurring.plan, bodyLength: found.bodyLength)
+        else { return false }
+        buffer.moveReaderIndex(forwardBy: found.headLength)
+        stage = .recurringBody(remaining: found.bodyLength)
+        if found.bodyLength == 0 { taker.requestArrived() }
+        return true
+    }
+
+    private func takeRecurring(_ remaining: Int, _ buffer: inout ByteBuffer) {
+        let count = min(remaining, buffer.readableBytes)
+        stage = .recurringBody(remaining: remaining - count)
+        guard let piece = buffer.viewBytes(at: buffer.readerIndex, length: count) else { return }
+        buffer.moveReaderIndex(forwardBy: count)
+        taker?.bodyArrived(piece)
+        if count == remaining { taker?.requestArrived() }
     }
 
     private func feed(_ count: Int, _ context: ChannelHandlerContext, _ buffer: inout ByteBuffer) throws {
@@ -159,6 +194,14 @@ final class RequestDecoder: ByteToMessageDecoder {
         searched = 0
         return true
     }
+}
+
+/// The gate, to the decoder.
+protocol RecurringRequestTaker: AnyObject {
+    /// Whether a body of that length may come now; then it does.
+    func begin(_ plan: RequestPlan, bodyLength: Int) -> Bool
+    func bodyArrived(_ piece: ByteBufferView)
+    func requestArrived()
 }
 
 /// The rules of a request line.

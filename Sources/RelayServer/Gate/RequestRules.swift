@@ -15,6 +15,8 @@ struct RequestPlan {
     /// Whether it is one of ours is for the handshake to judge.
     var asksUpgrade: Bool
     var isHTTP10: Bool
+    /// Whether another head that differs in nothing but the length of its body means the same.
+    var mayRecur: Bool
 }
 
 /// The rules of reliability reference 4 that the HTTP parser does not keep for us: which heads are refused, and with what.
@@ -49,11 +51,15 @@ struct RequestRules {
         let forwarded = fields.forwardedFor
         return RequestPlan(
             request: APIRequest(
-                method: method,
-                path: path,
-                query: query,
-                headers: fields.kept,
-                remoteAddress: forwarded.isEmpty ? peer : client(behind: peer, forwarded: forwarded)
+                head: RequestHead(
+                    .init(
+                        method: method,
+                        path: path,
+                        query: query,
+                        headers: fields.kept,
+                        remoteAddress: forwarded.isEmpty ? peer : client(behind: peer, forwarded: forwarded)
+                    )
+                )
             ),
             bodyLength: length,
             // The parser reads nothing after a request that offers another protocol.
@@ -61,7 +67,8 @@ struct RequestRules {
                 && (isHTTP10 ? fields.connection.contains("keep-alive") : !fields.connection.contains("close")),
             expectsContinue: expectsContinue,
             asksUpgrade: fields.hasUpgrade && !isHTTP10,
-            isHTTP10: isHTTP10
+            isHTTP10: isHTTP10,
+            mayRecur: !isHTTP10 && length != nil && fields.isPlain && !isUpload(path)
         )
     }
 
@@ -187,6 +194,9 @@ private struct FieldScan {
     var expect: String?
     var hasUpgrade = false
     var forwardedFor: [String] = []
+
+    /// Nothing in it bears on whether or how a body may come, but for the length.
+    var isPlain: Bool { !hasUpgrade && transferEncodings == 0 && contentEncoding == nil && expect == nil }
 
     mutating func read(_ headers: HTTPHeaders, limits: ServerLimits) throws(Refusal) {
         var total = 0

@@ -37,9 +37,18 @@ enum ResponseBytes {
         let status = response.status
         let hasBody = !(status.kind == .informational || status.code == 204 || status.code == 304)
         let length = response.file.map { Int($0.length) } ?? response.body.count
-        var buffer = allocator.buffer(capacity: 256 + (hasBody && !omitsBody ? response.body.count : 0))
+        var buffer = allocator.buffer(capacity: 512 + (hasBody && !omitsBody ? response.body.count : 0))
         writeStatusLine(status, into: &buffer)
-        for field in response.headers where !isOurs(field.name) {
+        if let usual = response.usual {
+            buffer.writeStaticString(UsualFields.start)
+            buffer.writeString(usual.requestID)
+            if let token = usual.webToken {
+                buffer.writeStaticString(UsualFields.beforeWebToken)
+                buffer.writeString(token)
+            }
+            buffer.writeStaticString("\r\n")
+        }
+        for field in response.otherHeaders where !isOurs(field.name) {
             buffer.writeString(field.name.rawName)
             buffer.writeStaticString(": ")
             buffer.writeString(field.value)

@@ -159,15 +159,13 @@ package final class SQLiteStore: Store {
 
     // MARK: Writing
 
-    package func write<Result: Sendable>(
-        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Result
-    ) async throws(RelayError) -> Result {
-        let outcome = await withCheckedContinuation { continuation in
-            let write = PendingWrite(body, continuation)
-            let isQueued = queue.withLock { $0 }?.add(write) ?? false
-            if !isQueued { write.finish(RelayError(.tryAgainLater, "The relay is stopping.", retryAfter: .seconds(2))) }
-        }
-        return try outcome.get()
+    package func write<Value: Sendable>(
+        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
+        then: @escaping @Sendable (Result<Value, RelayError>) -> Void
+    ) {
+        let write = PendingWrite(body, then)
+        let isQueued = queue.withLock { $0 }?.add(write) ?? false
+        if !isQueued { write.finish(RelayError(.tryAgainLater, "The relay is stopping.", retryAfter: .seconds(2))) }
     }
 
     /// One commit for all of `batch`; where it fails, one for each, so that nobody fails for another's sake.
@@ -295,19 +293,19 @@ package final class SQLiteStore: Store {
     }
 }
 
-/// A write with the caller that waits for it.
+/// A write with what waits for it.
 private final class PendingWrite<Value: Sendable>: QueuedWrite, @unchecked Sendable {
     // `outcome` is touched by the commit thread alone, after the queue's lock has handed the write over.
     private var outcome: Result<Value, RelayError>?
     private let body: @Sendable (any StoreWriter) throws(RelayError) -> Value
-    private let continuation: CheckedContinuation<Result<Value, RelayError>, Never>
+    private let then: @Sendable (Result<Value, RelayError>) -> Void
 
     init(
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
-        _ continuation: CheckedContinuation<Result<Value, RelayError>, Never>
+        _ then: @escaping @Sendable (Result<Value, RelayError>) -> Void
     ) {
         self.body = body
-        self.continuation = continuation
+        self.then = then
     }
 
     func run(in writer: SQLiteWriter) {
@@ -320,9 +318,7 @@ private final class PendingWrite<Value: Sendable>: QueuedWrite, @unchecked Senda
 
     func finish(_ failure: RelayError?) {
         let failed = failure.map { Result<Value, RelayError>.failure($0) }
-        continuation.resume(
-            returning: failed ?? outcome ?? .failure(StoreFailure.relayError(for: StoreFailure.stopped))
-        )
+        then(failed ?? outcome ?? .failure(StoreFailure.relayError(for: StoreFailure.stopped)))
     }
 }
 

@@ -61,6 +61,7 @@ struct RunningRelay {
             notices: NoticeService(hub: hub, admission: admission),
             onListening: { address in Terminal.say("ready http://\(address)") },
             intake: { relay.intake(for: $0) },
+            answer: directResponder(relay),
             respond: responder(relay)
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
@@ -98,12 +99,31 @@ struct RunningRelay {
         return { [logger] request in
             let start = ContinuousClock.now
             let response = await relay.respond(to: request)
-            let took = String(format: "%.1f", (ContinuousClock.now - start) / .milliseconds(1))
-            let path = Self.loggable(request.path)
-            // The query holds tokens and stays out.
-            logger.info("\(request.method) \(path) \(response.status.code) \(took) ms")
+            Self.log(response, to: request, since: start, logger)
             return response
         }
+    }
+
+    private func directResponder(_ relay: Relay) -> RelayServer.DirectResponder {
+        guard settings.logsAccess else { return { relay.answer($0, on: $1, then: $2) } }
+        return { [logger] request, lane, then in
+            let start = ContinuousClock.now
+            return relay.answer(request, on: lane) { response in
+                Self.log(response, to: request, since: start, logger)
+                then(response)
+            }
+        }
+    }
+
+    private static func log(
+        _ response: APIResponse,
+        to request: APIRequest,
+        since start: ContinuousClock.Instant,
+        _ logger: Logger
+    ) {
+        let took = String(format: "%.1f", (ContinuousClock.now - start) / .milliseconds(1))
+        // The query holds tokens and stays out.
+        logger.info("\(request.method) \(loggable(request.path)) \(response.status.code) \(took) ms")
     }
 
     /// An asset's address is as good as a key, so it is cut.

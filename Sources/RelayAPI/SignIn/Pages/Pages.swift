@@ -115,7 +115,7 @@ struct Pages: Sendable {
         let known = authenticator.settings.publicURL.flatMap { address in
             address.split(separator: "://", maxSplits: 1).last?.split(separator: "/").first.map(String.init)
         }
-        return [known, PresentedCredentials(request).host].compactMap { $0 }
+        return [known, request.head.reading.shown.host].compactMap { $0 }
     }
 
     // MARK: Answers

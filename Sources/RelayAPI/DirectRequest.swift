@@ -1,0 +1,112 @@
+import HTTPTypes
+import Records
+import RelayCore
+import Wire
+
+/// A request of the kinds that devices send all the time, on its way without a task of its own.
+///
+/// Reads are answered at once. Of a write everything up to the commit is done at once, and what remains on the lane when
+/// it is on disk.
+final class DirectRequest: Sendable {
+    private let relay: Relay
+    private let request: APIRequest
+    private let route: Route
+    private let id: String
+    private let lane: any AnswerLane
+    private let then: @Sendable (APIResponse) -> Void
+
+    init(
+        _ relay: Relay,
+        _ request: APIRequest,
+        _ route: Route,
+        lane: any AnswerLane,
+        then: @escaping @Sendable (APIResponse) -> Void
+    ) {
+        self.relay = relay
+        self.request = request
+        self.route = route
+        self.lane = lane
+        self.then = then
+        id = relay.requestID()
+    }
+
+    func begin() {
+        var authentication: Authentication?
+        do {
+            let known = try relay.admit(request, route)
+            authentication = known
+            let context = try relay.context(request, route, known, id: id)
+            guard let user = known.caller.user, try !relay.isWelcomed(user, route.home, context.store) else {
+                return try perform(context)
+            }
+            context.store.write(relay.welcome(user).run) { [self] result in
+                lane.run { [self] in
+                    do {
+                        try result.get()
+                        relay.hasWelcomed(user, route.home)
+                        try perform(context)
+                    } catch {
+                        fail(error, known)
+                    }
+                }
+            }
+        } catch {
+            fail(error, authentication)
+        }
+    }
+
+    private func perform(_ context: RequestContext) throws {
+        guard route.operation == .recordsModify else {
+            return end(try route.operation.performAtOnce(context), context)
+        }
+        let write = try RecordsWrite(context)
+        context.store.write(write.run) { [self] result in
+            lane.run { [self] in
+                do {
+                    end(try write.answer(try result.get()), context)
+                } catch {
+                    fail(error, context.authentication)
+                }
+            }
+        }
+    }
+
+    private func end(_ answer: EndpointAnswer, _ context: RequestContext) {
+        relay.count(answer, of: route)
+        var response = APIResponse(status: answer.status == 200 ? .ok : .init(code: answer.status), body: answer.body)
+        relay.decorate(&response, request, context.authentication, id: id)
+        then(response)
+    }
+
+    private func fail(_ error: any Error, _ authentication: Authentication?) {
+        var response = relay.failure(Relay.relayError(for: error), id: id)
+        relay.decorate(&response, request, authentication, id: id)
+        then(response)
+    }
+}
+
+extension Route.Operation {
+    /// Whether `DirectRequest` knows it.
+    var isDirect: Bool {
+        switch self {
+        case .recordsModify, .recordsLookup, .recordsChanges, .zonesList, .zonesLookup, .changesDatabase, .changesZone,
+            .usersCaller, .usersCurrent:
+            true
+        default: false
+        }
+    }
+
+    fileprivate func performAtOnce(_ context: RequestContext) throws -> EndpointAnswer {
+        switch self {
+        case .recordsLookup: try lookupRecords(context)
+        case .recordsChanges: try fetchRecordChanges(context)
+        case .zonesList: try listZones(context)
+        case .zonesLookup: try lookupZones(context)
+        case .changesDatabase: try fetchDatabaseChanges(context)
+        case .changesZone: try fetchZoneChanges(context)
+        case .usersCaller: try callerIdentity(context)
+        case .usersCurrent: try currentUser(context)
+        default: throw RelayError.unknownPath
+        }
+    }
+}

@@ -1,0 +1,91 @@
+import HTTPTypes
+import NIOCore
+import RelayAPI
+import Testing
+
+@testable import RelayServer
+
+/// A head that comes again is not parsed again, and everything else is.
+@Suite struct RecurringHeadTests {
+    private static let good = "POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nX-A: 1\r\n\r\nabc"
+
+    @Test func headsComeAgainWithOtherLengths() async throws {
+        try await withServer { port in
+            let peer = try await RawPeer.connect(port: port)
+            let bodies = ["abc", "defg", "", "hijklmnopqrstuvwxyz", "last"]
+            let requests = bodies.map {
+                "POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: \($0.utf8.count)\r\nX-A: 1\r\n\r\n\($0)"
+            }
+            try await peer.send(requests.joined())
+            let answer = try await peer.text(containing: "\nlast")
+            for body in bodies { #expect(answer.contains("POST /a b=c 127.0.0.1\n\(body)")) }
+            #expect(answer.ranges(of: "200 OK").count == bodies.count)
+            await peer.close()
+        }
+    }
+
+    @Test func aBodyMayComeInPieces() async throws {
+        try await withServer { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send(Self.good)
+            _ = try await peer.text(containing: "\nabc")
+            for piece in ["POST /a?b=c HTTP/1.1\r\nHost: x\r\nConte", "nt-Length: 6\r\nX-A: 1\r\n\r\nde", "f"] {
+                try await peer.send(piece)
+            }
+            try await peer.send("ghi" + Self.good.replacing("abc", with: "end"))
+            let answer = try await peer.text(containing: "\nend")
+            #expect(answer.contains("\ndefghi"))
+            await peer.close()
+        }
+    }
+
+    /// What is refused as a first request is refused as a second one, with the same answer.
+    @Test(arguments: MalformedHTTPTests.framing + MalformedHTTPTests.fields)
+    func badRequestsAreRefusedAfterAGoodOne(_ row: MalformedHTTPTests.Row) async throws {
+        try await withServer { port in
+            let peer = try await RawPeer.connect(port: port)
+            let first = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+            try await peer.send(first + first + row.request)
+            let answer = try await peer.untilClosed()
+            #expect(answer.ranges(of: "HTTP/1.1 200").count == 2)
+            #expect(answer.contains("HTTP/1.1 \(row.status) "))
+        }
+    }
+
+    struct Row: Sendable {
+        var text: String
+        var body: Int?
+    }
+
+    /// What a head with `Content-Length: 3` says of others.
+    static let rows = [
+        Row(text: "Content-Length: 3\r\nX-A: 1\r\n\r\nrest", body: 3),
+        Row(text: "Content-Length: 1234567\r\nX-A: 1\r\n\r\n", body: 1_234_567),
+        Row(text: "Content-Length: 12345678\r\nX-A: 1\r\n\r\n", body: nil),
+        Row(text: "Content-Length: \r\nX-A: 1\r\n\r\n", body: nil),
+        Row(text: "Content-Length: -3\r\nX-A: 1\r\n\r\n", body: nil),
+        Row(text: "Content-Length: 3 \r\nX-A: 1\r\n\r\n", body: nil),
+        Row(text: "Content-Length: 3\r\nX-A: 2\r\n\r\n", body: nil),
+        Row(text: "Content-Length: 3\r\nX-A: 1\r\n", body: nil),
+        Row(text: "Content-Length: 3", body: nil),
+        Row(text: "", body: nil),
+    ]
+
+    @Test(arguments: rows) func lengthsAreReadAndNothingElseMayDiffer(_ row: Row) throws {
+        let start = "POST /a HTTP/1.1\r\nHost: x\r\n"
+        let head = ByteBuffer(string: start + "Content-Length: 3\r\nX-A: 1\r\n\r\n")
+        let plan = RequestPlan(
+            request: .init(method: .post, path: "/a"),
+            bodyLength: 3,
+            keepAlive: true,
+            expectsContinue: false,
+            asksUpgrade: false,
+            isHTTP10: false,
+            mayRecur: true
+        )
+        let known = try #require(RecurringHead(head.readableBytesView, plan: plan))
+        let found = known.match(ByteBuffer(string: start + row.text))
+        #expect(found?.bodyLength == row.body)
+        if let found { #expect(found.headLength == (start + row.text.replacing("rest", with: "")).utf8.count) }
+    }
+}
