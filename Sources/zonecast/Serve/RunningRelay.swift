@@ -66,8 +66,9 @@ struct RunningRelay {
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
+        let backups = ScheduledBackups(data: settings.data, logger: logger)
         let watch = RevocationWatch(admission: admission, relay: relay)
-        try await serve([server, watch, housekeeping, clearing, TransferKeeping(relay: relay)])
+        try await serve([server, watch, housekeeping, clearing, TransferKeeping(relay: relay), backups])
     }
 
     private func serve(_ services: [any Service]) async throws {
@@ -147,57 +148,5 @@ struct RunningRelay {
             "The disk failed to keep a commit. Stopping, so that the next start reads what is really there."
         )
         kill(getpid(), SIGTERM)
-    }
-}
-
-/// Writes down every few minutes which sign-ins are in use, and forgets the old ones.
-private struct SignInHousekeeping: Service {
-    let authenticator: Authenticator
-
-    func run() async throws {
-        await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(300))) != nil { try? authenticator.keepHouse() }
-        }
-        try? authenticator.keepHouse()
-    }
-}
-
-/// Writes down every minute what the public databases have sent.
-private struct TransferKeeping: Service {
-    let relay: Relay
-
-    func run() async throws {
-        await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(60))) != nil { await relay.keepTransfers() }
-        }
-        await relay.keepTransfers()
-    }
-}
-
-/// Removes now and then the assets that no record uses.
-private struct AssetHousekeeping: Service {
-    let stores: StoreFolder
-    let unusedLifetime: Duration
-
-    func run() async throws {
-        await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(600))) != nil {
-                let limit = TimeSource.system.now() + (.zero - unusedLifetime)
-                _ = try? await stores.removeUnusedAssets(before: limit)
-            }
-        }
-    }
-}
-
-/// Looks every second whether a sign-in with an open socket has ended.
-private struct RevocationWatch: Service {
-    let admission: RelayAdmission
-    let relay: Relay
-
-    func run() async throws {
-        defer { relay.stopPolls() }
-        await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(1))) != nil { admission.closeRevoked() }
-        }
     }
 }

@@ -1,0 +1,114 @@
+import Foundation
+import GRDB
+package import Records
+import RelayCore
+
+extension Backup {
+    /// Makes a backup of a data folder in another, which may be in it; a relay may run and write meanwhile.
+    ///
+    /// Each SQLite file is copied as of one commit. Assets are copied after the records that use them, and the relay keeps
+    /// those for hours after their last use: none can slip through. What is there under the backup's name when this returns
+    /// is whole and on the disk.
+    ///
+    /// - Parameters:
+    ///   - data: the data folder.
+    ///   - folder: where the backup goes, made where it is missing.
+    ///   - now: names it.
+    ///   - step: hears the path of each file before it is copied.
+    /// - Returns: the finished backup.
+    /// - Throws: `BackupFailure`; then nothing is left in `folder`.
+    package static func create(
+        of data: String,
+        in folder: String,
+        now: Timestamp,
+        step: (String) -> Void = { _ in }
+    ) throws(BackupFailure) -> Backup {
+        guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
+        return try BackupFiles.wrapping(folder) {
+            try BackupFiles.makeFolder(folder)
+            let final = freePath(in: folder, at: now)
+            let partial = final + ".partial"
+            defer { try? FileManager.default.removeItem(atPath: partial) }
+            var manifest = Manifest(made: now.milliseconds, files: [], missingAssets: 0)
+            for path in try BackupFiles.databases(in: data) {
+                step(path)
+                try copy(path, of: data, to: partial, &manifest)
+            }
+            let encoder = JSONEncoder()
+            encoder.outputFormatting = [.sortedKeys, .prettyPrinted, .withoutEscapingSlashes]
+            let text = "\(partial)/\(manifestName)"
+            try encoder.encode(manifest).write(to: URL(fileURLWithPath: text))
+            try BackupFiles.flush(text)
+            try BackupFiles.flushFolders(partial)
+            guard rename(partial, final) == 0 else { throw BackupFiles.failure(final) }
+            try BackupFiles.flush(folder)
+            return try Backup(at: final)
+        }
+    }
+
+    /// `2026-05-01T100000Z.zonecastbak`; with a number where there is one of that second.
+    private static func freePath(in folder: String, at now: Timestamp) -> String {
+        let date = Date(timeIntervalSince1970: Double(now.milliseconds) / 1000)
+        let base = "\(folder)/" + date.formatted(.iso8601).replacing(":", with: "")
+        var path = base + suffix
+        var number = 1
+        while FileManager.default.fileExists(atPath: path) {
+            number += 1
+            path = "\(base)-\(number)\(suffix)"
+        }
+        return path
+    }
+
+    private static func copy(_ path: String, of data: String, to target: String, _ manifest: inout Manifest) throws {
+        let copied = "\(target)/\(path)"
+        try BackupFiles.makeFolder((copied as NSString).deletingLastPathComponent)
+        var configuration = Configuration()
+        configuration.readonly = true
+        configuration.busyMode = .timeout(30)
+        let source = try DatabaseQueue(path: "\(data)/\(path)", configuration: configuration)
+        try source.inDatabase { try $0.execute(sql: "VACUUM INTO ?", arguments: [copied]) }
+        try source.close()
+        chmod(copied, 0o600)
+        try BackupFiles.flush(copied)
+
+        let (checksum, bytes) = try BackupFiles.checksum(of: copied)
+        var file = Manifest.File(path: path, bytes: bytes, checksum: checksum, zones: 0, records: 0, assets: 0)
+        if path != "relay.sqlite" {
+            let contents = try StoreContents(ofFile: copied)
+            file.zones = contents.zones
+            file.records = contents.records
+            for asset in contents.assets {
+                let place = "\(SQLiteStore.Place.assetFolder(ofFile: path))/\(asset.prefix(2))/\(asset)"
+                if FileManager.default.fileExists(atPath: "\(data)/\(place)") {
+                    try BackupFiles.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
+                    file.assets += 1
+                } else {
+                    manifest.missingAssets += 1
+                }
+            }
+        }
+        manifest.files.append(file)
+    }
+}
+
+/// What a copied store holds.
+struct StoreContents {
+    var zones = 0
+    var records = 0
+    /// The hashes of the assets that its records use, in hex.
+    var assets: [String] = []
+
+    init(ofFile path: String) throws {
+        var configuration = Configuration()
+        configuration.readonly = true
+        let queue = try DatabaseQueue(path: path, configuration: configuration)
+        defer { try? queue.close() }
+        try queue.inDatabase { database in
+            zones = try Int.fetchOne(database, sql: "SELECT count(*) FROM zone WHERE deleted = 0") ?? 0
+            records = try Int.fetchOne(database, sql: "SELECT count(*) FROM record WHERE deleted = 0") ?? 0
+            // A file that this version has not opened yet may lack it.
+            guard try database.tableExists("asset_use") else { return }
+            assets = try String.fetchAll(database, sql: "SELECT DISTINCT lower(hex(hash)) FROM asset_use ORDER BY 1")
+        }
+    }
+}

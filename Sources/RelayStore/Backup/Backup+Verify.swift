@@ -1,0 +1,76 @@
+import Foundation
+import GRDB
+
+extension Backup {
+    /// Reads the whole backup and holds it against its manifest; gives each fault as a sentence, none when it is good.
+    ///
+    /// Files are opened as a restore would open them and checked by SQLite; every zone's change numbers are held against its
+    /// log, and every asset against the hash in its name. Nothing in the backup is changed.
+    package func verify(step: (String) -> Void = { _ in }) -> [String] {
+        manifest.files.flatMap { file -> [String] in
+            step(file.path)
+            do {
+                return try faults(of: file)
+            } catch {
+                return ["\(file.path) cannot be read: \(error)"]
+            }
+        }
+    }
+
+    private func faults(of file: Manifest.File) throws -> [String] {
+        let (checksum, bytes) = try BackupFiles.checksum(of: "\(path)/\(file.path)")
+        guard checksum == file.checksum, bytes == file.bytes else {
+            return ["\(file.path) is not as it was written: its checksum differs."]
+        }
+        var configuration = Configuration()
+        configuration.readonly = true
+        let queue = try DatabaseQueue(path: "\(path)/\(file.path)", configuration: configuration)
+        defer { try? queue.close() }
+        return try queue.inDatabase { database in
+            let report = try String.fetchOne(database, sql: "PRAGMA integrity_check") ?? "no answer"
+            var faults = report == "ok" ? [] : ["\(file.path) is damaged: \(report)"]
+            guard file.path != "relay.sqlite" else { return faults }
+            faults += try Self.logFaults(database).map { "\(file.path): \($0)" }
+            return try faults + assetFaults(file, database)
+        }
+    }
+
+    /// What a feed could not be read by; the public zone has none.
+    private static func logFaults(_ database: Database) throws -> [String] {
+        let checks = [
+            (
+                "SELECT count(*) FROM record r JOIN zone z ON z.id = r.zone WHERE r.change > z.last_change",
+                "records are newer than their zone's log"
+            ),
+            (
+                """
+                SELECT count(*) FROM record r WHERE zone <> 1 AND NOT EXISTS (
+                    SELECT 1 FROM zone_run z WHERE z.zone = r.zone AND z.run = r.run)
+                """,
+                "records are missing from their zone's log"
+            ),
+            ("SELECT count(*) FROM record WHERE zone NOT IN (SELECT id FROM zone)", "records belong to no zone"),
+        ]
+        return try checks.compactMap { sql, words in
+            let count = try Int.fetchOne(database, sql: sql) ?? 0
+            return count == 0 ? nil : "\(count) \(words)"
+        }
+    }
+
+    private func assetFaults(_ file: Manifest.File, _ database: Database) throws -> [String] {
+        let assets = try StoreContents(ofFile: "\(path)/\(file.path)").assets
+        let folder = "\(path)/\(SQLiteStore.Place.assetFolder(ofFile: file.path))"
+        var faults: [String] = []
+        var found = 0
+        for asset in assets {
+            let place = "\(folder)/\(asset.prefix(2))/\(asset)"
+            guard FileManager.default.fileExists(atPath: place) else { continue }
+            found += 1
+            if try !BackupFiles.checksum(of: place).hex.hasPrefix(asset) { faults.append("The asset \(asset) is damaged.") }
+        }
+        if found < file.assets {
+            faults.append("\(file.path): \(file.assets - found) assets are gone from the backup.")
+        }
+        return faults
+    }
+}

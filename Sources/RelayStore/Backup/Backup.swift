@@ -1,0 +1,81 @@
+import Foundation
+
+/// One backup: a folder with a copy of each SQLite file, the assets that their records use, and a manifest.
+///
+/// A folder and not an archive, since assets never change: where backups lie on the data's own file system they are links
+/// and cost nothing, and whoever copies backups elsewhere copies only what is new.
+package struct Backup: Sendable {
+    /// Ends every backup's name.
+    package static let suffix = ".zonecastbak"
+    static let manifestName = "manifest.json"
+
+    package let path: String
+    package let manifest: Manifest
+
+    package var name: String { (path as NSString).lastPathComponent }
+
+    /// What was copied, and how it looked then.
+    package struct Manifest: Codable, Hashable, Sendable {
+        static let currentFormat = 1
+
+        package var format = currentFormat
+        /// Milliseconds since 1970-01-01 UTC: the moment it was begun.
+        package var made: Int64
+        package var files: [File]
+        /// Assets that records used and that were not there to be copied.
+        package var missingAssets: Int
+
+        /// One SQLite file, by its path in the data folder.
+        package struct File: Codable, Hashable, Sendable {
+            package var path: String
+            package var bytes: Int64
+            /// SHA-256 in hex.
+            package var checksum: String
+            package var zones: Int
+            package var records: Int
+            package var assets: Int
+        }
+
+        package var zones: Int { files.reduce(0) { $0 + $1.zones } }
+        package var records: Int { files.reduce(0) { $0 + $1.records } }
+        package var assets: Int { files.reduce(0) { $0 + $1.assets } }
+    }
+
+    /// Reads the manifest of the backup at `path`.
+    package init(at path: String) throws(BackupFailure) {
+        let name = (path as NSString).lastPathComponent
+        guard let data = FileManager.default.contents(atPath: "\(path)/\(Self.manifestName)") else {
+            throw .missing(name)
+        }
+        guard let manifest = try? JSONDecoder().decode(Manifest.self, from: data) else {
+            throw .unreadable("\(path)/\(Self.manifestName)", "it is damaged.")
+        }
+        guard manifest.format <= Manifest.currentFormat else { throw .tooNew(name) }
+        self.path = path
+        self.manifest = manifest
+    }
+
+    /// The whole backups in a folder, the oldest first; what was broken off is not among them.
+    package static func all(in folder: String) -> [Backup] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        return names.filter { $0.hasSuffix(suffix) }.sorted().compactMap { try? Backup(at: "\(folder)/\($0)") }
+    }
+
+    /// The backup of this name in a folder, with or without its ending; `latest` is the newest.
+    package static func named(_ name: String, in folder: String) throws(BackupFailure) -> Backup {
+        if name == "latest" {
+            guard let latest = all(in: folder).last else { throw .missing("in \(folder)") }
+            return latest
+        }
+        if name.contains("/") { return try Backup(at: name) }
+        return try Backup(at: "\(folder)/\(name.hasSuffix(suffix) ? name : name + suffix)")
+    }
+
+    /// Removes all but the newest `count` of the folder; tells how many went.
+    @discardableResult
+    package static func keep(_ count: Int, in folder: String) -> Int {
+        let old = all(in: folder).dropLast(max(1, count))
+        for backup in old { try? FileManager.default.removeItem(atPath: backup.path) }
+        return old.count
+    }
+}

@@ -1,0 +1,20 @@
+/// Why a backup could not be made, checked or put back: one sentence each for whoever asked.
+package enum BackupFailure: Error, CustomStringConvertible {
+    /// There is no relay data in the folder.
+    case nothingThere(String)
+    /// There is no such backup.
+    case missing(String)
+    /// The file or folder could not be read or written.
+    case unreadable(String, String)
+    /// The backup is from a later version than this one.
+    case tooNew(String)
+
+    package var description: String {
+        switch self {
+        case .nothingThere(let folder): "There is no relay data in \(folder). Name the folder with --data."
+        case .missing(let name): "There is no backup \(name). zonecast backup list shows those there are."
+        case .unreadable(let path, let why): "\(path) cannot be used: \(why)"
+        case .tooNew(let name): "\(name) was made by a later version of zonecast. Restore it with that one."
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import Crypto
+import Foundation
+
+/// The file system's part of backups: copies that are on the disk when the call returns.
+enum BackupFiles {
+    /// The SQLite files of a data folder by their paths in it: the containers' first, so that the accounts, which come
+    /// last, know every user that the records name.
+    static func databases(in folder: String) throws -> [String] {
+        var found: [String] = []
+        let containers = "\(folder)/containers"
+        for name in try contents(containers).sorted() {
+            for file in try contents("\(containers)/\(name)").sorted() where file.hasSuffix(".sqlite") {
+                found.append("containers/\(name)/\(file)")
+            }
+        }
+        return found + ["relay.sqlite"]
+    }
+
+    private static func contents(_ folder: String) throws -> [String] {
+        guard FileManager.default.fileExists(atPath: folder) else { return [] }
+        return try FileManager.default.contentsOfDirectory(atPath: folder)
+    }
+
+    /// The hash and the length of a file, read in pieces.
+    static func checksum(of path: String) throws -> (hex: String, bytes: Int64) {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw failure(path) }
+        defer { close(descriptor) }
+        var hasher = SHA256()
+        var bytes: Int64 = 0
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        while true {
+            let count = read(descriptor, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw failure(path) }
+            guard count > 0 else { break }
+            buffer.withUnsafeBytes { hasher.update(bufferPointer: UnsafeRawBufferPointer(rebasing: $0[..<count])) }
+            bytes += Int64(count)
+        }
+        return (hasher.finalize().map { String(format: "%02x", $0) }.joined(), bytes)
+    }
+
+    static func makeFolder(_ path: String) throws {
+        try FileManager.default.createDirectory(
+            atPath: path,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700]
+        )
+    }
+
+    /// Copies a file that never changes: as a link where both lie on one file system.
+    static func copyAsset(_ source: String, to target: String) throws {
+        try makeFolder((target as NSString).deletingLastPathComponent)
+        if link(source, target) == 0 || errno == EEXIST { return }
+        guard errno == EXDEV || errno == EPERM || errno == EMLINK || errno == ENOTSUP else { throw failure(source) }
+        try FileManager.default.copyItem(atPath: source, toPath: target)
+        try flush(target)
+    }
+
+    /// Returns when the file, or the names in the folder, are on the disk.
+    static func flush(_ path: String) throws {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw failure(path) }
+        defer { close(descriptor) }
+        guard fsync(descriptor) == 0 else { throw failure(path) }
+    }
+
+    /// The same for the folder and every folder in it.
+    static func flushFolders(_ path: String) throws {
+        for name in try FileManager.default.contentsOfDirectory(atPath: path) {
+            var isFolder: ObjCBool = false
+            let inner = "\(path)/\(name)"
+            if FileManager.default.fileExists(atPath: inner, isDirectory: &isFolder), isFolder.boolValue {
+                try flushFolders(inner)
+            }
+        }
+        try flush(path)
+    }
+
+    static func failure(_ path: String) -> BackupFailure { .unreadable(path, String(cString: strerror(errno)) + ".") }
+
+    /// Runs `body` and says its failures in a person's words.
+    static func wrapping<Value>(_ path: String, _ body: () throws -> Value) throws(BackupFailure) -> Value {
+        do {
+            return try body()
+        } catch let failure as BackupFailure {
+            throw failure
+        } catch {
+            throw .unreadable(path, "\(error).")
+        }
+    }
+}

@@ -1,0 +1,60 @@
+import Foundation
+package import Records
+
+/// When a running relay makes backups by itself: kept as `backups/schedule.json` in the data folder, so that a change takes
+/// hold without a restart.
+package struct BackupSchedule: Codable, Hashable, Sendable {
+    package enum Interval: String, Codable, Hashable, Sendable, CaseIterable {
+        case hourly, daily, weekly
+
+        package var milliseconds: Int64 {
+            switch self {
+            case .hourly: 3_600_000
+            case .daily: 86_400_000
+            case .weekly: 604_800_000
+            }
+        }
+    }
+
+    package var interval: Interval
+    /// How many backups stay; the oldest go.
+    package var keep: Int
+    /// Where they go.
+    package var folder: String
+
+    package init(_ interval: Interval, keep: Int, folder: String) {
+        self.interval = interval
+        self.keep = keep
+        self.folder = folder
+    }
+
+    /// Where backups of a data folder go when nobody says otherwise.
+    package static func standardFolder(of data: String) -> String { "\(data)/backups" }
+
+    private static func path(_ data: String) -> String { "\(standardFolder(of: data))/schedule.json" }
+
+    /// The schedule of a data folder; `nil` where there is none.
+    package init?(of data: String) {
+        guard let text = FileManager.default.contents(atPath: Self.path(data)),
+            let schedule = try? JSONDecoder().decode(Self.self, from: text)
+        else { return nil }
+        self = schedule
+    }
+
+    package func save(to data: String) throws(BackupFailure) {
+        try BackupFiles.wrapping(Self.path(data)) {
+            try BackupFiles.makeFolder(Self.standardFolder(of: data))
+            let encoder = JSONEncoder()
+            encoder.outputFormatting = [.sortedKeys, .prettyPrinted, .withoutEscapingSlashes]
+            try encoder.encode(self).write(to: URL(fileURLWithPath: Self.path(data)), options: .atomic)
+        }
+    }
+
+    package static func remove(from data: String) { unlink(path(data)) }
+
+    /// Whether the next one is due, by the newest there is.
+    package func isDue(at now: Timestamp) -> Bool {
+        guard let latest = Backup.all(in: folder).last else { return true }
+        return now.milliseconds - latest.manifest.made >= interval.milliseconds
+    }
+}

@@ -1,0 +1,83 @@
+import ArgumentParser
+import Foundation
+import RelayCore
+import RelayStore
+
+extension BackupCommand {
+    struct Create: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Make a backup now.")
+
+        @OptionGroup var options: BackupOptions
+
+        func run() throws {
+            let backup = try options.run {
+                try Backup.create(
+                    of: options.folder.folder,
+                    in: options.place,
+                    now: TimeSource.system.now(),
+                    step: { options.step("copying \($0)") }
+                )
+            }
+            let row = BackupRow(backup)
+            if options.folder.json { return try Terminal.say(json: row) }
+            Terminal.say("created  \(row.made)  \(row.summary)")
+            Terminal.say("         \(row.backup)")
+            Terminal.say("next     zonecast backup verify latest --data \(options.folder.folder)")
+        }
+    }
+
+    struct List: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List the backups, the oldest first.")
+
+        @OptionGroup var options: BackupOptions
+
+        func run() throws {
+            let rows = Backup.all(in: options.place).map(BackupRow.init)
+            if options.folder.json { return try Terminal.say(json: ["backups": rows]) }
+            Terminal.say(
+                table: rows.map(\.cells),
+                heading: ["MADE", "SIZE", "ZONES", "RECORDS", "ASSETS", "NAME"],
+                empty: "There are no backups in \(options.place) yet. Make one with: zonecast backup create"
+            )
+        }
+    }
+
+    struct Schedule: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Let the running relay make backups by itself.",
+            discussion: "A relay that runs goes by it within a minute. 'off' ends it; without an argument it is shown."
+        )
+
+        @Argument(help: "hourly, daily, weekly, or off.")
+        var interval: String?
+
+        @Option(help: "How many backups stay.")
+        var keep = 7
+
+        @OptionGroup var options: BackupOptions
+
+        func run() throws {
+            let data = options.folder.folder
+            if let interval { try set(interval, data) }
+            let schedule = BackupSchedule(of: data)
+            if options.folder.json { return try Terminal.say(json: ["schedule": schedule]) }
+            guard let schedule else {
+                return Terminal.say("There is no schedule. Set one with: zonecast backup schedule daily")
+            }
+            Terminal.say("\(schedule.interval.rawValue)  into \(schedule.folder), the newest \(schedule.keep) stay")
+        }
+
+        private func set(_ word: String, _ data: String) throws {
+            guard FileManager.default.fileExists(atPath: data + "/relay.sqlite") else {
+                throw CommandFailure(.failed, BackupFailure.nothingThere(data).description)
+            }
+            if word == "off" { return BackupSchedule.remove(from: data) }
+            guard let interval = BackupSchedule.Interval(rawValue: word) else {
+                throw CommandFailure(.usage, "'\(word)' is not an interval. Say hourly, daily, weekly or off.")
+            }
+            guard keep >= 1 else { throw CommandFailure(.usage, "--keep has to be 1 or more.") }
+            let place = URL(fileURLWithPath: options.place).standardizedFileURL.path
+            try options.run { try BackupSchedule(interval, keep: keep, folder: place).save(to: data) }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+import ArgumentParser
+import Foundation
+import RelayCore
+import RelayStore
+
+extension BackupCommand {
+    struct Verify: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Check a backup: every file, every zone's log, every asset.",
+            discussion: "Exits 1 when a fault is found, and names each."
+        )
+
+        @Argument(help: "The backup's name or path, or latest.")
+        var name = "latest"
+
+        @OptionGroup var options: BackupOptions
+
+        private struct Answer: Encodable {
+            var backup: BackupRow
+            var faults: [String]
+        }
+
+        func run() throws {
+            let backup = try options.run { try Backup.named(name, in: options.place) }
+            let faults = backup.verify { options.step("checking \($0)") }
+            let row = BackupRow(backup)
+            if options.folder.json {
+                try Terminal.say(json: Answer(backup: row, faults: faults))
+            } else {
+                faults.forEach { Terminal.say("fault    \($0)") }
+                if faults.isEmpty { Terminal.say("good     \(row.made)  \(row.summary)") }
+            }
+            guard faults.isEmpty else {
+                throw CommandFailure(.failed, "\(backup.name) cannot be trusted. Make another: zonecast backup create")
+            }
+        }
+    }
+
+    struct Restore: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Put a backup in place of what the data folder holds.",
+            discussion: """
+                The relay has to be stopped. What was there is moved aside, not deleted. Devices that know more than the backup
+                are told to fetch anew, and send again what the backup lacks of their own changes where they still hold them.
+                """
+        )
+
+        @Argument(help: "The backup's name or path, or latest.")
+        var name: String
+
+        @Flag(help: "Restore a backup with faults too.")
+        var force = false
+
+        @OptionGroup var options: BackupOptions
+
+        func run() throws {
+            let data = options.folder.folder
+            let backup = try options.run { try Backup.named(name, in: options.place) }
+            let faults = backup.verify { options.step("checking \($0)") }
+            guard faults.isEmpty || force else {
+                faults.forEach { Terminal.complain("fault    \($0)") }
+                throw CommandFailure(.failed, "The backup has faults. Restore another, or this one with --force.")
+            }
+            let lock = try Self.lock(data)
+            defer { withExtendedLifetime(lock) {} }
+            let old = try options.run {
+                try backup.restore(
+                    to: data,
+                    now: TimeSource.system.now(),
+                    draw: { UInt64.random(in: .min ... .max) },
+                    step: { options.step("restoring \($0)") }
+                )
+            }
+            if options.folder.json {
+                return try Terminal.say(json: ["restored": backup.path, "data": data, "before": old ?? ""])
+            }
+            Terminal.say("restored  \(BackupRow(backup).made)  \(BackupRow(backup).summary)")
+            if let old { Terminal.say("before    \(old)  (delete it once all is well)") }
+            Terminal.say("next      zonecast serve --data \(data)")
+        }
+
+        private static func lock(_ data: String) throws -> FolderLock {
+            do {
+                return try FolderLock(folder: data)
+            } catch let failure as CommandFailure where failure.exit == .conflict {
+                throw CommandFailure(.conflict, "A relay runs on \(data). Stop it, restore, and start it again.")
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+import ArgumentParser
+import Foundation
+import RelayCore
+import RelayStore
+
+/// `zonecast backup`: copies of a data folder, made while the relay runs.
+struct BackupCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "backup",
+        abstract: "Make, check and restore backups of a data folder.",
+        discussion: """
+            A backup is a folder with everything: records, assets, accounts, keys and tokens (as hashes). It is made while the
+            relay runs and is consistent. Copy it to another machine: a backup on the same disk does not survive the disk.
+            """,
+        subcommands: [Create.self, List.self, Verify.self, Restore.self, Schedule.self]
+    )
+}
+
+/// Where backups lie.
+struct BackupOptions: ParsableArguments {
+    @OptionGroup var folder: FolderOptions
+
+    @Option(help: ArgumentHelp("The folder of the backups. (default: backups, in the data folder)", valueName: "dir"))
+    var backups: String?
+
+    var place: String { backups ?? BackupSchedule.standardFolder(of: folder.folder) }
+
+    /// Runs `body` and says what went wrong in it.
+    func run<Value>(_ body: () throws -> Value) throws -> Value {
+        do {
+            return try body()
+        } catch let failure as BackupFailure {
+            throw CommandFailure(.failed, failure.description)
+        }
+    }
+
+    /// Progress, for who watches.
+    func step(_ words: String) {
+        if !folder.json, isatty(STDERR_FILENO) == 1 { Terminal.complain("  \(words)") }
+    }
+}
+
+/// A backup as one line of an answer.
+struct BackupRow: Encodable {
+    var backup: String
+    var made: String
+    var bytes: Int64
+    var zones: Int
+    var records: Int
+    var assets: Int
+    var missingAssets: Int
+
+    init(_ backup: Backup) {
+        let manifest = backup.manifest
+        self.backup = backup.path
+        made = Date(timeIntervalSince1970: Double(manifest.made / 1000)).formatted(.iso8601)
+        bytes = manifest.files.reduce(0) { $0 + $1.bytes }
+        zones = manifest.zones
+        records = manifest.records
+        assets = manifest.assets
+        missingAssets = manifest.missingAssets
+    }
+
+    var cells: [String] {
+        [made, ByteCount.text(bytes), "\(zones)", "\(records)", "\(assets)", (backup as NSString).lastPathComponent]
+    }
+
+    /// `18 MB  312 zones  2041 records  17 assets, 0 missing`.
+    var summary: String {
+        let records = records == 1 ? "1 record" : "\(records) records"
+        let zones = zones == 1 ? "1 zone" : "\(zones) zones"
+        return "\(ByteCount.text(bytes))  \(zones)  \(records)  \(assets) assets, \(missingAssets) missing"
+    }
+}
+
+/// Sizes as people read them.
+enum ByteCount {
+    static func text(_ bytes: Int64) -> String {
+        var value = Double(bytes)
+        for unit in ["B", "kB", "MB", "GB"] {
+            if value < 1000 {
+                return unit == "B" ? "\(bytes) B" : String(format: value < 10 ? "%.1f %@" : "%.0f %@", value, unit)
+            }
+            value /= 1000
+        }
+        return String(format: "%.1f TB", value)
+    }
+}

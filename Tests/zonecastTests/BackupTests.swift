@@ -1,0 +1,171 @@
+import Foundation
+import GRDB
+import Testing
+
+/// `zonecast backup` beside a relay that runs and writes, and what devices meet after a restore.
+@Suite(.timeLimit(.minutes(2))) struct BackupTests {
+    private let folder = ScratchFolder()
+
+    private struct Row: Decodable {
+        var backup: String
+        var zones: Int
+        var records: Int
+        var assets: Int
+        var missingAssets: Int
+    }
+
+    private struct Verified: Decodable {
+        var backup: Row
+        var faults: [String]
+    }
+
+    private struct Record: Decodable {
+        var recordName: String
+        var recordChangeTag: String?
+    }
+
+    private struct Page: Decodable {
+        var records: [Record]?
+        var syncToken: String?
+        var ckErrorCode: String?
+    }
+
+    private struct Feed: Decodable { var zones: [Page] }
+
+    private func path(_ operation: String) -> String {
+        "/database/1/iCloud.org.example.backup/development/private/\(operation)?ckWebAuthToken=dev-alice"
+    }
+
+    private func backup(_ arguments: String...) throws -> Command {
+        try Command.run(["backup"] + arguments + ["--data", folder.path, "--json"])
+    }
+
+    private func makeZone(on connection: HTTPConnection) throws {
+        let body = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
+        #expect(try connection.send("POST", path("zones/modify"), body: body).status == 200)
+    }
+
+    @discardableResult
+    private func save(_ names: [String], fields: String = "{}", on connection: HTTPConnection) throws -> [Record] {
+        let operations = names.map {
+            #"{"operationType":"forceReplace","record":{"recordName":"\#($0)","recordType":"Note","fields":\#(fields)}}"#
+        }
+        let body = #"{"zoneID":{"zoneName":"Notes"},"operations":[\#(operations.joined(separator: ","))]}"#
+        let answer = try connection.send("POST", path("records/modify"), body: body)
+        #expect(answer.status == 200, "\(String(decoding: answer.body, as: UTF8.self))")
+        return try answer.json(Page.self).records ?? []
+    }
+
+    private func feed(since token: String? = nil, on connection: HTTPConnection) throws -> Page {
+        let since = token.map { #","syncToken":"\#($0)""# } ?? ""
+        let body = #"{"zones":[{"zoneID":{"zoneName":"Notes"},"resultsLimit":200\#(since)}]}"#
+        let answer = try connection.send("POST", path("changes/zone"), body: body)
+        return try #require(try answer.json(Feed.self).zones.first)
+    }
+
+    private func upload(_ content: String, on connection: HTTPConnection) throws -> String {
+        struct Tokens: Decodable {
+            struct Token: Decodable { var url: String }
+            var tokens: [Token]
+        }
+        struct Uploaded: Decodable {
+            struct File: Decodable {
+                var fileChecksum: String
+                var receipt: String
+                var size: Int
+            }
+            var singleFile: File
+        }
+        let wish = #"{"tokens":[{"recordType":"Note","recordName":"with file","fieldName":"file"}]}"#
+        let tokens = try connection.send("POST", path("assets/upload"), body: wish).json(Tokens.self)
+        let address = try #require(tokens.tokens.first.flatMap { URLComponents(string: $0.url) })
+        let target = address.percentEncodedPath + (address.percentEncodedQuery.map { "?\($0)" } ?? "")
+        let file = try connection.send("POST", target, body: content).json(Uploaded.self).singleFile
+        let value = #"{"fileChecksum":"\#(file.fileChecksum)","size":\#(file.size),"receipt":"\#(file.receipt)"}"#
+        return #"{"file":{"type":"ASSETID","value":\#(value)}}"#
+    }
+
+    @Test func aBackupIsMadeBesideWritersAndPutBack() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        try makeZone(on: connection)
+        try save((0..<50).map { "n\($0)" }, on: connection)
+        try save(["with file"], fields: upload("a picture", on: connection), on: connection)
+        let early = try #require(try feed(on: connection).syncToken)
+
+        let made = try backup("create").json(Row.self)
+        // The public and alice's default zone, and her user record, are among them.
+        #expect(made.zones == 3 && made.records == 52 && made.assets == 1 && made.missingAssets == 0)
+        #expect(try backup("verify", "latest").json(Verified.self).faults.isEmpty)
+
+        let lost = try save(["n1", "after"], on: connection)
+        #expect(try backup("restore", "latest").status == 5, "a relay runs on the folder")
+        #expect(relay.stop().status == 0)
+        let restored = try backup("restore", "latest")
+        #expect(restored.status == 0, "\(restored.complaint)")
+
+        let again = try RelayProcess(folder: folder.path)
+        let device = try again.connect()
+        let page = try feed(on: device)
+        #expect(page.records?.count == 51)
+        #expect(page.records?.contains { $0.recordName == "after" } == false)
+        #expect(
+            try feed(since: early, on: device).ckErrorCode == "CHANGE_TOKEN_EXPIRED",
+            "devices are told to fetch anew"
+        )
+        let tags = Set(lost.compactMap(\.recordChangeTag))
+        let fresh = try save(["n2", "n3", "n4"], on: device).compactMap(\.recordChangeTag)
+        #expect(tags.isDisjoint(with: fresh), "no number is given twice")
+        #expect(again.stop().status == 0)
+    }
+
+    @Test func eachKindOfDamageIsFound() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        try makeZone(on: connection)
+        try save(["with file"], fields: upload("a picture", on: connection), on: connection)
+        let made = try backup("create").json(Row.self)
+        #expect(relay.stop().status == 0)
+
+        let files = try #require(FileManager.default.enumerator(atPath: made.backup)).compactMap { $0 as? String }
+        for file in files where file.hasSuffix(".sqlite") || file.contains(".assets/") {
+            let path = "\(made.backup)/\(file)"
+            guard let content = FileManager.default.contents(atPath: path), !content.isEmpty else { continue }
+            // The asset is a link to the live one: replaced, not written over.
+            try FileManager.default.removeItem(atPath: path)
+            var damaged = content
+            damaged[damaged.count / 2] ^= 0xFF
+            try damaged.write(to: URL(fileURLWithPath: path))
+            let found = try backup("verify", "latest")
+            #expect(found.status == 1, "\(file)")
+            #expect(try found.json(Verified.self).faults.count == 1, "\(file)")
+            #expect(try backup("restore", "latest").status == 1, "\(file)")
+            try content.write(to: URL(fileURLWithPath: path))
+        }
+        #expect(try backup("verify", "latest").status == 0)
+    }
+
+    @Test func oldBackupsGoAndBrokenOnesDoNotCount() throws {
+        #expect(
+            try Command.run(["container", "create", "iCloud.org.example.backup", "--data", folder.path]).status == 0
+        )
+        #expect(try backup("verify", "latest").status == 1, "there is none")
+        for _ in 0..<3 { #expect(try backup("create").status == 0) }
+        try FileManager.default.createDirectory(
+            atPath: "\(folder.path)/backups/2020-01-01T000000Z.zonecastbak.partial",
+            withIntermediateDirectories: true
+        )
+        struct List: Decodable { var backups: [Row] }
+        #expect(try backup("list").json(List.self).backups.count == 3)
+        #expect(try backup("schedule", "daily", "--keep", "2").status == 0)
+        #expect(try backup("schedule").output.contains(#""interval":"daily","keep":2"#))
+        #expect(try backup("schedule", "sometimes").status == 2)
+        #expect(try backup("schedule", "off").output.contains(#""schedule":null"#))
+    }
+
+    @Test func aFolderWithoutDataIsToldApart() throws {
+        let answer = try backup("create")
+        #expect(answer.status == 1)
+        #expect(answer.complaint.contains("There is no relay data in \(folder.path)"))
+    }
+}
