@@ -43,6 +43,7 @@ var package = Package(
     products: [
         .executable(name: "zonecast", targets: ["zonecast"]),
         .library(name: "ZoneKit", targets: ["ZoneKit"]),
+        .library(name: "ZoneMirror", targets: ["ZoneMirror"]),
         .library(name: "ZoneTesting", targets: ["ZoneTesting"]),
     ],
     dependencies: [
@@ -88,6 +89,7 @@ var package = Package(
                 .target(name: "CLibWebSockets", condition: .when(platforms: [.linux])),
             ]
         ),
+        .ours("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", grdb]),
         // Both sides in one process.
         .ours(
             "ZoneTesting",
@@ -118,6 +120,7 @@ var package = Package(
         ),
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
+        .tests("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", "ZoneTesting", grdb]),
         .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
         .tests("zonecast", ["ZoneKit", crypto, grdb]),
     ]

@@ -66,6 +66,9 @@ package struct PublicPoll: Sendable {
 
     private let settings: Settings
     private let types: [String]
+    /// What the poll was made with, to make another from other marks.
+    package var followedSettings: Settings { settings }
+    package var followedTypes: [String] { types }
     package private(set) var marks: [String: Mark]
     private var asking: Set<String> = []
     private var wantsAgain = false

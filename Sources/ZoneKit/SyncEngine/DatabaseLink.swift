@@ -1,6 +1,6 @@
 import Foundation
 import Records
-import SyncCore
+package import SyncCore
 
 /// The way to a relay's database by its own calls.
 struct DatabaseLink: Link {
@@ -86,7 +86,7 @@ extension CKDatabase.DatabaseChange.Deletion.Reason {
 
 extension CKError {
     /// Any error as one of ours.
-    init(from error: any Error) {
+    package init(from error: any Error) {
         if let error = error as? CKError {
             self = error
         } else if error is CancellationError {
@@ -97,7 +97,7 @@ extension CKError {
     }
 
     /// What follows from this error for the next step.
-    var trouble: Trouble {
+    package var trouble: Trouble {
         let kind: Trouble.Kind =
             switch code {
             // The outcome of a lost answer is unknown; change tags make it safe to send again.

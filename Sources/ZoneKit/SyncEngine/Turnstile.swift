@@ -1,7 +1,7 @@
 import Synchronization
 
 /// Lets tasks through one at a time, in the order in which they came.
-final class Turnstile: Sendable {
+package final class Turnstile: Sendable {
     private struct State {
         var isTaken = false
         var waiting: [CheckedContinuation<Void, Never>] = []
@@ -9,7 +9,9 @@ final class Turnstile: Sendable {
 
     private let state = Mutex(State())
 
-    func enter() async {
+    package init() {}
+
+    package func enter() async {
         await withCheckedContinuation { continuation in
             let mayPass = state.withLock { state in
                 guard state.isTaken else {
@@ -23,7 +25,7 @@ final class Turnstile: Sendable {
         }
     }
 
-    func leave() {
+    package func leave() {
         let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
             guard !state.waiting.isEmpty else {
                 state.isTaken = false

@@ -1,0 +1,40 @@
+import Foundation
+
+/// Which account's data are in which file: the first account's in the store's own, others' beside it.
+///
+/// Kept in a small file next to the store, so that the right one is opened without asking the relay.
+struct AccountFiles: Codable {
+    /// File names by user record name.
+    private var files: [String: String] = [:]
+    /// Whose file was open last.
+    private var last: String?
+
+    private static func place(_ url: URL) -> URL { url.appendingPathExtension("accounts") }
+
+    static func load(_ url: URL) -> AccountFiles {
+        guard let data = try? Data(contentsOf: place(url)) else { return AccountFiles() }
+        return (try? JSONDecoder().decode(AccountFiles.self, from: data)) ?? AccountFiles()
+    }
+
+    func store(_ url: URL) throws { try JSONEncoder().encode(self).write(to: Self.place(url), options: .atomic) }
+
+    var lastUser: String? { last }
+
+    /// The file to open for a user; `nil`: whoever was here last, or nobody yet.
+    func path(for user: String?, of url: URL) -> String {
+        guard let user = user ?? last, let name = files[user] else { return url.path }
+        return url.deletingLastPathComponent().appendingPathComponent(name).path
+    }
+
+    /// Notes that a user's data are in a file; says which, for one not seen before.
+    mutating func assign(_ user: String, of url: URL) -> String {
+        last = user
+        if files[user] == nil {
+            let isFirst = files.isEmpty
+            let name = url.lastPathComponent
+            files[user] =
+                isFirst ? name : "\(url.deletingPathExtension().lastPathComponent)-\(user).\(url.pathExtension)"
+        }
+        return path(for: user, of: url)
+    }
+}

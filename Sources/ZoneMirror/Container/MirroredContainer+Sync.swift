@@ -1,0 +1,138 @@
+public import Foundation
+import GRDB
+import SyncCore
+import ZoneKit
+
+/// Looking at the sync, and steering it by hand.
+extension MirroredContainer {
+    /// Everything that happens, as it happens; the current state first.
+    public var events: AsyncStream<MirrorEvent> { board.listen() }
+
+    /// The events that a store has kept.
+    ///
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - event: Only those after this one.
+    ///   - date: Only those that began then or later.
+    /// - Returns: The events, oldest first.
+    /// - Throws: `unknownStore`, and what SQLite throws.
+    public func events(
+        of store: StoreID,
+        after event: MirrorEvent? = nil,
+        since date: Date? = nil
+    ) async throws(MirrorError) -> [MirrorEvent] {
+        try await reading(store) { try EventLog.fetch($0, store: store, after: event?.id ?? 0, since: date) }
+    }
+
+    /// Sends everything that waits, now.
+    ///
+    /// - Throws: `relay` with what stopped the sending, or with the first refusal: all else has been sent then.
+    public func sendChanges() async throws(MirrorError) {
+        try await each { try await $0.sendNow() }
+    }
+
+    /// Fetches everything that has changed, now; polls public databases.
+    ///
+    /// - Throws: `relay` with what stopped the fetching; what came before it is in the files.
+    public func fetchChanges() async throws(MirrorError) {
+        try await each { try await $0.fetchNow() }
+    }
+
+    /// Polls the public databases now, whatever the time.
+    public func pollNow() async throws(MirrorError) {
+        try await each { sync in if sync.isPublic { try await sync.pollNow() } }
+    }
+
+    private func each(_ work: @Sendable (MirrorSync) async throws -> Void) async throws(MirrorError) {
+        var failure: MirrorError?
+        for sync in syncs {
+            do {
+                try await work(sync)
+            } catch {
+                failure = failure ?? MirrorError(from: error)
+            }
+        }
+        if let failure { throw failure }
+    }
+
+    /// Whether a store has once seen all that the relay had; survives restarts.
+    public func hasCompletedInitialImport(_ store: StoreID) async throws(MirrorError) -> Bool {
+        try await reading(store) { try State.text($0, .hasImported) != nil }
+    }
+
+    /// How many objects wait to be sent, those held back included.
+    public func pendingExportCount(_ store: StoreID) async throws(MirrorError) -> Int {
+        try await reading(store) { try OutboxRow.count($0) }
+    }
+
+    /// When a store last saw all that the relay had.
+    public func lastSuccessfulImport(_ store: StoreID) async throws(MirrorError) -> Date? {
+        try await reading(store) { try State.number($0, .lastImport) }.map { Date(timeIntervalSince1970: $0) }
+    }
+
+    /// When a store last had nothing to send.
+    public func lastSuccessfulExport(_ store: StoreID) async throws(MirrorError) -> Date? {
+        try await reading(store) { try State.number($0, .lastExport) }.map { Date(timeIntervalSince1970: $0) }
+    }
+
+    /// Whether every mirrored store has seen the relay's state at or after a moment, and has nothing to send.
+    public func isUpToDate(asOf date: Date) async throws(MirrorError) -> Bool {
+        for description in descriptions where description.cloud != nil {
+            guard let seen = try await lastSuccessfulImport(description.id), seen >= date,
+                try await pendingExportCount(description.id) == 0
+            else { return false }
+        }
+        return true
+    }
+
+    /// Asks the relay, sends what waits, and returns when both have gone through.
+    ///
+    /// - Parameter timeout: How long to try.
+    /// - Throws: `timedOut` with the last trouble; never returns without having reached the relay.
+    public func waitUntilUpToDate(timeout: Duration) async throws(MirrorError) {
+        let end = conditions.time.now() + timeout
+        var trouble: MirrorError?
+        var pause: Duration = .milliseconds(50)
+        while conditions.time.now() < end {
+            do throws(MirrorError) {
+                try await fetchChanges()
+                try await sendChanges()
+                return
+            } catch {
+                trouble = error
+            }
+            let wake = min(conditions.time.now() + pause, end)
+            pause = min(pause * 2, .seconds(5))
+            guard (try? await conditions.time.sleep(wake)) != nil else { break }
+        }
+        throw MirrorError(
+            .timedOut,
+            "The stores are not up to date yet: \(trouble?.explanation ?? "the time was too short"). They go on trying.",
+            underlying: trouble
+        )
+    }
+
+    func reading<Result: Sendable>(
+        _ store: StoreID,
+        _ body: @escaping @Sendable (Database) throws -> Result
+    ) async throws(MirrorError) -> Result {
+        guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is not open here.") }
+        do {
+            return try await file.pool.read(body)
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    func writing<Result: Sendable>(
+        _ store: StoreID,
+        _ body: @escaping @Sendable (Database) throws -> Result
+    ) async throws(MirrorError) -> Result {
+        guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is not open here.") }
+        do {
+            return try await file.pool.write(body)
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+}

@@ -1,0 +1,340 @@
+public import Foundation
+public import GRDB
+import Records
+import SyncCore
+import Synchronization
+import ZoneKit
+
+/// An application's stores, kept in step with the relay by themselves.
+///
+///     let container = MirroredContainer(model: MirrorModel(Note.self), stores: [
+///         StoreDescription(url: file, cloud: CloudOptions(containerIdentifier: "iCloud.com.example.notes"))
+///     ])
+///     try await container.loadStores()
+///     try container.viewContext.insert(Note(title: "Buy milk"))
+///     try container.viewContext.save()
+///
+/// Whatever is committed to the files, by a context, by GRDB or by plain SQL, is sent; what others commit arrives.
+public final class MirroredContainer: Sendable {
+    private struct Contents {
+        var syncs: [StoreID: MirrorSync] = [:]
+        var locks: [StoreID: StoreLock] = [:]
+        var accounts: [StoreID: AccountFiles] = [:]
+        var listener: UUID?
+        var watch: Task<Void, Never>?
+        var isClosed = false
+        var views: MirrorContext?
+    }
+
+    /// The entities.
+    public let model: MirrorModel
+    /// The stores to open, in order of preference for new objects.
+    public let descriptions: [StoreDescription]
+
+    package let conditions: MirrorConditions
+    let stores: OpenStores
+    let board = EventBoard()
+    private let state = Mutex(Contents())
+    private let switching = Turnstile()
+
+    /// A container whose stores are not open yet.
+    ///
+    /// - Parameters:
+    ///   - model: The entities.
+    ///   - stores: The stores to open.
+    public convenience init(model: MirrorModel, stores: [StoreDescription]) {
+        self.init(model: model, stores: stores, conditions: MirrorConditions())
+    }
+
+    /// A container with its time and chance from outside.
+    package init(model: MirrorModel, stores: [StoreDescription], conditions: MirrorConditions) {
+        self.model = model
+        descriptions = stores
+        self.conditions = conditions
+        self.stores = OpenStores(model: model, conditions: conditions, board: board)
+    }
+
+    deinit {
+        let (syncs, watch) = state.withLock { (Array($0.syncs.values), $0.watch) }
+        watch?.cancel()
+        if !syncs.isEmpty { Task { for sync in syncs { await sync.stop() } } }
+    }
+
+    // MARK: Opening
+
+    /// Opens all stores, and begins to keep the mirrored ones in step.
+    ///
+    /// Needs no network: what was here is readable at once.
+    ///
+    /// - Throws: `modelIncompatible` with every violation, `storeAlreadyLoaded`, `storeSyncedElsewhere`,
+    ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, and what SQLite throws.
+    public func loadStores() async throws(MirrorError) {
+        try checkDescriptions()
+        for description in descriptions { try open(description, for: nil) }
+        let listener = stores.listen(to: nil) { [weak self] store in self?.committed(store) }
+        state.withLock { $0.listener = listener }
+        for sync in syncs { await sync.start() }
+        watchFiles()
+    }
+
+    private func checkDescriptions() throws(MirrorError) {
+        let violations = descriptions.flatMap { self.violations(for: $0) }
+        if !violations.isEmpty {
+            var seen: Set<Violation> = []
+            throw MirrorError(
+                .modelIncompatible(violations.filter { seen.insert($0).inserted }),
+                "The model cannot be mirrored as it is. Each line names a place and what to do there."
+            )
+        }
+        var urls: Set<StoreID> = []
+        var databases: Set<String> = []
+        for description in descriptions {
+            guard urls.insert(description.id).inserted, stores.file(description.id) == nil else {
+                throw MirrorError(
+                    .storeAlreadyLoaded(description.url),
+                    "\(description.url.lastPathComponent) is open in this container already. Give each store a file of its own."
+                )
+            }
+            guard let cloud = description.cloud else { continue }
+            guard databases.insert(cloud.database).inserted else {
+                throw MirrorError(
+                    .databaseAlreadyMirrored,
+                    "Two stores mirror the \(cloud.scope) database of one container. Leave one of them out."
+                )
+            }
+        }
+        for cloud in descriptions.compactMap(\.cloud) where cloud.scope == .shared {
+            var own = cloud
+            own.scope = .private
+            guard databases.contains(own.database) else {
+                throw MirrorError(
+                    .sharedStoreNeedsPrivateStore,
+                    "A shared store needs a private store of the same container: copy its description and change url and scope."
+                )
+            }
+        }
+    }
+
+    /// Everything in the model that keeps a store from being mirrored; empty for a local store.
+    public func violations(for description: StoreDescription) -> [Violation] {
+        guard let cloud = description.cloud else { return [] }
+        let check = ModelCheck(
+            model: model,
+            configuration: description.configuration,
+            isPublic: cloud.scope == .public,
+            prefix: cloud.prefix
+        )
+        return check.violations()
+    }
+
+    private func open(_ description: StoreDescription, for user: String?) throws(MirrorError) {
+        do {
+            guard let cloud = description.cloud else {
+                return stores.put(try StoreFile(description, model: model, path: description.url.path))
+            }
+            let accounts = AccountFiles.load(description.url)
+            let path = cloud.scope == .public ? description.url.path : accounts.path(for: user, of: description.url)
+            guard let lock = StoreLock(path: path) else {
+                throw MirrorError(
+                    .storeSyncedElsewhere,
+                    "\(description.url.lastPathComponent) is kept in step by another container. Open it there, or here without cloud options."
+                )
+            }
+            let file = try StoreFile(description, model: model, path: path)
+            let sync = MirrorSync(file: file, cloud: cloud, conditions: conditions, board: board) {
+                [weak self] previous, current in await self?.accountChanged(previous, current)
+            }
+            stores.put(file)
+            let known = try file.pool.read { try State.text($0, .account) } ?? accounts.lastUser
+            if let known, stores.account.user == nil { stores.account = Account(user: known, standing: .signedIn) }
+            state.withLock { state in
+                state.accounts[description.id] = accounts
+                state.locks[description.id] = lock
+                state.syncs[description.id] = sync
+            }
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    var syncs: [MirrorSync] {
+        state.withLock { state in descriptions.compactMap { state.syncs[$0.id] } }
+    }
+
+    func sync(_ store: StoreID) -> MirrorSync? { state.withLock { $0.syncs[store] } }
+
+    /// Ends all work, and closes the files when nobody reads them any more.
+    public func close() async {
+        let (syncs, listener, watch) = state.withLock { state in
+            defer {
+                state.syncs = [:]
+                state.isClosed = true
+            }
+            return (Array(state.syncs.values), state.listener, state.watch)
+        }
+        watch?.cancel()
+        for sync in syncs { await sync.stop() }
+        if let listener { stores.stopListening(listener) }
+        for file in stores.files { try? file.pool.close() }
+        stores.close()
+        state.withLock { $0.locks = [:] }
+        board.finish()
+    }
+
+    // MARK: Contexts
+
+    /// The context for what people see: it merges what arrives.
+    @MainActor public var viewContext: MirrorContext {
+        state.withLock { state in
+            if let known = state.views { return known }
+            let made = MirrorContext(stores, name: "view", policy: .mergeByPropertyObjectTrump, merges: true)
+            state.views = made
+            return made
+        }
+    }
+
+    /// A context for work beside the view's.
+    ///
+    /// - Parameter name: What the history calls it.
+    /// - Returns: A context that merges nothing unless told to.
+    public func newBackgroundContext(named name: String? = nil) -> MirrorContext {
+        MirrorContext(stores, name: name, policy: .error, merges: false)
+    }
+
+    /// Does some work in a context of its own, off the main actor.
+    public func performBackgroundTask<Result: Sendable>(
+        _ work: @escaping @Sendable (MirrorContext) async throws -> Result
+    ) async throws -> Result {
+        let context = newBackgroundContext()
+        return try await Task { try await work(context) }.value
+    }
+
+    /// A store's file, for queries and changes of the program's own with GRDB.
+    ///
+    /// - Returns: `nil` where the store is not open.
+    public func database(of store: StoreID) -> (any DatabaseWriter)? { stores.file(store)?.pool }
+
+    /// The store of a file.
+    public func store(at url: URL) -> StoreID { StoreID(url) }
+
+    // MARK: Commits
+
+    private func committed(_ store: StoreID) {
+        if let sync = sync(store) { Task { await sync.outboxChanged() } }
+        let views = state.withLock { $0.views }
+        if let views, views.automaticallyMergesChangesFromParent { views.refreshAll() }
+    }
+
+    /// How often other processes' commits are looked for.
+    private static let fileWatch: Duration = .seconds(1)
+
+    private func watchFiles() {
+        guard conditions.isAutomatic else { return }
+        let task = Task { [weak self, time = conditions.time] in
+            var seen: [StoreID: Int] = [:]
+            while !Task.isCancelled {
+                guard (try? await time.sleep(time.now() + Self.fileWatch)) != nil, let self else { return }
+                await self.lookForOutsideCommits(&seen)
+            }
+        }
+        state.withLock { $0.watch = task }
+    }
+
+    private func lookForOutsideCommits(_ seen: inout [StoreID: Int]) async {
+        for file in stores.files {
+            let version = try? await file.pool.writeWithoutTransaction {
+                try Int.fetchOne($0, sql: "PRAGMA data_version")
+            }
+            guard let version else { continue }
+            if let old = seen.updateValue(version, forKey: file.id), old != version {
+                stores.committed(file.id, nil)
+            }
+        }
+    }
+
+    /// Looks at once for what other processes and connections have committed.
+    public func noticeOutsideCommits() {
+        for file in stores.files { stores.committed(file.id, nil) }
+    }
+
+    // MARK: Account
+
+    private func accountChanged(_ previous: String?, _ current: String?) async {
+        await switching.enter()
+        defer { switching.leave() }
+        let before = stores.account
+        stores.account = Account(
+            user: current ?? before.user,
+            standing: current == nil ? .signedOut : .signedIn
+        )
+        guard before.user != current || before.standing != stores.account.standing else {
+            return remember(current)
+        }
+        if let store = descriptions.first(where: { $0.cloud != nil })?.id {
+            let now = conditions.wallClock()
+            board.post(
+                MirrorEvent(
+                    id: 0,
+                    store: store,
+                    kind: .account,
+                    began: now,
+                    ended: now,
+                    succeeded: true,
+                    errorCode: nil,
+                    message: nil,
+                    done: 0,
+                    total: nil,
+                    details: [.account(previous: before.user, current: current)]
+                )
+            )
+        }
+        remember(current)
+        guard let current, let previous, previous != current else { return }
+        // The other user's files are opened in a task of its own: whoever reports the change is being stopped by it.
+        Task { await self.switchFiles(to: current) }
+    }
+
+    private func remember(_ user: String?) {
+        guard let user else { return }
+        for description in descriptions where description.cloud != nil && description.cloud?.scope != .public {
+            let isThisFile =
+                stores.file(description.id).map { file in
+                    (try? file.pool.read { try State.text($0, .account) }) ?? nil
+                } ?? nil
+            guard isThisFile == nil || isThisFile == user else { continue }
+            var accounts = AccountFiles.load(description.url)
+            _ = accounts.assign(user, of: description.url)
+            try? accounts.store(description.url)
+        }
+    }
+
+    /// Puts the files of another user behind the private and shared stores.
+    private func switchFiles(to user: String) async {
+        await switching.enter()
+        defer { switching.leave() }
+        for description in descriptions {
+            guard let cloud = description.cloud, cloud.scope != .public else { continue }
+            let open = try? await stores.file(description.id)?.pool.read { try State.text($0, .account) }
+            if open == user { continue }
+            let old = state.withLock { state in
+                state.locks[description.id] = nil
+                return state.syncs.removeValue(forKey: description.id)
+            }
+            await old?.stop()
+            var accounts = AccountFiles.load(description.url)
+            _ = accounts.assign(user, of: description.url)
+            try? accounts.store(description.url)
+            try? self.open(description, for: user)
+            if let file = stores.file(description.id) {
+                try? await file.pool.write { try State.set($0, .account, user) }
+                stores.committed(file.id, nil)
+            }
+            await sync(description.id)?.start()
+        }
+    }
+}
+
+extension CloudOptions {
+    /// Names the database among those of all containers.
+    var database: String { "\(container.containerIdentifier ?? "")/\(scope)" }
+}

@@ -1,0 +1,175 @@
+import Foundation
+import GRDB
+import Synchronization
+import ZoneKit
+
+/// The stores that a container has open, for its contexts.
+///
+/// When another user signs in, the files behind the same stores change; contexts find the new ones here.
+final class OpenStores: Sendable {
+    private struct State {
+        var files: [StoreFile] = []
+        var account = Account()
+        var listeners: [UUID: Listener] = [:]
+    }
+
+    /// Who wants to hear of commits.
+    private struct Listener {
+        /// `nil`: of all tables.
+        var tables: Set<String>?
+        var tell: @Sendable (StoreID) -> Void
+    }
+
+    let model: MirrorModel
+    let conditions: MirrorConditions
+    private let tables: [String: TableForm]
+    private let state = Mutex(State())
+    private let board: EventBoard
+
+    init(model: MirrorModel, conditions: MirrorConditions, board: EventBoard) {
+        self.model = model
+        self.conditions = conditions
+        self.board = board
+        tables = Dictionary(model.tables(in: nil).map { ($0.name, $0) }) { $1 }
+    }
+
+    var now: Date { conditions.wallClock() }
+
+    /// Who is signed in, as the relay said last.
+    var account: Account {
+        get { state.withLock(\.account) }
+        set { state.withLock { $0.account = newValue } }
+    }
+
+    var files: [StoreFile] { state.withLock(\.files) }
+
+    func file(_ id: StoreID) -> StoreFile? { state.withLock { $0.files.first { $0.id == id } } }
+
+    func files(holding table: String) -> [StoreFile] { files.filter { $0.mapping.tables[table] != nil } }
+
+    func table(_ name: String) -> TableForm? { tables[name] }
+
+    /// Adds a store, or puts another file behind one.
+    func put(_ file: StoreFile) {
+        state.withLock { state in
+            if let index = state.files.firstIndex(where: { $0.id == file.id }) {
+                state.files[index] = file
+            } else {
+                state.files.append(file)
+            }
+        }
+        file.pool.add(
+            transactionObserver: CommitWatch(file.mapping.tableNames) { [weak self] tables in
+                self?.committed(file.id, tables)
+            }
+        )
+    }
+
+    func close() { state.withLock { $0.files = [] } }
+
+    func firstWritable(_ entity: String) throws(MirrorError) -> StoreID {
+        guard
+            let file = files(holding: entity).first(where: { !$0.description.isReadOnly && $0.scope != .shared })
+                ?? files(holding: entity).first(where: { !$0.description.isReadOnly })
+        else { throw MirrorError(.noStoreForEntity, "No store that can be written holds \(entity).") }
+        return file.id
+    }
+
+    // MARK: Commits
+
+    /// Calls `tell` after each commit that touches one of these tables, on whatever thread commits.
+    func listen(to tables: Set<String>?, _ tell: @escaping @Sendable (StoreID) -> Void) -> UUID {
+        let id = UUID()
+        state.withLock { $0.listeners[id] = Listener(tables: tables, tell: tell) }
+        return id
+    }
+
+    func stopListening(_ id: UUID) { state.withLock { $0.listeners[id] = nil } }
+
+    /// A commit has touched these tables; `nil`: nobody knows which.
+    func committed(_ store: StoreID, _ tables: Set<String>?) {
+        let listeners = state.withLock { state in
+            state.listeners.values.filter { listener in
+                guard let tables, let wanted = listener.tables else { return true }
+                return !wanted.isDisjoint(with: tables)
+            }
+        }
+        listeners.forEach { $0.tell(store) }
+    }
+
+    // MARK: Pins
+
+    /// A pinned view lasts this long, or until the log of a file has grown so much.
+    private static let pinAge: TimeInterval = 300
+    private static let pinLog = 64 << 20
+
+    func isTooOld(_ generation: QueryGeneration) -> Bool {
+        if now.timeIntervalSince(generation.began) > Self.pinAge { return true }
+        return files.contains { file in
+            let log = try? FileManager.default.attributesOfItem(atPath: file.path + "-wal")
+            return (log?[.size] as? Int ?? 0) > Self.pinLog
+        }
+    }
+
+    func pinAdvanced() {
+        guard let store = files.first?.id else { return }
+        board.post(
+            MirrorEvent(
+                id: 0,
+                store: store,
+                kind: .notice,
+                began: now,
+                ended: now,
+                succeeded: true,
+                errorCode: nil,
+                message: "A pinned view was too old or its log too large; it shows the newest commit now.",
+                done: 0,
+                total: nil,
+                details: [.pinAdvanced]
+            )
+        )
+    }
+}
+
+/// Who is signed in.
+struct Account: Hashable, Sendable {
+    enum Standing: Hashable, Sendable {
+        case signedIn
+        case signedOut
+        /// Known, but not to be used just now.
+        case paused
+    }
+
+    /// The user's own record name; `nil` when nobody is signed in or nobody has been seen yet.
+    var user: String?
+    var standing = Standing.signedOut
+}
+
+/// Notes which tables each transaction of a file touches.
+private final class CommitWatch: TransactionObserver {
+    // Touched on the file's writer only.
+    private var touched: Set<String> = []
+    private let tables: Set<String>
+    private let committed: @Sendable (Set<String>) -> Void
+
+    init(_ tables: [String], _ committed: @escaping @Sendable (Set<String>) -> Void) {
+        self.tables = Set(tables)
+        self.committed = committed
+    }
+
+    func observes(eventsOfKind kind: DatabaseEventKind) -> Bool { tables.contains(kind.tableName) }
+
+    func databaseDidChange(with event: DatabaseEvent) {
+        if touched.insert(event.tableName).inserted, touched.count == tables.count {
+            stopObservingDatabaseChangesUntilNextTransaction()
+        }
+    }
+
+    func databaseDidCommit(_ db: Database) {
+        guard !touched.isEmpty else { return }
+        committed(touched)
+        touched = []
+    }
+
+    func databaseDidRollback(_ db: Database) { touched = [] }
+}

@@ -1,0 +1,102 @@
+import GRDB
+import Records
+import ZoneKit
+
+/// What the relay would let the user do, from what the mirror knows: no network.
+///
+/// SDK reference 11.
+struct Permissions {
+    /// Everything that the answer depends on.
+    struct Facts: Hashable {
+        enum Kind: Hashable {
+            case local
+            case privateStore
+            case publicStore(isMine: Bool)
+            case sharedStore(canWrite: Bool, isRoot: Bool)
+        }
+
+        enum Stage: Hashable {
+            /// Never saved.
+            case temporary
+            /// Saved, and not yet on the relay.
+            case unexported
+            case exported
+        }
+
+        var stage: Stage
+        var kind: Kind
+        var standing: Account.Standing
+        var isReadOnly = false
+    }
+
+    static func canModifyStore(_ facts: Facts) -> Bool {
+        if facts.isReadOnly { return false }
+        switch facts.kind {
+        case .local, .privateStore: return true
+        case .publicStore, .sharedStore: return facts.standing == .signedIn
+        }
+    }
+
+    static func canUpdate(_ facts: Facts) -> Bool {
+        guard canModifyStore(facts) else { return false }
+        if facts.stage == .temporary { return true }
+        switch facts.kind {
+        case .local, .privateStore: return true
+        case .publicStore(let isMine): return isMine || facts.stage == .unexported
+        case .sharedStore(let canWrite, _): return canWrite
+        }
+    }
+
+    /// The same, but that the root of a shared hierarchy is its owner's to delete.
+    static func canDelete(_ facts: Facts) -> Bool {
+        guard canUpdate(facts) else { return false }
+        if case .sharedStore(_, isRoot: true) = facts.kind, facts.stage != .temporary { return false }
+        return true
+    }
+
+    let file: StoreFile
+    let account: Account
+
+    /// The facts about one object.
+    func facts(_ db: Database, oid: String?) throws -> Facts {
+        guard let scope = file.scope else { return facts(oid == nil ? .temporary : .exported, .local) }
+        let row = try oid.flatMap { oid in
+            try Row.fetchOne(
+                db.cachedStatement(sql: "SELECT zone, tag, creator, share FROM mirror_record WHERE oid = ?"),
+                arguments: [oid]
+            )
+        }
+        let tag: String? = row?[1]
+        let stage: Facts.Stage = oid == nil ? .temporary : tag == nil ? .unexported : .exported
+        switch scope {
+        case .private: return facts(stage, .privateStore)
+        case .public:
+            let creator: String? = row?[2]
+            return facts(stage, .publicStore(isMine: creator != nil && creator == account.user))
+        case .shared:
+            let zone: Int64? = row?[0]
+            let share: String? = row?[3]
+            let canWrite = try zone.map { try Self.canWrite(db, zone: $0) } ?? true
+            return facts(stage, .sharedStore(canWrite: canWrite, isRoot: share != nil))
+        }
+    }
+
+    private func facts(_ stage: Facts.Stage, _ kind: Facts.Kind) -> Facts {
+        Facts(stage: stage, kind: kind, standing: account.standing, isReadOnly: file.description.isReadOnly)
+    }
+
+    /// Whether this user's permission on a zone's share is read-write.
+    static func canWrite(_ db: Database, zone: Int64) throws -> Bool {
+        let statement = try db.cachedStatement(sql: "SELECT permission FROM mirror_zone WHERE id = ?")
+        return try String.fetchOne(statement, arguments: [zone]) == "READ_WRITE"
+    }
+
+    func canInsert(_ db: Database, entity: String) throws -> Bool {
+        // The relay has the last word on creations; offline work of somebody known goes on.
+        if file.scope == .private || file.scope == nil { return Self.canModifyStore(try facts(db, oid: nil)) }
+        return !file.description.isReadOnly && account.user != nil
+    }
+
+    func canUpdate(_ db: Database, oid: String) throws -> Bool { Self.canUpdate(try facts(db, oid: oid)) }
+    func canDelete(_ db: Database, oid: String) throws -> Bool { Self.canDelete(try facts(db, oid: oid)) }
+}

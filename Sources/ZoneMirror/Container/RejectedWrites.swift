@@ -1,0 +1,139 @@
+public import Foundation
+import GRDB
+import Records
+import SyncCore
+public import ZoneKit
+
+/// A change that the relay refused for good.
+public struct RejectedWrite: Hashable, Sendable, Identifiable {
+    /// Names it among the store's rejected writes.
+    public var id: Int64
+    /// The object.
+    public var object: ObjectID
+    /// The record's name.
+    public var recordName: String
+    /// The object was to be deleted.
+    public var isDeletion: Bool
+    /// What was to be written, by field, as text for people.
+    public var fields: [String: String]
+    /// Why, in CloudKit's numbers.
+    public var code: CKError.Code
+    /// Why, in one sentence.
+    public var explanation: String
+    /// When.
+    public var date: Date
+    /// How often it was tried.
+    public var tries: Int
+}
+
+/// The changes that the relay refused: they stop no other, and wait here for a decision.
+///
+/// SDK reference 12.
+extension MirroredContainer {
+    /// A store's rejected writes, oldest first; kept across restarts.
+    public func rejectedWrites(_ store: StoreID) async throws(MirrorError) -> [RejectedWrite] {
+        try await reading(store) { db in
+            try Row.fetchAll(db, sql: RefusedRow.select + " ORDER BY id").map { RefusedRow($0).write(store) }
+        }
+    }
+
+    /// Applies a rejected change again, and sends it with the next round.
+    ///
+    /// - Throws: `objectUnavailable` when it is not among the rejected writes any more.
+    public func retry(_ write: RejectedWrite) async throws(MirrorError) {
+        guard let store = write.object.store, let file = stores.file(store) else {
+            throw MirrorError(.unknownStore, "The store of this write is not open here.")
+        }
+        try await writing(store) { db in
+            guard let refused = try RefusedRow.find(db, write.id) else {
+                throw MirrorError(.objectUnavailable, "This write has been decided already.")
+            }
+            try refused.apply(db, file)
+            try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
+        }
+        if let sync = sync(store) { await sync.outboxChanged() }
+    }
+
+    /// Gives a rejected change up.
+    public func discard(_ write: RejectedWrite) async throws(MirrorError) {
+        guard let store = write.object.store else { return }
+        try await writing(store) {
+            try $0.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
+        }
+    }
+
+    /// A rejected change as JSON, to be kept or sent elsewhere: the fields as they would have gone to the relay.
+    public func export(_ write: RejectedWrite) async throws(MirrorError) -> Data {
+        guard let store = write.object.store else { return Data() }
+        return try await reading(store) { db in
+            try Data.fetchOne(db, sql: "SELECT mine FROM mirror_refused WHERE id = ?", arguments: [write.id]) ?? Data()
+        }
+    }
+}
+
+/// A row of `mirror_refused`.
+struct RefusedRow {
+    static let select = "SELECT id, oid, entity, name, op, mine, code, message, at, tries FROM mirror_refused"
+
+    let id: Int64
+    let oid: String
+    let entity: String
+    let name: String
+    let operation: Outbox.Operation
+    let fields: [String: FieldValue]
+    private let code: Int
+    private let message: String
+    private let at: Double
+    private let tries: Int
+
+    init(_ row: Row) {
+        id = row[0]
+        oid = row[1]
+        entity = row[2]
+        name = row[3] ?? row[1]
+        operation = row[4] == "delete" ? .delete : .save
+        fields = KnownRecord.decode((row[5] as Data?).map { [UInt8]($0) })
+        code = row[6]
+        message = row[7]
+        at = row[8]
+        tries = row[9]
+    }
+
+    static func find(_ db: Database, _ id: Int64) throws -> RefusedRow? {
+        try Row.fetchOne(db, sql: select + " WHERE id = ?", arguments: [id]).map { RefusedRow($0) }
+    }
+
+    func write(_ store: StoreID) -> RejectedWrite {
+        RejectedWrite(
+            id: id,
+            object: ObjectID(store: store, entity: entity, name: RecordName(oid)),
+            recordName: name,
+            isDeletion: operation == .delete,
+            fields: fields.mapValues { "\($0)" },
+            code: CKError.Code(rawValue: code) ?? .internalError,
+            explanation: message,
+            date: Date(timeIntervalSince1970: at),
+            tries: tries
+        )
+    }
+
+    /// Makes the change once more, as the user's.
+    func apply(_ db: Database, _ file: StoreFile) throws {
+        guard let table = file.mapping.tables[entity] else { return }
+        let current = try table.row(db, oid)
+        if operation == .delete {
+            if current != nil { try table.delete(db, oid) }
+            return
+        }
+        let zone =
+            try KnownRecord.find(db, oid: oid)?.zone ?? file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0
+        let row = try NameSpace(db).toLocal(file.mapping.row(of: fields, in: table), table, zone: zone, db).values
+        if current == nil {
+            try table.insert(db, oid, row)
+        } else {
+            try table.update(db, oid, row)
+        }
+        // Where the object kept the change, no statement has touched it.
+        if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }
+    }
+}

@@ -1,0 +1,25 @@
+import Foundation
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Darwin)
+    import Darwin
+#endif
+
+/// The right to keep one file in step: one container at a time, in this process or another.
+final class StoreLock: Sendable {
+    private let descriptor: Int32
+
+    /// `nil` where another container has it.
+    init?(path: String) {
+        let descriptor = open(path + "-sync", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return nil }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            close(descriptor)
+            return nil
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit { close(descriptor) }
+}

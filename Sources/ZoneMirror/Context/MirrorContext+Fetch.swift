@@ -1,0 +1,199 @@
+import Foundation
+import GRDB
+import Synchronization
+
+extension MirrorContext {
+    /// Finds objects, in all stores that hold the entity unless the request names some.
+    ///
+    /// - Returns: Copies; changing them changes nothing until `update`.
+    public func fetch<T: SyncedRecord>(_ request: FetchRequest<T>) throws(MirrorError) -> [T] {
+        if let problem = request.predicate?.problem ?? request.sorts.compactMap(\.problem).first { throw problem }
+        let files = try affected(request)
+        let pending = request.includesPendingChanges ? pendingRows(T.entityName) : [:]
+        // Cutting and sorting are SQLite's, as long as there is one source.
+        let isSimple = files.count == 1 && pending.isEmpty
+        var found: [T] = []
+        for file in files {
+            let rows = try rows(request, file, isCut: isSimple)
+            for (id, row) in rows where pending[id] == nil { found.append(try decode(T.self, id, row, file.id)) }
+        }
+        if isSimple { return found }
+        let wanted = Set(files.map(\.id))
+        for (id, pending) in pending {
+            if case .delete = pending.change { continue }
+            if let store = pending.store, !wanted.contains(store) { continue }
+            let object = try decode(T.self, id, pending.row, pending.store)
+            if try matches(object, request, pending, id) { found.append(object) }
+        }
+        found.sort { Self.precedes($0, $1, request.sorts) }
+        let rest = found.dropFirst(request.offset)
+        return Array(request.limit.map { rest.prefix($0) } ?? rest)
+    }
+
+    /// Finds all objects that a condition holds for.
+    public func fetch<T: SyncedRecord>(
+        _ type: T.Type,
+        _ predicate: Condition<T>? = nil,
+        sortedBy sorts: SortKey<T>...
+    ) throws(MirrorError) -> [T] {
+        var request = FetchRequest(type, predicate)
+        request.sorts = sorts
+        return try fetch(request)
+    }
+
+    /// How many objects a request finds.
+    public func count<T: SyncedRecord>(_ request: FetchRequest<T>) throws(MirrorError) -> Int {
+        if request.limit != nil || request.offset > 0 || !pendingRows(T.entityName).isEmpty {
+            return try fetch(request).count
+        }
+        if let problem = request.predicate?.problem { throw problem }
+        var count = 0
+        for file in try affected(request) {
+            let (condition, arguments) = Self.condition(request, file)
+            let sql = "SELECT count(*) FROM \(T.entityName.quoted)\(condition)"
+            count += try read(file) { try Int.fetchOne($0, sql: sql, arguments: arguments) ?? 0 }
+        }
+        return count
+    }
+
+    /// The objects that one object is linked to.
+    ///
+    /// - Parameters:
+    ///   - object: Where the link begins.
+    ///   - path: The link.
+    ///   - sorts: In what order; without any, by name.
+    /// - Returns: The objects at the other end.
+    /// - Throws: `unknownProperty` for a link without an inverse, and what SQLite throws.
+    public func related<T: SyncedRecord, Target: SyncedRecord>(
+        to object: T,
+        _ path: KeyPath<T, ToMany<Target>>,
+        sortedBy sorts: SortKey<Target>...
+    ) throws(MirrorError) -> [Target] {
+        let name = try PropertyNames.name(of: path)
+        guard let entity = stores.model.entities[T.entityName],
+            let relationship = entity.relationships.first(where: { $0.name == name }),
+            let back = stores.model.inverse(of: relationship)
+        else { throw MirrorError(.unknownProperty, "\(T.entityName).\(name) is no link with an inverse.") }
+        if let pair = stores.model.pair(relationship, of: T.entityName) {
+            return try paired(to: object, pair, name, sorts)
+        }
+        // The other side holds the link: also in changes that are not saved.
+        guard let position = stores.table(Target.entityName)?.index[back.name] else { return [] }
+        var request = FetchRequest(Target.self, .sql("\(back.name.quoted) = ?", object.id.text))
+        request.includesPendingChanges = false
+        let pending = pendingRows(Target.entityName)
+        var found = try fetch(request).filter { pending[$0.id.text] == nil }
+        for (id, pending) in pending where pending.row[position] == object.id.text.databaseValue {
+            if case .delete = pending.change { continue }
+            found.append(try decode(Target.self, id, pending.row, pending.store))
+        }
+        return found.sorted { Self.precedes($0, $1, sorts) }
+    }
+
+    private func paired<T: SyncedRecord, Target: SyncedRecord>(
+        to object: T,
+        _ pair: PairForm,
+        _ name: String,
+        _ sorts: [SortKey<Target>]
+    ) throws(MirrorError) -> [Target] {
+        let here = pair.column(of: name, in: T.entityName)
+        let there = here == "source" ? "target" : "source"
+        var ids: Set<String> = []
+        for file in stores.files(holding: pair.tableName) {
+            let sql = "SELECT \(there.quoted) FROM \(pair.tableName.quoted) WHERE \(here.quoted) = ?"
+            ids.formUnion(try read(file) { try String.fetchSet($0, sql: sql, arguments: [object.id.text]) })
+        }
+        guard let table = stores.table(pair.tableName), let (mine, theirs) = table.positions(here, there) else {
+            return []
+        }
+        for (_, pending) in pendingRows(pair.tableName) where pending.row[mine] == object.id.text.databaseValue {
+            guard let other = String.fromDatabaseValue(pending.row[theirs]) else { continue }
+            if case .delete = pending.change { ids.remove(other) } else { ids.insert(other) }
+        }
+        var request = FetchRequest(Target.self, .ids(ids.map { RecordName($0) }))
+        request.sorts = sorts
+        return try fetch(request)
+    }
+
+    // MARK: Parts
+
+    private func affected<T: SyncedRecord>(_ request: FetchRequest<T>) throws(MirrorError) -> [StoreFile] {
+        let files = stores.files(holding: T.entityName)
+        guard let wanted = request.affectedStores else { return files }
+        guard wanted.allSatisfy({ stores.file($0) != nil }) else {
+            throw MirrorError(.unknownStore, "affectedStores names a store that this container does not have.")
+        }
+        return files.filter { wanted.contains($0.id) }
+    }
+
+    func pendingRows(_ entity: String) -> [String: Pending] {
+        state.withLock { state in
+            guard !state.pending.isEmpty else { return [:] }
+            let mine = state.pending.filter { $0.key.entity == entity }
+            return Dictionary(mine.map { ($0.key.id, $0.value) }) { $1 }
+        }
+    }
+
+    private static func condition<T: SyncedRecord>(
+        _ request: FetchRequest<T>,
+        _ file: StoreFile
+    ) -> (String, StatementArguments) {
+        var parts: [String] = []
+        if let predicate = request.predicate { parts.append(predicate.sql) }
+        if !request.includesSoftDeleted, let mark = file.mapping.tables[T.entityName]?.entity?.softDeletion {
+            parts.append("\(mark.quoted) IS NULL")
+        }
+        let text = parts.isEmpty ? "" : " WHERE " + parts.joined(separator: " AND ")
+        return (text, StatementArguments(request.predicate?.arguments ?? []))
+    }
+
+    private func rows<T: SyncedRecord>(
+        _ request: FetchRequest<T>,
+        _ file: StoreFile,
+        isCut: Bool
+    ) throws(MirrorError) -> [(String, [DatabaseValue])] {
+        guard let table = file.mapping.tables[T.entityName] else { return [] }
+        let (condition, arguments) = Self.condition(request, file)
+        var sql = table.sql.select + condition
+        sql += " ORDER BY " + (request.sorts.map(\.sql) + ["id"]).joined(separator: ", ")
+        if isCut, request.limit != nil || request.offset > 0 {
+            sql += " LIMIT \(request.limit ?? -1) OFFSET \(request.offset)"
+        }
+        let statement = sql
+        return try read(file) { db in
+            var rows: [(String, [DatabaseValue])] = []
+            let cursor = try Row.fetchCursor(db.cachedStatement(sql: statement), arguments: arguments)
+            while let row = try cursor.next() { rows.append((row[0], table.values(row))) }
+            return rows
+        }
+    }
+
+    private func matches<T: SyncedRecord>(
+        _ object: T,
+        _ request: FetchRequest<T>,
+        _ pending: Pending,
+        _ id: String
+    ) throws(MirrorError) -> Bool {
+        if !request.includesSoftDeleted, let table = stores.table(T.entityName),
+            let mark = table.entity?.softDeletion, let position = table.index[mark], !pending.row[position].isNull
+        {
+            return false
+        }
+        guard let predicate = request.predicate else { return true }
+        return predicate.test?(object) ?? false
+    }
+
+    static func precedes<T: SyncedRecord>(_ a: T, _ b: T, _ sorts: [SortKey<T>]) -> Bool {
+        for sort in sorts {
+            if let answer = sort.precedes(a, b) { return answer }
+        }
+        return a.id < b.id
+    }
+}
+
+extension TableForm {
+    func positions(_ a: String, _ b: String) -> (Int, Int)? {
+        guard let first = index[a], let second = index[b] else { return nil }
+        return (first, second)
+    }
+}

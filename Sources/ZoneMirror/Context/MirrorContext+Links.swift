@@ -1,0 +1,136 @@
+import GRDB
+import Synchronization
+
+/// Links of many to many, and of one to many from the side that holds nothing.
+extension MirrorContext {
+    /// Links two objects; does nothing where they are linked already.
+    ///
+    /// - Throws: `unknownProperty` for a link without an inverse.
+    public func link<T: SyncedRecord, Target: SyncedRecord>(
+        _ object: T,
+        _ path: KeyPath<T, ToMany<Target>>,
+        _ other: Target
+    ) throws(MirrorError) {
+        let end = try end(path)
+        guard let pair = end.pair else { return try point(Target.self, other.id, end.back, to: object.id.text) }
+        let key = Self.key(pair, end.name, T.entityName, object.id.text, other.id.text)
+        let row = Self.row(pair, end.name, T.entityName, object.id.text, other.id.text)
+        if try find(key) != nil {
+            return state.withLock { $0.pending[key] = nil }
+        }
+        if try !linked(pair, row).isEmpty { return }
+        state.withLock { $0.touch(key, .insert, nil, row) }
+    }
+
+    /// Takes the link between two objects away; does nothing where there is none.
+    ///
+    /// - Throws: `unknownProperty` for a link without an inverse.
+    public func unlink<T: SyncedRecord, Target: SyncedRecord>(
+        _ object: T,
+        _ path: KeyPath<T, ToMany<Target>>,
+        _ other: Target
+    ) throws(MirrorError) {
+        let end = try end(path)
+        guard let pair = end.pair else {
+            guard let position = stores.table(Target.entityName)?.index[end.back],
+                let current = try self.object(Target.self, other.id),
+                try row(of: current)[position] == object.id.text.databaseValue
+            else { return }
+            return try point(Target.self, other.id, end.back, to: nil)
+        }
+        let row = Self.row(pair, end.name, T.entityName, object.id.text, other.id.text)
+        let own = Self.key(pair, end.name, T.entityName, object.id.text, other.id.text)
+        state.withLock { state in
+            if case .insert? = state.pending[own]?.change { state.pending[own] = nil }
+        }
+        // Another program may have linked the same two under a name of its own.
+        for (store, id) in try linked(pair, row) {
+            let key = Key(entity: pair.tableName, id: id)
+            state.withLock { $0.touch(key, .delete(base: row), store, row) }
+        }
+    }
+
+    private func end<T: SyncedRecord, Target>(
+        _ path: KeyPath<T, ToMany<Target>>
+    ) throws(MirrorError) -> (name: String, back: String, pair: PairForm?) {
+        let name = try PropertyNames.name(of: path)
+        guard let relationship = stores.model.entities[T.entityName]?.relationships.first(where: { $0.name == name }),
+            let back = stores.model.inverse(of: relationship)
+        else { throw MirrorError(.unknownProperty, "\(T.entityName).\(name) is no link with an inverse.") }
+        return (name, back.name, stores.model.pair(relationship, of: T.entityName))
+    }
+
+    /// Sets the column of the side that holds the link.
+    private func point<Target: SyncedRecord>(
+        _ type: Target.Type,
+        _ id: RecordName,
+        _ column: String,
+        to other: String?
+    ) throws(MirrorError) {
+        let key = Key(entity: Target.entityName, id: id.text)
+        guard let object = try self.object(type, id), let position = stores.table(Target.entityName)?.index[column]
+        else {
+            throw .unavailable(key)
+        }
+        var values = try row(of: object)
+        values[position] = other?.databaseValue ?? .null
+        let store = try store(of: object)
+        try update(try decode(type, id.text, values, store).with(object.id))
+    }
+
+    /// Two devices that link the same two objects write the same record.
+    private static func key(
+        _ pair: PairForm,
+        _ name: String,
+        _ entity: String,
+        _ here: String,
+        _ there: String
+    ) -> Key {
+        let names = row(pair, name, entity, here, there).compactMap { String.fromDatabaseValue($0) }
+        let text = "\(pair.tableName).\(names.joined(separator: "."))"
+        return Key(entity: pair.tableName, id: text.utf8.count <= 255 ? text : ShortName.of(text))
+    }
+
+    private static func row(
+        _ pair: PairForm,
+        _ name: String,
+        _ entity: String,
+        _ here: String,
+        _ there: String
+    ) -> [DatabaseValue] {
+        let isSource = pair.column(of: name, in: entity) == "source"
+        return (isSource ? [here, there] : [there, here]).map(\.databaseValue)
+    }
+
+    private func linked(_ pair: PairForm, _ row: [DatabaseValue]) throws(MirrorError) -> [(StoreID, String)] {
+        var found: [(StoreID, String)] = []
+        for file in stores.files(holding: pair.tableName) {
+            let sql = "SELECT id FROM \(pair.tableName.quoted) WHERE source = ? AND target = ?"
+            let ids = try read(file) { try String.fetchAll($0, sql: sql, arguments: StatementArguments(row)) }
+            found += ids.map { (file.id, $0) }
+        }
+        return found
+    }
+}
+
+extension SyncedRecord {
+    /// The same object under a name that remembers where it was read from.
+    fileprivate func with(_ id: RecordName) -> Self {
+        var copy = self
+        copy.id = id
+        return copy
+    }
+}
+
+/// A name of fixed length for a longer text: the same on every device.
+enum ShortName {
+    /// 128 bits in two independent FNV-1a runs.
+    static func of(_ text: String) -> String {
+        var (first, second) = (UInt64(0xCBF2_9CE4_8422_2325), UInt64(0x6C62_272E_07BB_0142))
+        for byte in text.utf8 {
+            first = (first ^ UInt64(byte)) &* 0x100_0000_01B3
+            second = (second ^ UInt64(byte &+ 0x5B)) &* 0x100_0000_01B3
+        }
+        return "h-" + String(first, radix: 36) + "-" + String(second, radix: 36)
+    }
+}

@@ -1,0 +1,293 @@
+import GRDB
+import Synchronization
+
+/// A place to read objects and to gather changes, until `save()` writes them all or none.
+///
+/// Contexts may be used from any task; each call is atomic. Reads see the file as it is, or one moment of it where the
+/// context is pinned, with the context's own changes on top. Nothing waits for the network, ever.
+public final class MirrorContext: Sendable {
+    struct Pending: Sendable {
+        enum Change: Sendable {
+            case insert
+            case update(base: [DatabaseValue])
+            case delete(base: [DatabaseValue]?)
+        }
+
+        var change: Change
+        /// `nil` for a new object whose store is chosen at the save.
+        var store: StoreID?
+        var row: [DatabaseValue]
+        /// In the order of the first touch.
+        var place: Int
+    }
+
+    struct Key: Hashable, Sendable {
+        var entity: String
+        var id: String
+    }
+
+    struct State: Sendable {
+        var pending: [Key: Pending] = [:]
+        var nextPlace = 0
+        /// Rows as this context wrote them last: what follows on them is no conflict.
+        var saved: [Key: [DatabaseValue]] = [:]
+        var assigned: [Key: StoreID] = [:]
+        /// New objects that go into the zone of a share.
+        var assignedZones: [Key: Int64] = [:]
+        var pin = Pin.none
+        var mergePolicy = MergePolicy.error
+        var merges = false
+        var author: String?
+    }
+
+    let stores: OpenStores
+    /// What the history calls the context.
+    public let name: String?
+    let state = Mutex(State())
+
+    init(_ stores: OpenStores, name: String?, policy: MergePolicy, merges: Bool) {
+        self.stores = stores
+        self.name = name
+        state.withLock {
+            $0.mergePolicy = policy
+            $0.merges = merges
+        }
+    }
+
+    /// What happens where a row changed since this context read it.
+    public var mergePolicy: MergePolicy {
+        get { state.withLock(\.mergePolicy) }
+        set { state.withLock { $0.mergePolicy = newValue } }
+    }
+
+    /// Who the history says made this context's changes.
+    public var transactionAuthor: String? {
+        get { state.withLock(\.author) }
+        set { state.withLock { $0.author = newValue } }
+    }
+
+    /// Whether a pinned context moves on when something is imported or committed elsewhere.
+    public var automaticallyMergesChangesFromParent: Bool {
+        get { state.withLock(\.merges) }
+        set { state.withLock { $0.merges = newValue } }
+    }
+
+    /// Whether there is something to save.
+    public var hasChanges: Bool { state.withLock { !$0.pending.isEmpty } }
+
+    // MARK: Changes
+
+    /// Adds a new object.
+    ///
+    /// It goes to the first writable store that holds its entity, unless `assign` said otherwise or it is linked to an
+    /// object of another store.
+    ///
+    /// - Throws: `noStoreForEntity`, and what encoding the object throws.
+    public func insert<T: SyncedRecord>(_ object: T) throws(MirrorError) {
+        let row = try row(of: object)
+        let key = Key(entity: T.entityName, id: object.id.text)
+        state.withLock { state in
+            if let pending = state.pending[key], case .delete(let base?) = pending.change {
+                // Deleted and made again before a save: the same object with other values.
+                state.touch(key, .update(base: base), pending.store, row)
+            } else {
+                state.touch(key, .insert, nil, row)
+            }
+        }
+    }
+
+    /// Writes an object's values: those that differ from what was read.
+    ///
+    /// - Throws: `objectUnavailable` when there is no such object, and what encoding the object throws.
+    public func update<T: SyncedRecord>(_ object: T) throws(MirrorError) {
+        let row = try row(of: object)
+        let key = Key(entity: T.entityName, id: object.id.text)
+        let origin = object.id.origin
+        let isKnown = state.withLock { state in
+            guard let pending = state.pending[key] else { return false }
+            state.touch(key, pending.change, pending.store, row)
+            return true
+        }
+        if isKnown { return }
+        guard let (store, base) = try locate(key, origin) else { throw .unavailable(key) }
+        state.withLock { $0.touch(key, .update(base: base), store, row) }
+    }
+
+    /// Changes an object in place.
+    ///
+    /// - Throws: `objectUnavailable` when there is no such object, and what encoding the object throws.
+    public func edit<T: SyncedRecord>(
+        _ type: T.Type,
+        _ id: RecordName,
+        _ change: (inout T) -> Void
+    ) throws(MirrorError) {
+        guard var object = try object(type, id) else { throw .unavailable(Key(entity: T.entityName, id: id.text)) }
+        change(&object)
+        try update(object)
+    }
+
+    /// Deletes an object at the next save.
+    public func delete<T: SyncedRecord>(_ object: T) throws(MirrorError) {
+        try delete(T.self, object.id, base: object.id.origin)
+    }
+
+    /// Deletes an object at the next save.
+    ///
+    /// - Throws: `objectUnavailable` when there is no such object.
+    public func delete<T: SyncedRecord>(_ type: T.Type, id: RecordName) throws(MirrorError) {
+        try delete(type, id, base: nil)
+    }
+
+    private func delete<T: SyncedRecord>(_ type: T.Type, _ id: RecordName, base: Origin?) throws(MirrorError) {
+        let key = Key(entity: T.entityName, id: id.text)
+        let isDone = state.withLock { state in
+            guard let pending = state.pending[key] else { return false }
+            switch pending.change {
+            case .insert: state.pending[key] = nil
+            case .update(let base): state.touch(key, .delete(base: base), pending.store, pending.row)
+            case .delete: break
+            }
+            return true
+        }
+        if isDone { return }
+        guard let (store, row) = try locate(key, base) else { throw .unavailable(key) }
+        state.withLock { $0.touch(key, .delete(base: row), store, row) }
+    }
+
+    /// Says in which store a new object is to be; before its first save.
+    ///
+    /// - Throws: `unknownStore`, and `wrongStore` for an object that has been saved.
+    public func assign<T: SyncedRecord>(_ object: T, to store: StoreID) throws(MirrorError) {
+        guard let file = stores.file(store), file.mapping.tables[T.entityName] != nil else {
+            throw MirrorError(.unknownStore, "\(store) holds no \(T.entityName).")
+        }
+        let key = Key(entity: T.entityName, id: object.id.text)
+        let isNew = state.withLock { state in
+            guard case .insert? = state.pending[key]?.change else { return false }
+            state.assigned[key] = store
+            return true
+        }
+        if !isNew {
+            throw MirrorError(.wrongStore, "Only a new object can be assigned; move(_:to:) moves one that is saved.")
+        }
+    }
+
+    /// Forgets all changes since the last save.
+    public func rollback() {
+        state.withLock { state in
+            state.pending = [:]
+            state.assigned = [:]
+            state.assignedZones = [:]
+        }
+    }
+
+    /// Forgets changes, and what was pinned.
+    public func reset() {
+        rollback()
+        state.withLock { state in
+            state.saved = [:]
+            state.pin.advance()
+        }
+    }
+
+    // MARK: Single objects
+
+    /// An object by its name, with the changes of this context.
+    ///
+    /// - Returns: `nil` where there is none, or this context has deleted it.
+    public func object<T: SyncedRecord>(_ type: T.Type, _ id: RecordName) throws(MirrorError) -> T? {
+        let key = Key(entity: T.entityName, id: id.text)
+        if let pending = state.withLock({ $0.pending[key] }) {
+            if case .delete = pending.change { return nil }
+            return try decode(type, key.id, pending.row, pending.store)
+        }
+        guard let (store, row) = try find(key) else { return nil }
+        return try decode(type, key.id, row, store)
+    }
+
+    /// The object at the other end of a link.
+    public func object<T: SyncedRecord>(_ link: ToOne<T>) throws(MirrorError) -> T? {
+        guard let target = link.target else { return nil }
+        return try object(T.self, target)
+    }
+
+    /// The store that holds an object; `nil` for one that is not saved.
+    public func store<T: SyncedRecord>(of object: T) throws(MirrorError) -> StoreID? {
+        let key = Key(entity: T.entityName, id: object.id.text)
+        if let pending = state.withLock({ $0.pending[key] }) { return pending.store }
+        return try locate(key, object.id.origin)?.0
+    }
+
+    /// Names an object for calls about its record.
+    public func objectID<T: SyncedRecord>(of object: T) throws(MirrorError) -> ObjectID {
+        ObjectID(store: try store(of: object), entity: T.entityName, name: RecordName(object.id.text))
+    }
+
+    /// Where an object was read from; for one that was not, where it is.
+    private func locate(_ key: Key, _ origin: Origin?) throws(MirrorError) -> (StoreID, [DatabaseValue])? {
+        if let origin { return (origin.store, origin.row) }
+        return try find(key)
+    }
+
+    /// The row of a saved object, as this context sees it.
+    func find(_ key: Key) throws(MirrorError) -> (StoreID, [DatabaseValue])? {
+        for file in stores.files(holding: key.entity) {
+            guard let table = file.mapping.tables[key.entity] else { continue }
+            if let row = try read(file, { try table.row($0, key.id) }) { return (file.id, row) }
+        }
+        return nil
+    }
+
+    // MARK: Rows and objects
+
+    func row<T: SyncedRecord>(of object: T) throws(MirrorError) -> [DatabaseValue] {
+        guard let table = stores.table(T.entityName) else {
+            throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
+        }
+        do {
+            let values = try RowEncoder.values(of: object)
+            return table.columns.map { values[$0.name] ?? .null }
+        } catch {
+            throw MirrorError(.storage, "\(T.entityName) \(object.id) cannot be encoded: \(error)", underlying: error)
+        }
+    }
+
+    func decode<T: SyncedRecord>(
+        _ type: T.Type,
+        _ id: String,
+        _ row: [DatabaseValue],
+        _ store: StoreID?
+    ) throws(MirrorError) -> T {
+        guard let table = stores.table(T.entityName) else {
+            throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
+        }
+        let name = RecordName(id, origin: store.map { Origin(store: $0, row: row) })
+        do {
+            return try T(from: RowDecoder(table: table, id: name, row: row))
+        } catch {
+            throw MirrorError(.storage, "A row of \(T.entityName) cannot be read as one: \(error)", underlying: error)
+        }
+    }
+}
+
+extension MirrorContext.State {
+    mutating func touch(
+        _ key: MirrorContext.Key,
+        _ change: MirrorContext.Pending.Change,
+        _ store: StoreID?,
+        _ row: [DatabaseValue]
+    ) {
+        let place = pending[key]?.place ?? nextPlace
+        nextPlace += 1
+        pending[key] = MirrorContext.Pending(change: change, store: store, row: row, place: place)
+    }
+}
+
+extension MirrorError {
+    static func unavailable(_ key: MirrorContext.Key) -> MirrorError {
+        MirrorError(
+            .objectUnavailable,
+            "There is no \(key.entity) \(key.id) here any more: it was deleted, or the access to it has ended."
+        )
+    }
+}

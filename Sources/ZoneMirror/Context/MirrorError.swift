@@ -1,0 +1,113 @@
+public import Foundation
+import ZoneKit
+
+/// What went wrong with a mirror; `localizedDescription` says what a person can do.
+public struct MirrorError: LocalizedError, Sendable {
+    /// The part to switch over.
+    public enum Code: Hashable, Sendable {
+        /// The store's file is open in this container already.
+        case storeAlreadyLoaded(URL)
+        /// Another container, here or in another process, keeps this file in step.
+        case storeSyncedElsewhere
+        /// A shared store needs a private store of the same container and account.
+        case sharedStoreNeedsPrivateStore
+        /// There is a store for this database already.
+        case databaseAlreadyMirrored
+        /// The model breaks rules of mirrored stores; all of them are listed.
+        case modelIncompatible([Violation])
+        /// No store holds the entity, or none that can be written.
+        case noStoreForEntity
+        /// The store is not one of this container's.
+        case unknownStore
+        /// The property is not one that can be asked for.
+        case unknownProperty
+        /// The user may not change these objects.
+        case permissionFailure([ObjectID])
+        /// The objects changed since they were read, and the policy merges nothing.
+        case mergeConflict([MergeConflict])
+        /// The object is gone, or the access to it.
+        case objectUnavailable
+        /// Two objects of different stores, or of different shares, cannot be related.
+        case crossStoreRelationship
+        /// Two objects of different shares cannot be related.
+        case crossShareRelationship
+        /// The object is in a share already.
+        case alreadyShared([ObjectID])
+        /// The store cannot do this.
+        case wrongStore
+        /// Sharing would take more objects along than allowed.
+        case tooManyObjects(Int)
+        /// The container is closed.
+        case closed
+        /// The relay, or the way to it.
+        case relay
+        /// SQLite, or the file system.
+        case storage
+        /// The time was not enough.
+        case timedOut
+    }
+
+    /// What went wrong.
+    public var code: Code
+    /// What happened and what to do about it.
+    public var explanation: String
+    /// The error behind this one.
+    public var underlying: (any Error)?
+
+    init(_ code: Code, _ explanation: String, underlying: (any Error)? = nil) {
+        self.code = code
+        self.explanation = explanation
+        self.underlying = underlying
+    }
+
+    init(from error: any Error) {
+        if let error = error as? MirrorError {
+            self = error
+        } else if let error = error as? CKError {
+            self.init(.relay, error.localizedDescription, underlying: error)
+        } else {
+            self.init(.storage, "The store's file could not be read or written: \(error)", underlying: error)
+        }
+    }
+
+    /// What happened and what to do about it.
+    public var errorDescription: String? {
+        guard case .modelIncompatible(let violations) = code else { return explanation }
+        return ([explanation] + violations.map(\.description)).joined(separator: "\n")
+    }
+}
+
+/// An object that was changed in two ways: what both began from, and what each made of it.
+public struct MergeConflict: Hashable, Sendable {
+    /// The object.
+    public var object: ObjectID
+    /// The properties as they were when the context read them; empty for a new object.
+    public var base: [String: String]
+    /// As the context would write them.
+    public var memory: [String: String]
+    /// As the store has them; empty where the object is deleted there.
+    public var store: [String: String]
+}
+
+/// Names one object of a container.
+public struct ObjectID: Hashable, Sendable, CustomStringConvertible {
+    /// The store that holds it; `nil` while it has never been saved.
+    public var store: StoreID?
+    /// Its entity.
+    public var entity: String
+    /// Its name.
+    public var name: RecordName
+
+    /// Names an object.
+    public init(store: StoreID?, entity: String, name: RecordName) {
+        self.store = store
+        self.entity = entity
+        self.name = name
+    }
+
+    /// Whether the object has never been saved.
+    public var isTemporary: Bool { store == nil }
+
+    /// Entity and name.
+    public var description: String { "\(entity)/\(name)" }
+}

@@ -1,0 +1,116 @@
+import Foundation
+import GRDB
+import Synchronization
+
+/// One moment of several stores, held by an open read transaction on each.
+///
+/// Debian's SQLite has no snapshot functions, so a view costs a connection, and the log of each file grows while it lasts.
+/// SDK reference 9.
+public final class QueryGeneration: Sendable {
+    private struct State {
+        var snapshots: [StoreID: DatabaseSnapshot] = [:]
+        var isAdvanced = false
+    }
+
+    let began: Date
+    private let state = Mutex(State())
+
+    init(began: Date) { self.began = began }
+
+    /// Opens all stores at once, so that they show one moment as nearly as separate files can.
+    func open(_ files: [StoreFile]) throws {
+        try state.withLock { state in
+            for file in files where state.snapshots[file.id] == nil {
+                let snapshot = try file.pool.makeSnapshot()
+                // The moment is that of the first read.
+                _ = try snapshot.read { try Int.fetchOne($0, sql: "SELECT importing FROM mirror_local") }
+                state.snapshots[file.id] = snapshot
+            }
+        }
+    }
+
+    func snapshot(_ file: StoreFile) throws -> DatabaseSnapshot {
+        if let known = state.withLock({ $0.snapshots[file.id] }) { return known }
+        try open([file])
+        guard let made = state.withLock({ $0.snapshots[file.id] }) else {
+            throw MirrorError(.storage, "The store could not be pinned.")
+        }
+        return made
+    }
+}
+
+/// What a context reads from.
+enum Pin: Sendable {
+    /// The newest commit.
+    case none
+    /// The moment of the next read.
+    case wanted
+    case held(QueryGeneration)
+
+    /// To the moment of the next read, where anything is pinned.
+    mutating func advance() {
+        if case .held = self { self = .wanted }
+    }
+}
+
+extension MirrorContext {
+    /// What to pin a context to.
+    public enum Generation: Sendable {
+        /// The moment of the next read.
+        case current
+        /// The moment of another context.
+        case of(QueryGeneration)
+    }
+
+    /// Pins the context, so that everything it reads is of one moment whatever is imported meanwhile; `nil` ends that.
+    ///
+    /// The moment moves on at a save of this context, a merge, `reset()` and `refreshAll()`.
+    public func setQueryGeneration(_ generation: Generation?) {
+        state.withLock { state in
+            switch generation {
+            case nil: state.pin = .none
+            case .current?: state.pin = .wanted
+            case .of(let token)?: state.pin = .held(token)
+            }
+        }
+    }
+
+    /// The moment that this context is pinned to, for another one; `nil` where it is not, or has not read yet.
+    public var queryGeneration: QueryGeneration? {
+        state.withLock { if case .held(let token) = $0.pin { token } else { nil } }
+    }
+
+    /// Moves a pinned context to the newest commit.
+    public func refreshAll() {
+        state.withLock { state in
+            state.pin.advance()
+            state.saved = [:]
+        }
+    }
+
+    /// Reads a store as this context sees it.
+    func read<Result>(_ file: StoreFile, _ body: (Database) throws -> Result) throws(MirrorError) -> Result {
+        do {
+            guard let generation = try held() else { return try file.pool.read(body) }
+            return try generation.snapshot(file).read(body)
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    private func held() throws -> QueryGeneration? {
+        switch state.withLock({ $0.pin }) {
+        case .none: return nil
+        case .held(let generation) where stores.isTooOld(generation):
+            stores.pinAdvanced()
+            state.withLock { $0.pin = .wanted }
+            return try held()
+        case .held(let generation): return generation
+        case .wanted:
+            let generation = QueryGeneration(began: stores.now)
+            try generation.open(stores.files)
+            state.withLock { $0.pin = .held(generation) }
+            return generation
+        }
+    }
+}

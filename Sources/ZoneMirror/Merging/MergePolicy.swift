@@ -1,0 +1,114 @@
+/// What becomes of two changes to one object that began from the same state.
+///
+/// Used where a context saves over a row that changed since it was read, and where a pending change meets a newer
+/// record of the relay; "in memory" is the context's or the pending values, "in store" the row's or the relay's.
+public enum MergePolicy: String, Hashable, Sendable, CaseIterable {
+    /// The save fails, nothing is written, and the error lists all three states of each object.
+    case error
+    /// Property by property; where both changed one, the store's value stays.
+    case mergeByPropertyStoreTrump
+    /// Property by property; where both changed one, memory's value wins.
+    case mergeByPropertyObjectTrump
+    /// Memory's whole object wins.
+    case overwrite
+    /// The store's whole object stays.
+    case rollback
+}
+
+/// The decisions of the five policies, as values.
+///
+/// SDK reference 8.
+package enum PropertyMerge {
+    /// What a merge came to.
+    package struct Outcome<Value: Equatable & Sendable>: Equatable, Sendable {
+        /// `nil`: the object is deleted.
+        package var values: [Value]?
+        /// The positions at which one side's change was dropped, and whose.
+        package var dropped: [Dropped]
+
+        package struct Dropped: Equatable, Sendable {
+            package var position: Int
+            package var kept: Value
+            package var dropped: Value
+
+            package init(position: Int, kept: Value, dropped: Value) {
+                self.position = position
+                self.kept = kept
+                self.dropped = dropped
+            }
+        }
+
+        package init(values: [Value]?, dropped: [Dropped]) {
+            self.values = values
+            self.dropped = dropped
+        }
+    }
+
+    /// Merges two edits; `nil` only for the policy `error` where both sides changed something differently.
+    ///
+    /// All three have one value for each property, in the same order.
+    package static func edits<Value: Equatable & Sendable>(
+        base: [Value],
+        memory: [Value],
+        store: [Value],
+        policy: MergePolicy
+    ) -> Outcome<Value>? {
+        guard store != base, memory != store else { return Outcome(values: memory, dropped: []) }
+        guard memory != base else { return Outcome(values: store, dropped: []) }
+        switch policy {
+        case .error: return nil
+        case .overwrite: return whole(kept: memory, lost: store, base)
+        case .rollback: return whole(kept: store, lost: memory, base)
+        case .mergeByPropertyStoreTrump: return byProperty(base, trumping: store, other: memory)
+        case .mergeByPropertyObjectTrump: return byProperty(base, trumping: memory, other: store)
+        }
+    }
+
+    /// An object edited in memory and deleted in the store.
+    ///
+    /// `nil` for `error`; otherwise whether it stays.
+    package static func keepsObjectDeletedInStore(_ policy: MergePolicy) -> Bool? {
+        switch policy {
+        case .error: nil
+        case .mergeByPropertyObjectTrump, .overwrite: true
+        case .mergeByPropertyStoreTrump, .rollback: false
+        }
+    }
+
+    /// An object deleted in memory and edited in the store.
+    ///
+    /// `nil` for `error`; otherwise whether it stays.
+    package static func keepsObjectDeletedInMemory(_ policy: MergePolicy) -> Bool? {
+        switch policy {
+        case .error: nil
+        case .mergeByPropertyObjectTrump, .overwrite: false
+        case .mergeByPropertyStoreTrump, .rollback: true
+        }
+    }
+
+    private static func whole<Value: Equatable & Sendable>(
+        kept: [Value],
+        lost: [Value],
+        _ base: [Value]
+    ) -> Outcome<Value> {
+        let dropped = lost.indices.filter { lost[$0] != base[$0] && lost[$0] != kept[$0] }
+            .map { Outcome<Value>.Dropped(position: $0, kept: kept[$0], dropped: lost[$0]) }
+        return Outcome(values: kept, dropped: dropped)
+    }
+
+    private static func byProperty<Value: Equatable & Sendable>(
+        _ base: [Value],
+        trumping: [Value],
+        other: [Value]
+    ) -> Outcome<Value> {
+        var merged = other
+        var dropped: [Outcome<Value>.Dropped] = []
+        for position in base.indices where trumping[position] != base[position] {
+            if other[position] != base[position], other[position] != trumping[position] {
+                dropped.append(.init(position: position, kept: trumping[position], dropped: other[position]))
+            }
+            merged[position] = trumping[position]
+        }
+        return Outcome(values: merged, dropped: dropped)
+    }
+}

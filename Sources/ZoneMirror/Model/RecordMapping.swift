@@ -1,0 +1,160 @@
+import Foundation
+import GRDB
+import Records
+
+/// How rows stand on the relay: record types, fields and values.
+///
+/// SDK reference 2, "Mapping to records".
+struct RecordMapping: Sendable {
+    /// Put before types and fields, so that records are interchangeable with those of Core Data.
+    let prefix: String
+    let tables: [String: TableForm]
+    /// In the order of the model.
+    let tableNames: [String]
+    private let entityField: String
+    private let entitiesByType: [String: [TableForm]]
+    private let pairTables: [PairForm: TableForm]
+
+    init(tables: [TableForm], prefix: String) {
+        self.prefix = prefix
+        self.tables = Dictionary(tables.map { ($0.name, $0) }) { $1 }
+        tableNames = tables.map(\.name)
+        entityField = prefix + "entityName"
+        entitiesByType = Dictionary(grouping: tables.filter { $0.entity != nil }) { prefix + ($0.entity?.root ?? "") }
+        pairTables = Dictionary(
+            tables.compactMap { table in
+                if case .pairs(let form) = table.kind { (form, table) } else { nil }
+            }
+        ) { $1 }
+    }
+
+    static let pairType = "CDMR"
+
+    /// Every record type of these tables, sorted.
+    var recordTypes: [String] {
+        (entitiesByType.keys + (pairTables.isEmpty ? [] : [Self.pairType])).sorted()
+    }
+
+    func recordType(of table: TableForm) -> String {
+        switch table.kind {
+        case .entity(let entity): prefix + entity.root
+        case .pairs: Self.pairType
+        }
+    }
+
+    func field(_ column: ColumnForm) -> String { prefix + column.name }
+    func assetField(_ column: ColumnForm) -> String { prefix + column.name + "_ckAsset" }
+
+    // MARK: From records
+
+    /// The table for a record; `nil` where the model knows nothing of it.
+    func table(forType type: String, fields: [String: FieldValue]) -> TableForm? {
+        if type == Self.pairType { return pair(in: fields).flatMap { pairTables[$0.form] } }
+        guard let candidates = entitiesByType[type] else { return nil }
+        if candidates.count == 1, let only = candidates.first, only.entity?.root == only.name { return only }
+        if case .string(let name)? = fields[entityField] { return candidates.first { $0.name == name } }
+        return candidates.first { $0.entity?.root == $0.name }
+    }
+
+    /// The row that a record stands for: links hold record names.
+    ///
+    /// What the record does not say, or says in another type, has the attribute's default.
+    func row(of fields: [String: FieldValue], in table: TableForm) -> [DatabaseValue] {
+        if case .pairs = table.kind {
+            guard let names = pair(in: fields) else { return [.null, .null] }
+            return [names.first.databaseValue, names.second.databaseValue]
+        }
+        return table.columns.map { column in
+            guard let value = fields[prefix + column.name] else { return column.attribute?.defaultValue ?? .null }
+            return Self.columnValue(value, column) ?? column.attribute?.defaultValue ?? .null
+        }
+    }
+
+    private static func columnValue(_ value: FieldValue, _ column: ColumnForm) -> DatabaseValue? {
+        guard case .attribute(let attribute) = column.kind else {
+            if case .string(let name) = value { return name.databaseValue }
+            if case .reference(let reference) = value { return reference.recordName.databaseValue }
+            return nil
+        }
+        switch (attribute.type, value) {
+        case (.string, .string(let text)), (.uri, .string(let text)), (.uuid, .string(let text)):
+            return text.databaseValue
+        case (.integer, .int64(let number)): return number.databaseValue
+        case (.boolean, .int64(let number)): return (number != 0).databaseValue
+        case (.double, .double(let number)): return number.databaseValue
+        case (.double, .int64(let number)): return Double(number).databaseValue
+        case (.date, .timestamp(let moment)): return (Double(moment.milliseconds) / 1000).databaseValue
+        case (.data, .bytes(let bytes)), (.transformable, .bytes(let bytes)): return Data(bytes).databaseValue
+        default: return nil
+        }
+    }
+
+    private func pair(in fields: [String: FieldValue]) -> (form: PairForm, first: String, second: String)? {
+        guard case .string(let entities)? = fields["CD_entityNames"],
+            case .string(let names)? = fields["CD_recordNames"],
+            case .string(let relationships)? = fields["CD_relationships"]
+        else { return nil }
+        let (e, n, r) = (Self.halves(entities), Self.halves(names), Self.halves(relationships))
+        guard let e, let n, let r else { return nil }
+        let form = PairForm(
+            first: .init(entity: e.0, relationship: r.0),
+            second: .init(entity: e.1, relationship: r.1)
+        )
+        if pairTables[form] != nil { return (form, n.0, n.1) }
+        let turned = PairForm(first: form.second, second: form.first)
+        return (turned, n.1, n.0)
+    }
+
+    private static func halves(_ text: String) -> (String, String)? {
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        return parts.count == 2 ? (String(parts[0]), String(parts[1])) : nil
+    }
+
+    // MARK: To records
+
+    /// The fields that a row stands for; links must hold record names already.
+    func fields(of row: [DatabaseValue], in table: TableForm) -> [String: FieldValue] {
+        if case .pairs(let form) = table.kind { return pairFields(of: row, form) }
+        var fields: [String: FieldValue] = [entityField: .string(table.name)]
+        for (column, value) in zip(table.columns, row) where !value.isNull {
+            fields[prefix + column.name] = Self.fieldValue(value, column)
+        }
+        return fields
+    }
+
+    private func pairFields(of row: [DatabaseValue], _ form: PairForm) -> [String: FieldValue] {
+        let names = row.map { String.fromDatabaseValue($0) ?? "" }.joined(separator: ":")
+        return [
+            "CD_entityNames": .string("\(form.first.entity):\(form.second.entity)"),
+            "CD_recordNames": .string(names),
+            "CD_relationships": .string("\(form.first.relationship):\(form.second.relationship)"),
+        ]
+    }
+
+    /// `nil` where the column holds what its type does not allow: plain SQL can put anything there.
+    static func fieldValue(_ value: DatabaseValue, _ column: ColumnForm) -> FieldValue? {
+        guard case .attribute(let attribute) = column.kind else {
+            return String.fromDatabaseValue(value).map { .string($0) }
+        }
+        switch attribute.type {
+        case .string, .uuid, .uri, .undefined, .objectID: return String.fromDatabaseValue(value).map { .string($0) }
+        case .integer, .boolean: return Int64.fromDatabaseValue(value).map { .int64($0) }
+        case .double: return Double.fromDatabaseValue(value).map { .double($0) }
+        case .date:
+            return Double.fromDatabaseValue(value).flatMap { seconds in
+                Int64(exactly: (seconds * 1000).rounded()).map { .timestamp(Timestamp(milliseconds: $0)) }
+            }
+        case .data, .transformable: return Data.fromDatabaseValue(value).map { .bytes([UInt8]($0)) }
+        }
+    }
+
+    /// A row as it will look when it comes back from the relay: dates to the millisecond.
+    func settled(_ row: [DatabaseValue], in table: TableForm) -> [DatabaseValue] {
+        zip(table.columns, row).map { column, value in
+            guard column.attribute?.type == .date, !value.isNull, let field = Self.fieldValue(value, column) else {
+                return value
+            }
+            return Self.columnValue(field, column) ?? value
+        }
+    }
+}

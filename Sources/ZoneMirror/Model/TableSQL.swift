@@ -1,0 +1,62 @@
+import GRDB
+
+/// A table's statements: the id first, then the columns in their order.
+struct TableSQL: Hashable, Sendable {
+    /// Without a condition.
+    let select: String
+    let selectOne: String
+    let insert: String
+    let insertOrIgnore: String
+    let update: String
+    let delete: String
+
+    init(_ name: String, _ columns: [String]) {
+        let table = name.quoted
+        let names = (["id"] + columns).map(\.quoted).joined(separator: ", ")
+        let marks = Array(repeating: "?", count: columns.count + 1).joined(separator: ", ")
+        select = "SELECT \(names) FROM \(table)"
+        selectOne = select + " WHERE id = ?"
+        insert = "INSERT INTO \(table)(\(names)) VALUES (\(marks))"
+        insertOrIgnore = "INSERT OR IGNORE INTO \(table)(\(names)) VALUES (\(marks))"
+        let sets = columns.map { "\($0.quoted) = ?" }.joined(separator: ", ")
+        update = columns.isEmpty ? "" : "UPDATE \(table) SET \(sets) WHERE id = ?"
+        delete = "DELETE FROM \(table) WHERE id = ?"
+    }
+}
+
+extension TableForm {
+    /// A row's values, the id left out; `nil` where there is no such row.
+    func row(_ db: Database, _ oid: String) throws -> [DatabaseValue]? {
+        let rows = try Row.fetchCursor(db.cachedStatement(sql: sql.selectOne), arguments: [oid])
+        guard let row = try rows.next() else { return nil }
+        return values(row)
+    }
+
+    /// The columns of a row that `sql.select` gave.
+    func values(_ row: Row) -> [DatabaseValue] {
+        var values: [DatabaseValue] = []
+        values.reserveCapacity(columns.count)
+        for position in columns.indices { values.append(row[position + 1]) }
+        return values
+    }
+
+    func insert(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws {
+        try db.cachedStatement(sql: sql.insert).execute(arguments: StatementArguments([oid.databaseValue] + row))
+    }
+
+    /// `false` where there is a row of that id already.
+    func insertIfNew(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws -> Bool {
+        let statement = try db.cachedStatement(sql: sql.insertOrIgnore)
+        try statement.execute(arguments: StatementArguments([oid.databaseValue] + row))
+        return db.changesCount > 0
+    }
+
+    func update(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws {
+        guard !columns.isEmpty else { return }
+        try db.cachedStatement(sql: sql.update).execute(arguments: StatementArguments(row + [oid.databaseValue]))
+    }
+
+    func delete(_ db: Database, _ oid: String) throws {
+        try db.cachedStatement(sql: sql.delete).execute(arguments: [oid])
+    }
+}

@@ -1,0 +1,242 @@
+import Foundation
+import GRDB
+
+/// The application's own tables, and the triggers that note every change to them, by whatever statement it comes.
+///
+/// The triggers use nothing but SQLite itself, so that any program may write to the file.
+struct EntityTables {
+    let model: MirrorModel
+    let tables: [TableForm]
+    /// Whether changes go to the outbox; a local-only store has none.
+    let isMirrored: Bool
+    let tracksHistory: Bool
+
+    /// Makes missing tables and columns, and all triggers anew.
+    ///
+    /// Returns the columns that are new in tables that were there before, by table.
+    func create(_ db: Database) throws -> [String: [ColumnForm]] {
+        var added: [String: [ColumnForm]] = [:]
+        for table in tables {
+            if try db.tableExists(table.name) {
+                let known = Set(try db.columns(in: table.name).map(\.name))
+                let missing = table.columns.filter { !known.contains($0.name) }
+                for column in missing {
+                    try db.execute(sql: "ALTER TABLE \(table.name.quoted) ADD COLUMN \(definition(column))")
+                }
+                if !missing.isEmpty { added[table.name] = missing }
+            } else {
+                let columns = table.columns.map { ", " + definition($0) }.joined()
+                try db.execute(
+                    sql:
+                        "CREATE TABLE \(table.name.quoted)(id TEXT PRIMARY KEY NOT NULL DEFAULT (\(Self.newID))\(columns))"
+                )
+            }
+            for column in table.columns where column.link != nil || column.attribute?.isIndexed == true {
+                try db.execute(
+                    sql: """
+                        CREATE INDEX IF NOT EXISTS \("\(table.name)_\(column.name)".quoted)
+                        ON \(table.name.quoted)(\(column.name.quoted))
+                        """
+                )
+            }
+        }
+        try createTriggers(db)
+        return added
+    }
+
+    /// A UUID as Foundation writes it.
+    private static let newID = """
+        upper(substr(hex(randomblob(4)),1,8)||'-'||substr(hex(randomblob(2)),1,4)||'-4'||substr(hex(randomblob(2)),2,3)\
+        ||'-A'||substr(hex(randomblob(2)),2,3)||'-'||hex(randomblob(6)))
+        """
+
+    private func definition(_ column: ColumnForm) -> String {
+        guard let attribute = column.attribute else { return "\(column.name.quoted) TEXT" }
+        let type =
+            switch attribute.type {
+            case .string, .uuid, .uri, .undefined, .objectID: "TEXT"
+            case .integer, .boolean: "INTEGER"
+            case .double, .date: "REAL"
+            case .data, .transformable: "BLOB"
+            }
+        let value = attribute.defaultValue
+        let isRequired = !attribute.isOptional && attribute.hasDefault
+        let fallback = value.isNull ? "" : " DEFAULT \(Self.literal(value))"
+        return "\(column.name.quoted) \(type)\(isRequired && !value.isNull ? " NOT NULL" : "")\(fallback)"
+    }
+
+    private static func literal(_ value: DatabaseValue) -> String {
+        switch value.storage {
+        case .null: "NULL"
+        case .int64(let number): String(number)
+        case .double(let number): "\(number)"
+        case .string(let text): text.literal
+        case .blob(let data): "x'" + data.map { String(format: "%02x", $0) }.joined() + "'"
+        }
+    }
+
+    // MARK: Triggers
+
+    private func createTriggers(_ db: Database) throws {
+        let old = try String.fetchAll(
+            db,
+            sql: "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'mirror\\_%' ESCAPE '\\'"
+        )
+        for name in old { try db.execute(sql: "DROP TRIGGER \(name.quoted)") }
+        for table in tables {
+            if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
+            for sql in deleteRules(table) { try db.execute(sql: sql) }
+            for sql in oneToOne(table) { try db.execute(sql: sql) }
+        }
+    }
+
+    private static let notImporting = "(SELECT importing FROM mirror_local) = 0"
+
+    private func captures(_ table: TableForm) -> [String] {
+        let name = table.name.quoted
+        let text = table.name.literal
+        let changed = table.columns.map { "old.\($0.name.quoted) IS NOT new.\($0.name.quoted)" }
+        let names = table.columns.map { column in
+            "CASE WHEN old.\(column.name.quoted) IS NOT new.\(column.name.quoted) THEN '\(column.name),' ELSE '' END"
+        }
+        let changedNames = names.isEmpty ? "''" : "rtrim(" + names.joined(separator: "||") + ", ',')"
+        return [
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_insert".quoted) AFTER INSERT ON \(name) WHEN \(Self.notImporting) BEGIN
+            \(change("new.id", text, .insert, names: "NULL"))
+            \(outbox("new.id", text, "save"))
+            END
+            """,
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_update".quoted) AFTER UPDATE ON \(name)
+            WHEN \(Self.notImporting) AND (\(changed.isEmpty ? "0" : changed.joined(separator: " OR "))) BEGIN
+            \(change("new.id", text, .update, names: changedNames))
+            \(outbox("new.id", text, "save"))
+            \(droppedLinks(table))
+            END
+            """,
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_delete".quoted) AFTER DELETE ON \(name) WHEN \(Self.notImporting) BEGIN
+            \(change("old.id", text, .delete, names: "NULL", kept: kept(table)))
+            \(outbox("old.id", text, "delete"))
+            \(unsent)
+            END
+            """,
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_identity".quoted) BEFORE UPDATE OF id ON \(name)
+            WHEN old.id IS NOT new.id BEGIN
+            SELECT RAISE(ABORT, 'The id of a mirrored object cannot change. Delete the object and insert another.');
+            END
+            """,
+        ]
+    }
+
+    private func change(_ id: String, _ entity: String, _ kind: ChangeKind, names: String, kept: String = "NULL")
+        -> String
+    {
+        """
+        INSERT INTO mirror_change(txn, oid, entity, kind, names, kept)
+        VALUES ((SELECT txn FROM mirror_local), \(id), \(entity), \(kind.rawValue), \(names), \(kept));
+        """
+    }
+
+    /// The last operation on a record wins; its place in the line stays.
+    private func outbox(_ id: String, _ entity: String, _ operation: String) -> String {
+        guard isMirrored else { return "" }
+        return """
+            INSERT INTO mirror_outbox(place, oid, entity, op, version)
+            VALUES (last_insert_rowid(), \(id), \(entity), '\(operation)', last_insert_rowid())
+            ON CONFLICT(oid) DO UPDATE SET op = excluded.op, version = excluded.version, held = NULL;
+            """
+    }
+
+    /// What was never sent need not be deleted there.
+    private var unsent: String {
+        guard isMirrored else { return "" }
+        return """
+            DELETE FROM mirror_outbox WHERE oid = old.id AND isAttempted = 0
+            AND NOT EXISTS (SELECT 1 FROM mirror_record WHERE oid = old.id AND tag IS NOT NULL);
+            """
+    }
+
+    private func droppedLinks(_ table: TableForm) -> String {
+        table.columns.filter { $0.link != nil }.map { column in
+            """
+            DELETE FROM mirror_link WHERE oid = new.id AND col = \(column.name.literal)
+            AND old.\(column.name.quoted) IS NOT new.\(column.name.quoted);
+            """
+        }.joined(separator: "\n")
+    }
+
+    private func kept(_ table: TableForm) -> String { Self.keptValues(of: table, from: "old.") }
+
+    /// What the history keeps of a deleted row, as an expression over the row's columns.
+    static func keptValues(of table: TableForm, from row: String) -> String {
+        let columns = table.columns.filter { $0.attribute?.preservesValueOnDeletion == true }
+        guard !columns.isEmpty else { return "NULL" }
+        // Bytes have no form in JSON: SQLite's own notation stands for them.
+        let pairs = columns.map { column in
+            let value = row + column.name.quoted
+            return "\(column.name.literal), CASE typeof(\(value)) WHEN 'blob' THEN quote(\(value)) ELSE \(value) END"
+        }
+        return "json_object(\(pairs.joined(separator: ", ")))"
+    }
+
+    // MARK: Delete rules
+
+    /// What the deletion of one of this table's rows does to others.
+    private func deleteRules(_ table: TableForm) -> [String] {
+        guard let entity = table.entity else { return [] }
+        var statements: [String] = []
+        for other in tables {
+            for column in other.columns {
+                guard let link = column.link, link.destination == entity.name else { continue }
+                statements += onDeletion(of: entity, column, of: other)
+            }
+        }
+        for relationship in entity.relationships where !relationship.isToMany && relationship.deleteRule == .cascade {
+            statements.append(
+                "DELETE FROM \(relationship.destination.quoted) WHERE id = old.\(relationship.name.quoted) AND \(Self.notImporting);"
+            )
+        }
+        guard !statements.isEmpty else { return [] }
+        return [
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_rules".quoted) AFTER DELETE ON \(table.name.quoted) BEGIN
+            \(statements.joined(separator: "\n"))
+            END
+            """
+        ]
+    }
+
+    private func onDeletion(of entity: Entity, _ column: ColumnForm, of other: TableForm) -> [String] {
+        let (table, name) = (other.name.quoted, column.name.quoted)
+        let nullify = "UPDATE \(table) SET \(name) = NULL WHERE \(name) = old.id;"
+        if case .pairs = other.kind { return ["DELETE FROM \(table) WHERE \(name) = old.id;"] }
+        let back = column.link?.inverse.flatMap { inverse in entity.relationships.first { $0.name == inverse } }
+        switch back?.deleteRule ?? .nullify {
+        case .noAction: return []
+        // What follows from a deletion elsewhere arrives from there; here the link alone goes.
+        case .cascade: return ["DELETE FROM \(table) WHERE \(name) = old.id AND \(Self.notImporting);", nullify]
+        case .nullify, .deny: return [nullify]
+        }
+    }
+
+    // MARK: One to one
+
+    /// Keeps the other side of a one-to-one link in step.
+    private func oneToOne(_ table: TableForm) -> [String] {
+        table.columns.compactMap { column -> String? in
+            guard let link = column.link, let back = model.inverse(of: link), !back.isToMany else { return nil }
+            let (other, there, here) = (link.destination.quoted, back.name.quoted, column.name.quoted)
+            return """
+                CREATE TRIGGER \("mirror_\(table.name)_\(column.name)_other".quoted)
+                AFTER UPDATE OF \(here) ON \(table.name.quoted)
+                WHEN old.\(here) IS NOT new.\(here) AND \(Self.notImporting) BEGIN
+                UPDATE \(other) SET \(there) = NULL WHERE id = old.\(here) AND \(there) = new.id;
+                UPDATE \(other) SET \(there) = new.id WHERE id = new.\(here) AND \(there) IS NOT new.id;
+                END
+                """
+        }
+    }
+}

@@ -1,0 +1,148 @@
+import Foundation
+import GRDB
+import Records
+import Wire
+
+/// What the mirror knows of one record besides the object: its address, its version, and what the relay had last.
+struct KnownRecord {
+    var id: Int64
+    var zone: Int64
+    var name: String
+    /// `nil` for a record that the model knows nothing of.
+    var oid: String?
+    var entity: String?
+    var type: String
+    /// `nil` before the first save, and after the record has gone from the relay.
+    var tag: String?
+    var fields: [UInt8]?
+
+    private static let columns = "id, zone, name, oid, entity, type, tag, fields"
+
+    private init(_ row: Row) {
+        id = row[0]
+        zone = row[1]
+        name = row[2]
+        oid = row[3]
+        entity = row[4]
+        type = row[5]
+        tag = row[6]
+        fields = (row[7] as Data?).map { [UInt8]($0) }
+    }
+
+    static func find(_ db: Database, zone: Int64, name: String) throws -> KnownRecord? {
+        let sql = "SELECT \(columns) FROM mirror_record WHERE zone = ? AND name = ?"
+        let rows = try Row.fetchCursor(db.cachedStatement(sql: sql), arguments: [zone, name])
+        return try rows.next().map { KnownRecord($0) }
+    }
+
+    static func find(_ db: Database, oid: String) throws -> KnownRecord? {
+        let sql = "SELECT \(columns) FROM mirror_record WHERE oid = ?"
+        let rows = try Row.fetchCursor(db.cachedStatement(sql: sql), arguments: [oid])
+        return try rows.next().map { KnownRecord($0) }
+    }
+
+    /// What the relay had last.
+    func serverFields() -> [String: FieldValue] { Self.decode(fields) }
+
+    static func decode(_ fields: [UInt8]?) -> [String: FieldValue] {
+        guard let fields, let document = try? JSONDocument(parsing: fields, limits: .response) else { return [:] }
+        return (try? ClientResponse.fields(document.root).0) ?? [:]
+    }
+
+    static func encode(_ fields: [String: FieldValue]) -> Data {
+        Data(FieldsJSON.encode(fields.map { FieldsJSON.Entry(name: $0.key, value: $0.value) }))
+    }
+
+    /// Makes the place for a record that is about to be sent for the first time.
+    static func reserve(_ db: Database, zone: Int64, name: String, oid: String, entity: String, type: String) throws {
+        let sql = """
+            INSERT INTO mirror_record(zone, name, oid, entity, type) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT(zone, name) DO UPDATE SET oid = excluded.oid, entity = excluded.entity
+            """
+        try db.cachedStatement(sql: sql).execute(arguments: [zone, name, oid, entity, type])
+    }
+
+    /// Keeps what the relay has sent.
+    static func store(
+        _ db: Database,
+        _ record: Record,
+        zone: Int64,
+        oid: String?,
+        entity: String?,
+        fields: Data,
+        seen: Int64
+    ) throws {
+        let sql = """
+            INSERT INTO mirror_record(zone, name, oid, entity, type, tag, created, creator, modified, modifier, parent,
+                share, fields, seen)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT(zone, name) DO UPDATE SET oid = excluded.oid, entity = excluded.entity, type = excluded.type,
+                tag = excluded.tag, created = excluded.created, creator = excluded.creator,
+                modified = excluded.modified, modifier = excluded.modifier, parent = excluded.parent,
+                share = excluded.share, fields = excluded.fields, seen = excluded.seen
+            """
+        try db.cachedStatement(sql: sql).execute(
+            arguments: [
+                zone, record.id.recordName, oid, entity, record.type, record.changeTag,
+                record.created?.at.milliseconds, record.created?.by.recordName,
+                record.modified?.at.milliseconds, record.modified?.by.recordName,
+                record.parent, record.share, fields, seen,
+            ]
+        )
+    }
+
+    /// The relay has it no more; the object, if it stays, is new to the relay.
+    static func forgetVersion(_ db: Database, id: Int64) throws {
+        try db.execute(sql: "UPDATE mirror_record SET tag = NULL, fields = NULL WHERE id = ?", arguments: [id])
+    }
+
+    static func remove(_ db: Database, id: Int64) throws {
+        try db.cachedStatement(sql: "DELETE FROM mirror_record WHERE id = ?").execute(arguments: [id])
+    }
+}
+
+/// A zone as the store keeps it.
+struct KnownZone {
+    var id: Int64
+    var zone: ZoneID
+    var token: String?
+    /// Whether the relay is known to have it.
+    var isThere: Bool
+    /// Not 0 while a listing from the beginning is under way: what does not turn up in it is gone.
+    var sweep: Int64
+
+    private static func make(_ row: Row) -> KnownZone {
+        KnownZone(
+            id: row[0],
+            zone: ZoneID(row[1], owner: UserID(row[2])),
+            token: row[3],
+            isThere: row[4],
+            sweep: row[5]
+        )
+    }
+
+    private static let columns = "id, name, owner, token, isThere, sweep"
+
+    static func find(_ db: Database, _ zone: ZoneID) throws -> KnownZone? {
+        let sql = "SELECT \(columns) FROM mirror_zone WHERE name = ? AND owner = ?"
+        return try Row.fetchOne(db, sql: sql, arguments: [zone.zoneName, zone.owner.recordName]).map(make)
+    }
+
+    static func find(_ db: Database, id: Int64) throws -> KnownZone? {
+        try Row.fetchOne(db, sql: "SELECT \(columns) FROM mirror_zone WHERE id = ?", arguments: [id]).map(make)
+    }
+
+    static func all(_ db: Database) throws -> [KnownZone] {
+        try Row.fetchAll(db, sql: "SELECT \(columns) FROM mirror_zone ORDER BY id").map(make)
+    }
+
+    /// Finds it, or notes a zone not known before.
+    static func make(_ db: Database, _ zone: ZoneID) throws -> KnownZone {
+        if let known = try find(db, zone) { return known }
+        try db.execute(
+            sql: "INSERT INTO mirror_zone(name, owner) VALUES (?, ?)",
+            arguments: [zone.zoneName, zone.owner.recordName]
+        )
+        return KnownZone(id: db.lastInsertedRowID, zone: zone, token: nil, isThere: false, sweep: 0)
+    }
+}

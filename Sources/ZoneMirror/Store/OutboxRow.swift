@@ -1,0 +1,126 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+
+/// One object with changes that the relay has not confirmed.
+///
+/// The triggers write these; what exactly has changed is the difference between the object's row and what the relay
+/// had last.
+struct OutboxRow {
+    var oid: String
+    var entity: String
+    var operation: Outbox.Operation
+    /// Newer than every touch before it.
+    var version: Int64
+    /// It may have reached the relay already.
+    var isAttempted: Bool
+    var tries: Int
+    /// What it waits for; `nil`: its turn.
+    var held: String?
+    var error: String?
+    var place: Int64
+
+    private static func make(_ row: Row) -> OutboxRow {
+        OutboxRow(
+            oid: row[0],
+            entity: row[1],
+            operation: row[2] == "delete" ? .delete : .save,
+            version: row[3],
+            isAttempted: row[4],
+            tries: row[5],
+            held: row[6],
+            error: row[7],
+            place: row[8]
+        )
+    }
+
+    private static let select =
+        "SELECT oid, entity, op, version, isAttempted, tries, held, error, place FROM mirror_outbox"
+
+    static func find(_ db: Database, _ oid: String) throws -> OutboxRow? {
+        let rows = try Row.fetchCursor(db.cachedStatement(sql: select + " WHERE oid = ?"), arguments: [oid])
+        return try rows.next().map(make)
+    }
+
+    /// The next ones that are free to go, oldest first.
+    static func next(_ db: Database, after place: Int64, limit: Int, deletesOnly: Bool) throws -> [OutboxRow] {
+        let condition = " WHERE held IS NULL AND place > ?" + (deletesOnly ? " AND op = 'delete'" : "")
+        let sql = select + condition + " ORDER BY place LIMIT ?"
+        return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [place, limit]).map(make)
+    }
+
+    static func all(_ db: Database) throws -> [OutboxRow] {
+        try Row.fetchAll(db, sql: select + " ORDER BY place").map(make)
+    }
+
+    static func count(_ db: Database, free: Bool = false) throws -> Int {
+        let sql = "SELECT count(*) FROM mirror_outbox" + (free ? " WHERE held IS NULL" : "")
+        return try Int.fetchOne(db, sql: sql) ?? 0
+    }
+
+    static func drop(_ db: Database, _ oid: String) throws {
+        try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ?").execute(arguments: [oid])
+    }
+
+    /// The relay has answered for what was sent as `version`; what was changed since stays.
+    static func settled(_ db: Database, _ oid: String, version: Int64) throws {
+        try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ? AND version <= ?")
+            .execute(arguments: [oid, version])
+        if db.changesCount == 0 {
+            try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = 0, error = NULL WHERE oid = ?")
+                .execute(arguments: [oid])
+        }
+    }
+
+    /// Puts an object in the line that no statement has touched.
+    static func add(_ db: Database, _ oid: String, entity: String, _ operation: Outbox.Operation) throws {
+        let sql = """
+            INSERT INTO mirror_change(txn, oid, entity, kind) VALUES ((SELECT txn FROM mirror_local), ?, ?, ?)
+            """
+        let kind: ChangeKind = operation == .delete ? .delete : .update
+        try db.execute(sql: sql, arguments: [oid, entity, kind.rawValue])
+        let number = db.lastInsertedRowID
+        try db.execute(
+            sql: """
+                INSERT INTO mirror_outbox(place, oid, entity, op, version) VALUES (?, ?, ?, ?, ?)
+                ON CONFLICT(oid) DO UPDATE SET op = excluded.op, version = excluded.version, held = NULL
+                """,
+            arguments: [number, oid, entity, operation.rawValue, number]
+        )
+    }
+}
+
+/// The changes that the relay refused for good.
+///
+/// SDK reference 12.
+enum Refusals {
+    struct Cause: Sendable {
+        var code: Int
+        var message: String
+    }
+
+    static func add(
+        _ db: Database,
+        oid: String,
+        entity: String,
+        operation: Outbox.Operation,
+        mine: [String: FieldValue],
+        error: Cause,
+        at date: Date,
+        tries: Int = 1
+    ) throws {
+        let known = try KnownRecord.find(db, oid: oid)
+        try db.execute(
+            sql: """
+                INSERT INTO mirror_refused(oid, entity, zone, name, op, mine, code, message, at, tries)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                """,
+            arguments: [
+                oid, entity, known?.zone, known?.name ?? oid, operation.rawValue, KnownRecord.encode(mine), error.code,
+                error.message, date.timeIntervalSince1970, tries,
+            ]
+        )
+        try OutboxRow.drop(db, oid)
+    }
+}

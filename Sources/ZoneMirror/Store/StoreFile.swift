@@ -1,0 +1,112 @@
+import Foundation
+import GRDB
+import Records
+import Synchronization
+import ZoneKit
+
+/// One open store: its file, its tables, and what they mean on the relay.
+final class StoreFile: Sendable {
+    let id: StoreID
+    let description: StoreDescription
+    let model: MirrorModel
+    let mapping: RecordMapping
+    /// The file that is open: the description's own, or another account's beside it.
+    let path: String
+    let pool: DatabasePool
+
+    var isMirrored: Bool { description.cloud != nil }
+    var scope: CKDatabase.Scope? { description.cloud?.scope }
+
+    /// Opens or makes the file.
+    ///
+    /// Throws what SQLite throws.
+    init(_ description: StoreDescription, model: MirrorModel, path: String) throws {
+        id = description.id
+        self.description = description
+        self.model = model
+        self.path = path
+        let tables = model.tables(in: description.configuration)
+        mapping = RecordMapping(tables: tables, prefix: description.cloud?.prefix ?? "CD_")
+        var configuration = Configuration()
+        configuration.label = "ZoneMirror"
+        configuration.busyMode = .timeout(10)
+        configuration.prepareDatabase { db in
+            // Cascades may lead back to the same table.
+            try db.execute(sql: "PRAGMA recursive_triggers = ON")
+        }
+        pool = try DatabasePool(path: path, configuration: configuration)
+        try prepare(tables)
+    }
+
+    private func prepare(_ tables: [TableForm]) throws {
+        let layout = EntityTables(
+            model: model,
+            tables: tables,
+            isMirrored: isMirrored,
+            tracksHistory: description.tracksHistory || isMirrored
+        )
+        try pool.write { db in
+            try StoreTables.create(db)
+            // A new version of this module may write other triggers for the same model.
+            let mark = "1 \(isMirrored) \(layout.tracksHistory) \(tables)"
+            guard try State.text(db, .layout) != mark else { return }
+            let isNew = try State.text(db, .layout) == nil
+            let added = try layout.create(db)
+            try State.set(db, .layout, mark)
+            guard !isNew, isMirrored else { return }
+            let now = Date()
+            try Self.importing(db, author: Importer.author, at: now) { transaction in
+                try Importer(db, self, transaction: transaction, now: now).adopt(added: added)
+            }
+        }
+    }
+
+    /// Writes as the relay's hand: the triggers do not note it as the user's change.
+    ///
+    /// `author` goes into the history with all that changes.
+    static func importing<Result>(
+        _ db: Database,
+        author: String,
+        at date: Date,
+        _ body: (_ transaction: Int64) throws -> Result
+    ) throws -> Result {
+        try db.execute(
+            sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
+            arguments: [author, date.timeIntervalSince1970]
+        )
+        let transaction = db.lastInsertedRowID
+        try db.execute(sql: "UPDATE mirror_local SET importing = 1")
+        let result = try body(transaction)
+        try db.execute(sql: "UPDATE mirror_local SET importing = 0")
+        return result
+    }
+}
+
+/// The few values that a store keeps about itself.
+enum State {
+    enum Key: String {
+        case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, identity, quotaIsFull
+        case wantsSweep, sealed
+    }
+
+    static func text(_ db: Database, _ key: Key) throws -> String? {
+        let statement = try db.cachedStatement(sql: "SELECT v FROM mirror_state WHERE k = ?")
+        return try String.fetchOne(statement, arguments: [key.rawValue])
+    }
+
+    static func number(_ db: Database, _ key: Key) throws -> Double? {
+        let statement = try db.cachedStatement(sql: "SELECT v FROM mirror_state WHERE k = ?")
+        return try Double.fetchOne(statement, arguments: [key.rawValue])
+    }
+
+    static func set(_ db: Database, _ key: Key, _ value: (any DatabaseValueConvertible)?) throws {
+        guard let value else {
+            try db.execute(sql: "DELETE FROM mirror_state WHERE k = ?", arguments: [key.rawValue])
+            return
+        }
+        try db.execute(
+            sql: "INSERT INTO mirror_state(k, v) VALUES (?, ?) ON CONFLICT(k) DO UPDATE SET v = excluded.v",
+            arguments: [key.rawValue, value]
+        )
+    }
+}

@@ -1,0 +1,70 @@
+import Foundation
+import GRDB
+
+/// The mirror's own tables, beside the application's.
+enum StoreTables {
+    /// Makes them where they are missing.
+    ///
+    /// `mirror_local` is one row: whether an import is under way in this transaction, which the triggers then leave alone,
+    /// and under which number the history files what changes.
+    static func create(_ db: Database) throws {
+        try db.execute(sql: sql)
+        if try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_local") == 0 {
+            try db.execute(sql: "INSERT INTO mirror_local(importing, txn) VALUES (0, 0)")
+        }
+    }
+
+    private static let sql = """
+        CREATE TABLE IF NOT EXISTS mirror_state(k TEXT PRIMARY KEY, v) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS mirror_local(importing INTEGER NOT NULL, txn INTEGER NOT NULL);
+        CREATE TABLE IF NOT EXISTS mirror_zone(
+            id INTEGER PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, token TEXT,
+            isThere INTEGER NOT NULL DEFAULT 0, isUnfetched INTEGER NOT NULL DEFAULT 0,
+            sweep INTEGER NOT NULL DEFAULT 0, fetchedAt REAL, permission TEXT, share BLOB,
+            UNIQUE(name, owner));
+        CREATE TABLE IF NOT EXISTS mirror_record(
+            id INTEGER PRIMARY KEY, zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT, entity TEXT,
+            type TEXT NOT NULL, tag TEXT, created INTEGER, creator TEXT, modified INTEGER, modifier TEXT,
+            parent TEXT, share TEXT, fields BLOB, seen INTEGER NOT NULL DEFAULT 0, UNIQUE(zone, name));
+        CREATE UNIQUE INDEX IF NOT EXISTS mirror_record_oid ON mirror_record(oid) WHERE oid IS NOT NULL;
+        CREATE TABLE IF NOT EXISTS mirror_outbox(
+            place INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, entity TEXT NOT NULL, op TEXT NOT NULL,
+            version INTEGER NOT NULL, isAttempted INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
+            held TEXT, error TEXT);
+        CREATE TABLE IF NOT EXISTS mirror_link(
+            oid TEXT NOT NULL, entity TEXT NOT NULL, col TEXT NOT NULL, zone INTEGER NOT NULL, target TEXT NOT NULL,
+            PRIMARY KEY(oid, col)) WITHOUT ROWID;
+        CREATE INDEX IF NOT EXISTS mirror_link_target ON mirror_link(target);
+        CREATE TABLE IF NOT EXISTS mirror_change(
+            seq INTEGER PRIMARY KEY, txn INTEGER NOT NULL, oid TEXT NOT NULL, entity TEXT NOT NULL,
+            kind INTEGER NOT NULL, names TEXT, kept TEXT);
+        CREATE TABLE IF NOT EXISTS mirror_transaction(
+            id INTEGER PRIMARY KEY, author TEXT, context TEXT, at REAL NOT NULL);
+        CREATE TABLE IF NOT EXISTS mirror_refused(
+            id INTEGER PRIMARY KEY, oid TEXT NOT NULL, entity TEXT NOT NULL, zone INTEGER, name TEXT, op TEXT NOT NULL,
+            mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL);
+        CREATE TABLE IF NOT EXISTS mirror_event(
+            id INTEGER PRIMARY KEY, kind TEXT NOT NULL, began REAL NOT NULL, ended REAL, succeeded INTEGER, code INTEGER,
+            message TEXT, records INTEGER NOT NULL DEFAULT 0, total INTEGER, details TEXT);
+        CREATE TABLE IF NOT EXISTS mirror_decision(
+            id INTEGER PRIMARY KEY, at REAL NOT NULL, oid TEXT NOT NULL, entity TEXT NOT NULL, property TEXT NOT NULL,
+            kept TEXT, dropped TEXT, policy TEXT NOT NULL);
+        CREATE TABLE IF NOT EXISTS mirror_poll(type TEXT PRIMARY KEY, watermark INTEGER, recent TEXT) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
+            isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+        """
+}
+
+/// What a change did to a row, as `mirror_change.kind` has it.
+enum ChangeKind: Int {
+    case insert = 1
+    case update = 2
+    case delete = 3
+}
+
+extension String {
+    /// As a name in SQL.
+    var quoted: String { "\"" + replacingOccurrences(of: "\"", with: "\"\"") + "\"" }
+    /// As a text in SQL.
+    var literal: String { "'" + replacingOccurrences(of: "'", with: "''") + "'" }
+}

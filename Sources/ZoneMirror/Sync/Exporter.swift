@@ -1,0 +1,219 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+import Wire
+import ZoneKit
+
+/// One change on its way to the relay.
+struct Outgoing: Sendable {
+    var oid: String
+    var entity: String
+    var operation: Outbox.Operation
+    var version: Int64
+    var tries: Int
+    var place: Int64
+    var zone: ZoneID
+    var write: ClientRequest.Write
+    /// About how many bytes of a request it takes.
+    var size: Int
+}
+
+/// Reads what is to be sent out of a store, and writes down what became of it; inside one transaction each.
+struct Exporter {
+    let db: Database
+    let file: StoreFile
+    let names: NameSpace
+
+    init(_ db: Database, _ file: StoreFile) throws {
+        self.db = db
+        self.file = file
+        names = try NameSpace(db)
+    }
+
+    /// The next changes after a place in the line, and the place up to which the line was read; empty at its end.
+    ///
+    /// Whoever is new to the relay is marked as perhaps sent **before** it is, so that a later deletion is sent too.
+    func batch(
+        after place: Int64,
+        limit: Int,
+        deletesOnly: Bool
+    ) throws -> (items: [Outgoing], upTo: Int64, isLast: Bool) {
+        let rows = try OutboxRow.next(db, after: place, limit: limit, deletesOnly: deletesOnly)
+        var items: [Outgoing] = []
+        for row in rows {
+            if let item = try outgoing(row) { items.append(item) }
+        }
+        return (items, rows.last?.place ?? place, rows.count < limit)
+    }
+
+    private func outgoing(_ row: OutboxRow) throws -> Outgoing? {
+        guard let table = file.mapping.tables[row.entity] else { return nil }
+        let known = try KnownRecord.find(db, oid: row.oid)
+        let zone = try known.flatMap { try KnownZone.find(db, id: $0.zone)?.zone } ?? file.homeZone
+        guard let zone else {
+            try hold(
+                row.oid,
+                "A new object in a shared store has to be related to a shared object, or assigned to a share."
+            )
+            return nil
+        }
+        var write: ClientRequest.Write
+        if row.operation == .delete {
+            guard let known, known.tag != nil || row.isAttempted else {
+                try OutboxRow.drop(db, row.oid)
+                return nil
+            }
+            write = ClientRequest.Write(.forceDelete, known.name)
+        } else {
+            guard let made = try save(row, table, known, zone) else { return nil }
+            write = made
+        }
+        return Outgoing(
+            oid: row.oid,
+            entity: row.entity,
+            operation: row.operation,
+            version: row.version,
+            tries: row.tries,
+            place: row.place,
+            zone: zone,
+            write: write,
+            size: Self.size(of: write)
+        )
+    }
+
+    private func save(
+        _ row: OutboxRow,
+        _ table: TableForm,
+        _ known: KnownRecord?,
+        _ zone: ZoneID
+    ) throws -> ClientRequest.Write? {
+        guard let values = try table.row(db, row.oid) else {
+            try OutboxRow.drop(db, row.oid)
+            return nil
+        }
+        let type = known?.type ?? file.mapping.recordType(of: table)
+        let mine = file.mapping.fields(of: try names.toRelay(values, table, row.oid, db), in: table)
+        var write = ClientRequest.Write(.create, known?.name ?? row.oid, recordType: type)
+        guard let tag = known?.tag else {
+            // What a newer program had written there goes along.
+            let unknown = known?.serverFields() ?? [:]
+            write.fields = unknown.merging(mine) { $1 }.mapValues { $0 }
+            if !row.isAttempted { try reserve(row, known, zone, type) }
+            return write
+        }
+        let base = known?.serverFields() ?? [:]
+        write.type = .update
+        write.changeTag = tag
+        for field in ownFields(table)
+        where mine[field] != base[field] && !Self.isDefault(mine[field], base[field], field, table, file) {
+            write.fields.updateValue(mine[field], forKey: field)
+        }
+        if write.fields.isEmpty {
+            try OutboxRow.drop(db, row.oid)
+            return nil
+        }
+        return write
+    }
+
+    /// A field that the relay's record leaves out stands for the attribute's default: no reason to send it.
+    private static func isDefault(
+        _ mine: FieldValue?,
+        _ base: FieldValue?,
+        _ field: String,
+        _ table: TableForm,
+        _ file: StoreFile
+    ) -> Bool {
+        guard base == nil, let mine else { return false }
+        guard let column = table.columns.first(where: { file.mapping.field($0) == field }),
+            let attribute = column.attribute, !attribute.defaultValue.isNull
+        else { return false }
+        return RecordMapping.fieldValue(attribute.defaultValue, column) == mine
+    }
+
+    private func ownFields(_ table: TableForm) -> [String] {
+        if case .pairs = table.kind { return ["CD_entityNames", "CD_recordNames", "CD_relationships"] }
+        return table.columns.map { file.mapping.field($0) }
+    }
+
+    private func reserve(_ row: OutboxRow, _ known: KnownRecord?, _ zone: ZoneID, _ type: String) throws {
+        if known == nil {
+            let home = try KnownZone.make(db, zone)
+            try KnownRecord.reserve(
+                db,
+                zone: home.id,
+                name: row.oid,
+                oid: row.oid,
+                entity: row.entity,
+                type: type
+            )
+        }
+        try db.cachedStatement(sql: "UPDATE mirror_outbox SET isAttempted = 1 WHERE oid = ?").execute(arguments: [
+            row.oid
+        ])
+    }
+
+    func hold(_ oid: String, _ reason: String) throws {
+        try db.execute(
+            sql: "UPDATE mirror_outbox SET held = 'waiting', error = ? WHERE oid = ?",
+            arguments: [reason, oid]
+        )
+    }
+
+    private static func size(of write: ClientRequest.Write) -> Int {
+        write.fields.reduce(160 + write.recordName.utf8.count) { $0 + $1.key.utf8.count + 40 + bytes(in: $1.value) }
+    }
+
+    private static func bytes(in value: FieldValue?) -> Int {
+        switch value {
+        case .string(let text): text.utf8.count
+        case .bytes(let bytes): bytes.count * 4 / 3
+        case .list(_, let values): values.reduce(0) { $0 + bytes(in: $1) }
+        default: 20
+        }
+    }
+
+    // MARK: What became of it
+
+    /// The relay has saved it: the new version, and the end of the entry, in one.
+    func saved(_ item: Outgoing, as record: Record) throws {
+        guard let known = try KnownRecord.find(db, oid: item.oid) else { return }
+        var fields = known.serverFields()
+        for (name, value) in item.write.fields {
+            if let value { fields[name] = value } else { fields[name] = nil }
+        }
+        for (name, value) in record.fields { fields[name] = value }
+        var kept = record
+        kept.id.recordName = known.name
+        // A listing under way may have passed its place already: it is there for certain.
+        let sweep = try KnownZone.find(db, id: known.zone)?.sweep ?? 0
+        try KnownRecord.store(
+            db,
+            kept,
+            zone: known.zone,
+            oid: item.oid,
+            entity: item.entity,
+            fields: KnownRecord.encode(fields),
+            seen: sweep
+        )
+        try OutboxRow.settled(db, item.oid, version: item.version)
+    }
+
+    /// The relay has deleted it, or never had it.
+    func deleted(_ item: Outgoing) throws {
+        if let known = try KnownRecord.find(db, oid: item.oid) {
+            // An object made again under the name meanwhile is new to the relay.
+            if try OutboxRow.find(db, item.oid)?.operation == .save {
+                try KnownRecord.forgetVersion(db, id: known.id)
+            } else {
+                try KnownRecord.remove(db, id: known.id)
+            }
+        }
+        try OutboxRow.settled(db, item.oid, version: item.version)
+    }
+
+    func failed(_ item: Outgoing, _ reason: String) throws {
+        try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = tries + 1, error = ? WHERE oid = ?")
+            .execute(arguments: [reason, item.oid])
+    }
+}

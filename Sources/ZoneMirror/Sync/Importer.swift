@@ -1,0 +1,358 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+import ZoneKit
+
+/// Writes what came from the relay into a store, inside one transaction.
+///
+/// A record that meets a pending change of ours is merged with it by the store's policy; the merged values stay pending,
+/// now on top of the relay's version.
+final class Importer {
+    let db: Database
+    let file: StoreFile
+    let mapping: RecordMapping
+    let transaction: Int64
+    let now: Date
+    let policy: MergePolicy
+    /// How many records changed something here.
+    private(set) var count = 0
+    /// Objects whose pending change and the relay's could not be merged.
+    private(set) var conflicts: [String] = []
+    private var hasOutbox: Bool
+    private var hasLinks: Bool
+    let names: NameSpace
+
+    init(_ db: Database, _ file: StoreFile, transaction: Int64, now: Date) throws {
+        self.db = db
+        self.file = file
+        self.transaction = transaction
+        self.now = now
+        mapping = file.mapping
+        policy = file.description.cloud?.mergePolicy ?? .mergeByPropertyObjectTrump
+        hasOutbox = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_outbox)") ?? false
+        hasLinks = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_link)") ?? false
+        names = try NameSpace(db)
+    }
+
+    /// The name under which imports stand in the history.
+    static let author = "zonecast.import"
+
+    // MARK: One record
+
+    func take(_ record: Record, zone: KnownZone) throws {
+        let known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
+        if let known, let tag = known.tag, tag == record.changeTag {
+            if zone.sweep != 0 { try mark(known, zone.sweep) }
+            return
+        }
+        let fields = KnownRecord.encode(record.fields)
+        guard let table = mapping.table(forType: record.type, fields: record.fields) else {
+            // A newer program's: kept whole until this one's model knows the type.
+            return try KnownRecord.store(
+                db,
+                record,
+                zone: zone.id,
+                oid: nil,
+                entity: nil,
+                fields: fields,
+                seen: zone.sweep
+            )
+        }
+        count += 1
+        let theirs = mapping.row(of: record.fields, in: table)
+        let oid = try place(theirs, record, known, table, zone)
+        try KnownRecord.store(
+            db,
+            record,
+            zone: zone.id,
+            oid: oid,
+            entity: table.name,
+            fields: fields,
+            seen: zone.sweep
+        )
+        if hasLinks, known?.oid == nil { try resolveLinks(to: record.id.recordName, zone: zone.id, as: oid) }
+    }
+
+    /// Puts the row where it belongs and says under which identity.
+    private func place(
+        _ theirs: [DatabaseValue],
+        _ record: Record,
+        _ known: KnownRecord?,
+        _ table: TableForm,
+        _ zone: KnownZone
+    ) throws -> String {
+        if let oid = known?.oid {
+            try update(table, oid, theirs, known, zone)
+            return oid
+        }
+        let name = record.id.recordName
+        let row = try names.toLocal(theirs, table, zone: zone.id, db)
+        if try table.insertIfNew(db, name, row.values) {
+            try added(table, name, row, zone)
+            return name
+        }
+        // The name is taken: by an object of ours that was made under the same name and not sent yet, or by a record of
+        // another zone.
+        if try KnownRecord.find(db, oid: name) == nil, zone.zone == file.homeZone {
+            try update(table, name, theirs, known, zone)
+            return name
+        }
+        let other = UUID().uuidString
+        try table.insert(db, other, row.values)
+        names.hasAliases = true
+        try added(table, other, row, zone)
+        return other
+    }
+
+    private func added(_ table: TableForm, _ oid: String, _ row: NameSpace.Local, _ zone: KnownZone) throws {
+        try keep(row.unresolved, of: table, oid, zone.id)
+        try note(table, oid, .insert, names: nil)
+    }
+
+    private func mark(_ known: KnownRecord, _ sweep: Int64) throws {
+        try db.cachedStatement(sql: "UPDATE mirror_record SET seen = ? WHERE id = ?")
+            .execute(arguments: [sweep, known.id])
+    }
+
+    // MARK: Updates and merges
+
+    private func update(
+        _ table: TableForm,
+        _ oid: String,
+        _ theirs: [DatabaseValue],
+        _ known: KnownRecord?,
+        _ zone: KnownZone
+    ) throws {
+        let pending = hasOutbox ? try OutboxRow.find(db, oid) : nil
+        guard let current = try table.row(db, oid) else {
+            // Deleted here, and not yet there.
+            if let pending, pending.operation == .delete,
+                PropertyMerge.keepsObjectDeletedInMemory(policy) == false || policy == .error
+            {
+                return
+            }
+            try OutboxRow.drop(db, oid)
+            let row = try names.toLocal(theirs, table, zone: zone.id, db)
+            try table.insert(db, oid, row.values)
+            return try added(table, oid, row, zone)
+        }
+        var values = theirs
+        if pending?.operation == .save {
+            values = try merge(table, oid, theirs, current, known, zone)
+        }
+        let row = try names.toLocal(values, table, zone: zone.id, db)
+        try db.execute(sql: "DELETE FROM mirror_link WHERE oid = ?", arguments: [oid])
+        try keep(row.unresolved, of: table, oid, zone.id)
+        let changed = table.columns.indices.filter { current[$0] != row.values[$0] }
+        guard !changed.isEmpty else { return }
+        try table.update(db, oid, row.values)
+        try note(table, oid, .update, names: changed.map { table.columns[$0].name }.joined(separator: ","))
+    }
+
+    /// Merges a pending change with the relay's version, in record names; drops the entry when nothing is left to send.
+    private func merge(
+        _ table: TableForm,
+        _ oid: String,
+        _ theirs: [DatabaseValue],
+        _ current: [DatabaseValue],
+        _ known: KnownRecord?,
+        _ zone: KnownZone
+    ) throws -> [DatabaseValue] {
+        let mine = mapping.settled(try names.toRelay(current, table, oid, db), in: table)
+        let base = mapping.row(of: known?.serverFields() ?? [:], in: table)
+        guard let outcome = PropertyMerge.edits(base: base, memory: mine, store: theirs, policy: policy),
+            let values = outcome.values
+        else {
+            conflicts.append(oid)
+            try Refusals.add(
+                db,
+                oid: oid,
+                entity: table.name,
+                operation: .save,
+                mine: mapping.fields(of: mine, in: table),
+                error: .init(code: 14, message: "Changed here and on the relay; the store's policy merges nothing."),
+                at: now
+            )
+            return theirs
+        }
+        for dropped in outcome.dropped { try decide(table, oid, dropped) }
+        if values == theirs { try OutboxRow.drop(db, oid) }
+        return values
+    }
+
+    private func decide(
+        _ table: TableForm,
+        _ oid: String,
+        _ dropped: PropertyMerge.Outcome<DatabaseValue>.Dropped
+    ) throws {
+        try db.execute(
+            sql: """
+                INSERT INTO mirror_decision(at, oid, entity, property, kept, dropped, policy)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
+                """,
+            arguments: [
+                now.timeIntervalSince1970, oid, table.name, table.columns[dropped.position].name,
+                dropped.kept.description, dropped.dropped.description, policy.rawValue,
+            ]
+        )
+    }
+
+    // MARK: Links
+
+    /// Remembers links whose target is not here yet.
+    private func keep(
+        _ unresolved: [NameSpace.Unresolved],
+        of table: TableForm,
+        _ oid: String,
+        _ zone: Int64
+    ) throws {
+        for link in unresolved {
+            hasLinks = true
+            try db.cachedStatement(
+                sql: "INSERT OR REPLACE INTO mirror_link(oid, entity, col, zone, target) VALUES (?, ?, ?, ?, ?)"
+            ).execute(arguments: [oid, table.name, table.columns[link.column].name, zone, link.name])
+        }
+    }
+
+    /// The target of some links has come.
+    private func resolveLinks(to name: String, zone: Int64, as oid: String) throws {
+        let sql = "SELECT oid, entity, col FROM mirror_link WHERE target = ? AND zone = ?"
+        let rows = try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [name, zone])
+        for row in rows {
+            let (holder, entity, column): (String, String, String) = (row[0], row[1], row[2])
+            guard mapping.tables[entity]?.index[column] != nil else { continue }
+            try db.cachedStatement(
+                sql: "UPDATE \(entity.quoted) SET \(column.quoted) = ? WHERE id = ? AND \(column.quoted) IS NULL"
+            ).execute(arguments: [oid, holder])
+            try db.cachedStatement(sql: "DELETE FROM mirror_link WHERE oid = ? AND col = ?")
+                .execute(arguments: [holder, column])
+        }
+    }
+
+    // MARK: Deletions
+
+    func remove(_ name: String, zone: KnownZone) throws {
+        guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { return }
+        try remove(known)
+    }
+
+    /// The relay has this record no more.
+    func remove(_ known: KnownRecord, keepingPending: Bool = true) throws {
+        count += 1
+        try db.execute(
+            sql: "DELETE FROM mirror_link WHERE zone = ? AND target = ?",
+            arguments: [known.zone, known.name]
+        )
+        guard let oid = known.oid, let table = known.entity.flatMap({ mapping.tables[$0] }) else {
+            return try KnownRecord.remove(db, id: known.id)
+        }
+        let pending = hasOutbox ? try OutboxRow.find(db, oid) : nil
+        let acceptsDeletion = file.description.cloud?.acceptsDeletions ?? false
+        if keepingPending, pending?.operation == .save, !acceptsDeletion,
+            PropertyMerge.keepsObjectDeletedInStore(policy) ?? true
+        {
+            return try KnownRecord.forgetVersion(db, id: known.id)
+        }
+        try OutboxRow.drop(db, oid)
+        try noteDeletion(table, oid)
+        try table.delete(db, oid)
+        try db.execute(sql: "DELETE FROM mirror_link WHERE oid = ?", arguments: [oid])
+        try KnownRecord.remove(db, id: known.id)
+    }
+
+    /// A listing from the beginning has ended: what did not turn up in it is gone.
+    func sweep(_ zone: KnownZone) throws {
+        guard zone.sweep != 0 else { return }
+        let gone = try String.fetchAll(
+            db,
+            sql: "SELECT name FROM mirror_record WHERE zone = ? AND seen <> ? AND tag IS NOT NULL",
+            arguments: [zone.id, zone.sweep]
+        )
+        for name in gone { try remove(name, zone: zone) }
+        try db.execute(sql: "UPDATE mirror_zone SET sweep = 0 WHERE id = ?", arguments: [zone.id])
+    }
+
+    // MARK: History
+
+    private func note(_ table: TableForm, _ oid: String, _ kind: ChangeKind, names: String?) throws {
+        try db.cachedStatement(
+            sql: "INSERT INTO mirror_change(txn, oid, entity, kind, names) VALUES (?, ?, ?, ?, ?)"
+        ).execute(arguments: [transaction, oid, table.name, kind.rawValue, names])
+    }
+
+    func noteReversal(_ table: TableForm, _ oid: String, wasGone: Bool) throws {
+        try note(table, oid, wasGone ? .insert : .update, names: nil)
+    }
+
+    private func noteDeletion(_ table: TableForm, _ oid: String) throws {
+        let kept = EntityTables.keptValues(of: table, from: "")
+        try db.cachedStatement(
+            sql: """
+                INSERT INTO mirror_change(txn, oid, entity, kind, kept)
+                SELECT ?, id, ?, 3, \(kept) FROM \(table.name.quoted) WHERE id = ?
+                """
+        ).execute(arguments: [transaction, table.name, oid])
+    }
+}
+
+extension Importer {
+    /// Gives objects to records that the model knows only now, and values to columns that are new.
+    func adopt(added: [String: [ColumnForm]]) throws {
+        for (zone, name, type, fields) in try unknownRecords() {
+            guard let table = mapping.table(forType: type, fields: fields) else { continue }
+            let theirs = mapping.row(of: fields, in: table)
+            let record = Record(id: RecordID(name, in: zone.zone), type: type, fields: fields)
+            let oid = try place(theirs, record, nil, table, zone)
+            try db.execute(
+                sql: "UPDATE mirror_record SET oid = ?, entity = ? WHERE zone = ? AND name = ?",
+                arguments: [oid, table.name, zone.id, name]
+            )
+            if hasLinks { try resolveLinks(to: name, zone: zone.id, as: oid) }
+        }
+        for (name, columns) in added {
+            if let table = mapping.tables[name] { try fill(columns, of: table) }
+        }
+    }
+
+    private func unknownRecords() throws -> [(KnownZone, String, String, [String: FieldValue])] {
+        let zones = Dictionary(uniqueKeysWithValues: try KnownZone.all(db).map { ($0.id, $0) })
+        let rows = try Row.fetchAll(db, sql: "SELECT zone, name FROM mirror_record WHERE oid IS NULL")
+        return try rows.compactMap { row in
+            let (zone, name): (Int64, String) = (row[0], row[1])
+            guard let home = zones[zone], let known = try KnownRecord.find(db, zone: zone, name: name) else {
+                return nil
+            }
+            return (home, name, known.type, known.serverFields())
+        }
+    }
+
+    private func fill(_ columns: [ColumnForm], of table: TableForm) throws {
+        let oids = try String.fetchAll(
+            db,
+            sql: "SELECT oid FROM mirror_record WHERE entity = ? AND fields IS NOT NULL",
+            arguments: [table.name]
+        )
+        for oid in oids {
+            guard let known = try KnownRecord.find(db, oid: oid), var row = try table.row(db, oid) else { continue }
+            let zone = known.zone
+            let theirs = try names.toLocal(mapping.row(of: known.serverFields(), in: table), table, zone: zone, db)
+            for column in columns {
+                if let position = table.index[column.name] { row[position] = theirs.values[position] }
+            }
+            try table.update(db, oid, row)
+            try keep(theirs.unresolved, of: table, oid, zone)
+        }
+    }
+}
+
+extension StoreFile {
+    /// Where new objects go; `nil` in a shared database, which has no zone of its own.
+    var homeZone: ZoneID? {
+        switch description.cloud?.scope {
+        case .private: ZoneID(description.cloud?.zoneName ?? ZoneID.defaultName)
+        case .public: ZoneID(ZoneID.defaultName)
+        case .shared, nil: nil
+        }
+    }
+}

@@ -1,0 +1,72 @@
+public import Foundation
+public import ZoneKit
+
+/// Something that a mirrored container did, or is doing.
+public struct MirrorEvent: Hashable, Sendable, Identifiable {
+    /// The kinds of work.
+    public enum Kind: String, Hashable, Sendable, CaseIterable {
+        /// A store began to sync.
+        case setup
+        /// From a private or shared database to the store.
+        case `import`
+        /// From the store to its database.
+        case export
+        /// From a public database to the store.
+        case poll
+        /// Something about shares.
+        case share
+        /// Something about the account.
+        case account
+        /// Something that the application should know of, such as a refused change.
+        case notice
+    }
+
+    /// Something in an event that a program may act on.
+    public enum Detail: Hashable, Sendable, Codable {
+        /// These changes were refused for good; see `rejectedWrites`.
+        case refused([String])
+        /// A zone was listed from its beginning.
+        case zoneResynced(zone: String, reason: String)
+        /// A zone is gone, and its objects with it.
+        case zoneLost(zone: String, reason: String)
+        /// The public database lacks an index; this type is skipped until it has one.
+        case indexMissing(recordType: String, field: String)
+        /// There is no space left for saves.
+        case quotaExceeded
+        /// There is space again.
+        case quotaRecovered
+        /// Many changes wait to be sent.
+        case outboxIsLarge(Int)
+        /// Changes that were not sent and never will be.
+        case droppedChanges([String])
+        /// Another user than before, or none.
+        case account(previous: String?, current: String?)
+        /// A share began, changed or ended.
+        case share(String, zone: String)
+        /// A pinned view grew too old or too large, and was brought up to date.
+        case pinAdvanced
+    }
+
+    /// Grows with each event of a store.
+    public var id: Int64
+    /// The store it is about.
+    public var store: StoreID
+    /// What was done.
+    public var kind: Kind
+    /// When it began.
+    public var began: Date
+    /// When it ended; `nil` while it goes on.
+    public var ended: Date?
+    /// Whether all went well.
+    public var succeeded: Bool
+    /// CloudKit's number of what went wrong.
+    public var errorCode: CKError.Code?
+    /// What went wrong, in one sentence.
+    public var message: String?
+    /// How many records so far.
+    public var done: Int
+    /// How many in all, where that is known.
+    public var total: Int?
+    /// What a program may act on.
+    public var details: [Detail]
+}

@@ -1,0 +1,157 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+import ZoneKit
+
+/// Where the polls of a public database have come to, as the store keeps it.
+enum PollMarks {
+    private struct Seen: Codable {
+        var name: String
+        var tag: String
+        var time: Int64
+    }
+
+    static func load(_ db: Database) throws -> [String: PublicPoll.Mark] {
+        var marks: [String: PublicPoll.Mark] = [:]
+        for row in try Row.fetchAll(db, sql: "SELECT type, watermark, recent FROM mirror_poll") {
+            var mark = PublicPoll.Mark()
+            mark.watermark = (row[1] as Int64?).map { Timestamp(milliseconds: $0) }
+            let recent = (row[2] as String?).flatMap { try? JSONDecoder().decode([Seen].self, from: Data($0.utf8)) }
+            for seen in recent ?? [] {
+                mark.recent[seen.name] = seen.tag
+                mark.recentTimes[seen.name] = Timestamp(milliseconds: seen.time)
+            }
+            marks[row[0]] = mark
+        }
+        return marks
+    }
+
+    static func store(_ db: Database, _ type: String, _ mark: PublicPoll.Mark) throws {
+        let recent = mark.recent.map { name, tag in
+            Seen(name: name, tag: tag, time: mark.recentTimes[name]?.milliseconds ?? 0)
+        }
+        try db.execute(
+            sql: """
+                INSERT INTO mirror_poll(type, watermark, recent) VALUES (?, ?, ?)
+                ON CONFLICT(type) DO UPDATE SET watermark = excluded.watermark, recent = excluded.recent
+                """,
+            arguments: [
+                type, mark.watermark?.milliseconds,
+                String(decoding: try JSONEncoder().encode(recent), as: UTF8.self),
+            ]
+        )
+    }
+}
+
+extension PublicPoll {
+    /// The same poll with the marks of the last run.
+    func restored(with marks: [String: Mark]) -> PublicPoll {
+        PublicPoll(types: followedTypes, settings: followedSettings, marks: marks)
+    }
+}
+
+extension MirrorSync {
+    /// Asks about all types now; throws the first failure, after all have been asked.
+    func pollNow() async throws {
+        try await checkAccount()
+        try await withFetchLane {
+            var failure: CKError?
+            let effects = poll.handle(.pollNow, at: conditions.time.now(), using: &chance)
+            for case .query(let type, let since) in effects {
+                do throws(CKError) {
+                    try await walkPages(type, since)
+                } catch {
+                    failure = failure ?? error
+                }
+            }
+            lastTrouble = failure
+            if failure == nil { await noteFirstPoll() }
+            if let failure { throw failure }
+        }
+    }
+
+    /// One type on schedule.
+    func walk(_ type: String, _ since: Timestamp?) async {
+        do throws(CKError) {
+            try await checkAccount()
+            try await walkPages(type, since)
+        } catch {
+            lastTrouble = error
+            perform(poll.handle(.failed(type: type, error.trouble), at: conditions.time.now(), using: &chance))
+        }
+    }
+
+    private func noteFirstPoll() async {
+        let now = conditions.wallClock().timeIntervalSince1970
+        try? await file.pool.write { db in
+            try State.set(db, .hasImported, "1")
+            try State.set(db, .lastImport, now)
+        }
+    }
+
+    private func walkPages(_ type: String, _ since: Timestamp?) async throws(CKError) {
+        let began = conditions.wallClock()
+        var marker: String?
+        var count = 0
+        repeat {
+            let page: (records: [Record], marker: String?)
+            do throws(CKError) {
+                page = try await link.query(type, since: since, marker: marker)
+            } catch {
+                await pollFailed(type, error)
+                throw error
+            }
+            marker = page.marker
+            do {
+                count += try await take(page.records, type, moreComing: marker != nil)
+            } catch {
+                throw CKError(from: error)
+            }
+        } while marker != nil && !Task.isCancelled && !isStopped
+        if count > 0 { await note(.poll, began: began, done: count) }
+    }
+
+    private func pollFailed(_ type: String, _ error: CKError) async {
+        // A relay that knows nothing of the type yet, or has no index for it, leaves this type for later.
+        let isMissing = error.code == .invalidArguments || error.code == .unknownItem
+        let details: [MirrorEvent.Detail] =
+            isMissing ? [.indexMissing(recordType: type, field: "modificationDate")] : []
+        await note(.poll, error: error, details: details)
+        perform(poll.handle(.failed(type: type, error.trouble), at: conditions.time.now(), using: &chance))
+    }
+
+    /// Writes what of a page is news, with the mark that covers it.
+    private func take(_ records: [Record], _ type: String, moreComing: Bool) async throws -> Int {
+        let sightings = records.map { record in
+            PublicPoll.Sighting(
+                recordName: record.id.recordName,
+                changeTag: record.changeTag ?? "",
+                modified: record.modified?.at ?? Timestamp(milliseconds: 0)
+            )
+        }
+        let event = PublicPoll.Event.page(type: type, sightings, moreComing: moreComing)
+        let effects = poll.handle(event, at: conditions.time.now(), using: &chance)
+        var count = 0
+        for case .apply(_, let positions) in effects {
+            count += try await write(positions.map { records[$0] }, type)
+        }
+        perform(effects)
+        return count
+    }
+
+    private func write(_ records: [Record], _ type: String) async throws -> Int {
+        let (file, now, crash, mark) = (file, conditions.wallClock(), conditions.crashPoint, poll.marks[type])
+        return try await file.pool.write { db in
+            let zone = try KnownZone.make(db, ZoneID(ZoneID.defaultName))
+            let count = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                let importer = try Importer(db, file, transaction: transaction, now: now)
+                for record in records { try importer.take(record, zone: zone) }
+                return importer.count
+            }
+            if let mark { try PollMarks.store(db, type, mark) }
+            try crash(.insideImport)
+            return count
+        }
+    }
+}

@@ -1,0 +1,423 @@
+package import Foundation
+import GRDB
+import Records
+package import SyncCore
+import Wire
+package import ZoneKit
+
+/// Keeps one store in step with its database: the shell around `SyncSchedule`, `FetchRound` and `PublicPoll`.
+///
+/// Everything it learns goes into the store's file in one transaction with the token that covers it. It never waits for
+/// the application. Fetching and sending go side by side, each one round at a time, and one exchange at a time with each
+/// zone: a page read before a save of ours but written after it would bring an old version back.
+actor MirrorSync {
+    let file: StoreFile
+    let link: MirrorLink
+    let conditions: MirrorConditions
+    let board: EventBoard
+    let isPublic: Bool
+
+    /// Tells the container that the user is another one than the store's.
+    private let accountChanged: @Sendable (_ previous: String?, _ current: String?) async -> Void
+
+    private let fetchLane = Turnstile()
+    let sendLane = Turnstile()
+    private let accountCheck = Turnstile()
+    private var exchanges: [ZoneID: Turnstile] = [:]
+
+    var chance: Chance
+    var limits = BatchLimits()
+    var feed = FeedState()
+    var round: FetchRound?
+    var poll: PublicPoll
+    /// When the poll wants to be woken; the schedule's own alarm stands beside it.
+    private var pollAlarm: Moment?
+    private var scheduleAlarm: Moment?
+    private var schedule: SyncSchedule
+    private var checkedAccount: Int?
+    private var alarm = 0
+    private var sleeper: Task<Void, Never>?
+    private var background: [UUID: Task<Void, Never>] = [:]
+    private var listening: UUID?
+    private(set) var isStopped = false
+    private var waiters: [UUID: CheckedContinuation<Void, Never>] = [:]
+    /// How many rounds of any kind are under way.
+    var working = 0
+    var lastTrouble: CKError?
+
+    init(
+        file: StoreFile,
+        cloud: CloudOptions,
+        conditions: MirrorConditions,
+        board: EventBoard,
+        accountChanged: @escaping @Sendable (_ previous: String?, _ current: String?) async -> Void
+    ) {
+        self.file = file
+        self.conditions = conditions
+        self.board = board
+        self.accountChanged = accountChanged
+        link = MirrorLink(database: cloud.container.database(with: cloud.scope))
+        isPublic = cloud.scope == .public
+        chance = conditions.chance
+        var settings = conditions.schedule
+        settings.isAutomatic = conditions.isAutomatic
+        schedule = SyncSchedule(settings: settings)
+        var pollSettings = PublicPoll.Settings()
+        pollSettings.interval = min(max(cloud.pollInterval, .seconds(60)), .seconds(86_400))
+        poll = PublicPoll(types: file.mapping.recordTypes, settings: pollSettings)
+    }
+
+    // MARK: Life
+
+    /// Reads what the last run left, and begins where the container is to work by itself.
+    func start() async {
+        do {
+            try await load()
+        } catch {
+            await note(.setup, error: CKError(from: error))
+            return
+        }
+        guard conditions.isAutomatic, !isStopped else { return }
+        if isPublic {
+            perform(poll.handle(.started, at: conditions.time.now(), using: &chance))
+        }
+        await outboxChanged()
+        tell(.started)
+        if !isPublic { inBackground { await $0.listenForNotices() } }
+    }
+
+    private func load() async throws {
+        let (token, zones, marks, held) = try await file.pool.read { db in
+            (
+                try State.text(db, .databaseToken), try KnownZone.all(db), try PollMarks.load(db),
+                try State.number(db, .heldUntil)
+            )
+        }
+        feed = FeedState(databaseToken: token.map { SyncToken($0) })
+        for zone in zones where zone.isThere {
+            feed.zoneTokens[zone.zone] = zone.token.map { SyncToken($0) }
+        }
+        for zone in try await unfetchedZones() { feed.changed(zone) }
+        poll = poll.restored(with: marks)
+        if let held, held > conditions.wallClock().timeIntervalSince1970 {
+            var settings = conditions.schedule
+            settings.isAutomatic = conditions.isAutomatic
+            let wait = Duration.seconds(held - conditions.wallClock().timeIntervalSince1970)
+            schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + wait)
+        }
+        // Space may have been made meanwhile.
+        try await file.pool.write { try State.set($0, .quotaIsFull, nil) }
+    }
+
+    private func unfetchedZones() async throws -> [ZoneID] {
+        try await file.pool.read { db in
+            try Row.fetchAll(db, sql: "SELECT name, owner FROM mirror_zone WHERE isUnfetched = 1 ORDER BY id")
+                .map { ZoneID($0[0], owner: UserID($0[1])) }
+        }
+    }
+
+    /// Ends everything; returns when nothing of it runs any more.
+    func stop() async {
+        isStopped = true
+        alarm += 1
+        sleeper?.cancel()
+        let running = background.values
+        running.forEach { $0.cancel() }
+        for task in running { await task.value }
+        if let listening, let station = try? link.database.session.connection().notices {
+            await station.stopListening(listening)
+        }
+        waiters.values.forEach { $0.resume() }
+        waiters = [:]
+    }
+
+    func inBackground(_ work: @escaping @Sendable (MirrorSync) async -> Void) {
+        guard !isStopped else { return }
+        let id = UUID()
+        background[id] = Task { [weak self] in
+            guard let self else { return }
+            await work(self)
+            await self.forget(id)
+        }
+    }
+
+    private func forget(_ id: UUID) { background[id] = nil }
+
+    // MARK: Schedule
+
+    /// Something was committed to the store.
+    func outboxChanged() async {
+        let count = (try? await file.pool.read { try OutboxRow.count($0, free: true) }) ?? 0
+        tell(.outboxChanged(isEmpty: count == 0))
+    }
+
+    func tell(_ event: SyncSchedule.Event) {
+        guard !isStopped else { return }
+        for effect in schedule.handle(event, at: conditions.time.now(), using: &chance) {
+            switch effect {
+            case .fetch(let asksDatabase, let held):
+                if isPublic {
+                    // Nothing to fetch from a database without a feed; the poll looks after itself.
+                    var outcome = FetchRound.Outcome()
+                    outcome.sawDatabase = true
+                    tell(.fetchFinished(outcome))
+                } else {
+                    inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, held: held) }
+                }
+            case .send: inBackground { await $0.sendOnSchedule() }
+            case .wake(let moment):
+                scheduleAlarm = moment
+                wake()
+            }
+        }
+    }
+
+    func perform(_ effects: [PublicPoll.Effect]) {
+        for effect in effects {
+            switch effect {
+            case .query(let type, let since): inBackground { await $0.walk(type, since) }
+            case .wake(let moment):
+                pollAlarm = moment
+                wake()
+            // The walk over the pages looks after the rest.
+            case .nextPage, .apply, .ended, .pollEnded: break
+            }
+        }
+    }
+
+    private func wake() {
+        alarm += 1
+        sleeper?.cancel()
+        sleeper = nil
+        let next = [scheduleAlarm, pollAlarm].compactMap { $0 }.min()
+        guard let next, conditions.isAutomatic else { return }
+        let (alarm, time) = (alarm, conditions.time)
+        sleeper = Task { [weak self] in
+            guard (try? await time.sleep(next)) != nil else { return }
+            await self?.rang(alarm)
+        }
+    }
+
+    private func rang(_ alarm: Int) {
+        guard alarm == self.alarm else { return }
+        tell(.timerFired)
+        if isPublic { perform(poll.handle(.timerFired, at: conditions.time.now(), using: &chance)) }
+    }
+
+    var heldUntil: Moment? { schedule.heldUntil }
+
+    // MARK: Notices
+
+    private func listenForNotices() async {
+        guard let connection = try? link.database.session.connection() else { return }
+        await subscribe()
+        guard !isStopped, !Task.isCancelled else { return }
+        let scope = link.database.scope
+        let pool = file.pool
+        listening = await connection.notices.listen(
+            to: scope,
+            over: connection,
+            time: conditions.time,
+            chance: conditions.chance,
+            databaseToken: {
+                (try? pool.read { try State.text($0, .databaseToken) }).flatMap { $0 }.map { SyncToken($0) }
+            },
+            deliver: { [weak self] in await self?.take($0) }
+        )
+        if isStopped, let listening { await connection.notices.stopListening(listening) }
+    }
+
+    /// Makes the subscription that the notices follow; tried until the relay has an opinion.
+    private func subscribe() async {
+        var backoff = Backoff.requests
+        let name = "\(link.database.scope.pathName)-changes"
+        let body = ClientRequest.modify(creating: [Subscription(id: name, kind: .database)], deleting: [])
+        while !Task.isCancelled, !isStopped {
+            do {
+                _ = try await link.database.call("subscriptions/modify", body, isWrite: true)
+                return
+            } catch {
+                let trouble = error.trouble
+                guard trouble.isRetriedAutomatically else { return }
+                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
+                guard (try? await conditions.time.sleep(conditions.time.now() + wait)) != nil else { return }
+            }
+        }
+    }
+
+    func take(_ event: NoticeStation.Event) {
+        switch event {
+        case .opened: tell(.channelOpened)
+        case .lost: tell(.channelLost)
+        case .changed(nil, _): tell(.noticed(nil))
+        case .changed(let zone?, let token):
+            let isKnown = feed.zoneTokens[zone] != nil
+            guard feed.noticed(zone, token: token) else { return }
+            if isKnown, round?.covers(zone) == true {
+                _ = round?.handle(.noticed(zone), state: &feed)
+            } else {
+                // An unknown zone is first met in the database's feed.
+                tell(.noticed(isKnown ? zone : nil))
+            }
+        }
+    }
+
+    /// Tells the other mirrors and engines on this line what the relay will not.
+    func tellOthers(_ zones: Set<ZoneID>) async {
+        guard !zones.isEmpty, let station = try? link.database.session.connection().notices else { return }
+        await station.changed(zones, in: link.database.scope, by: listening)
+    }
+
+    // MARK: Account
+
+    /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
+    func checkAccount() async throws(CKError) {
+        await accountCheck.enter()
+        defer { accountCheck.leave() }
+        let connection = try link.database.session.connection()
+        let generation = connection.credentials.current.generation
+        guard checkedAccount != generation else { return }
+        if isPublic, connection.credentials.webAuthToken == nil {
+            checkedAccount = generation
+            return
+        }
+        let previous = try? await file.pool.read { try State.text($0, .account) }
+        let name: String
+        do {
+            name = try await link.callerName()
+        } catch {
+            if error.code == .notAuthenticated, let previous { await accountChanged(previous, nil) }
+            throw error
+        }
+        await connection.notices.accountIsUsable(generation: generation)
+        if let previous, previous != name, !isPublic {
+            await accountChanged(previous, name)
+            throw CKError(
+                .notAuthenticated,
+                "Another user has signed in; their own store is opened in place of this one."
+            )
+        }
+        checkedAccount = generation
+        if previous == nil || previous != name {
+            try? await file.pool.write { try State.set($0, .account, name) }
+            await accountChanged(nil, name)
+        }
+    }
+
+    // MARK: Rounds
+
+    /// One exchange with the relay about a zone at a time.
+    func exchange(_ zone: ZoneID) -> Turnstile {
+        if let known = exchanges[zone] { return known }
+        let made = Turnstile()
+        exchanges[zone] = made
+        return made
+    }
+
+    func withFetchLane<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
+        await fetchLane.enter()
+        working += 1
+        defer {
+            fetchLane.leave()
+            working -= 1
+            wakeWaiters()
+        }
+        return try await work()
+    }
+
+    func withSendLane<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
+        await sendLane.enter()
+        working += 1
+        defer {
+            sendLane.leave()
+            working -= 1
+            wakeWaiters()
+        }
+        return try await work()
+    }
+
+    func advance(_ event: FetchRound.Event) -> [FetchRound.Effect] {
+        round?.handle(event, state: &feed) ?? []
+    }
+
+    // MARK: Events
+
+    func note(
+        _ kind: MirrorEvent.Kind,
+        began: Date? = nil,
+        done: Int = 0,
+        error: CKError? = nil,
+        details: [MirrorEvent.Detail] = []
+    ) async {
+        let now = conditions.wallClock()
+        let event = MirrorEvent(
+            id: 0,
+            store: file.id,
+            kind: kind,
+            began: began ?? now,
+            ended: now,
+            succeeded: error == nil,
+            errorCode: error?.code,
+            message: error?.errorDescription,
+            done: done,
+            total: nil,
+            details: details
+        )
+        let written = try? await file.pool.write { [event] db in
+            var event = event
+            try EventLog.write(db, &event)
+            return event
+        }
+        board.post(written ?? event)
+    }
+
+    // MARK: Waiting
+
+    private func wakeWaiters() {
+        guard working == 0 else { return }
+        waiters.values.forEach { $0.resume() }
+        waiters = [:]
+    }
+
+    /// Returns when some round has ended.
+    func roundEnds() async {
+        guard !isStopped else { return }
+        let id = UUID()
+        await withCheckedContinuation { waiters[id] = $0 }
+    }
+}
+
+/// What a mirrored container takes from the world around it.
+package struct MirrorConditions: Sendable {
+    package var time = Timekeeper.system
+    package var chance = Chance.system
+    /// The wall clock, for what must hold across a restart.
+    package var wallClock: @Sendable () -> Date = { Date() }
+    package var schedule = SyncSchedule.Settings()
+    /// The mirrors sync by themselves, not only when called.
+    package var isAutomatic = true
+    /// Called at named places, so that a test can end the process or the transaction there.
+    package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
+
+    package init() {}
+}
+
+/// The places at which a crash must neither lose nor double anything.
+package enum CrashPoint: String, Sendable, CaseIterable {
+    /// The batch is marked as perhaps sent; nothing is sent yet.
+    case beforeSend
+    /// The relay has answered; nothing of it is written down yet.
+    case afterSend
+    /// The confirmation is written and not yet committed.
+    case insideConfirm
+    case afterConfirm
+    /// A page has come; nothing of it is written down yet.
+    case beforeImport
+    /// Its rows are written and not yet committed.
+    case insideImport
+    case afterImport
+    /// The zones of a page of the database's feed are written and not yet committed.
+    case insideDatabasePage
+    /// Half of a listing from the beginning is in.
+    case insideSweep
+}

@@ -1,0 +1,68 @@
+import SyncCore
+import ZoneKit
+
+/// What to do about one change that the relay did not take.
+///
+/// SDK reference 12 and 21.
+enum SendVerdict: Equatable, Sendable {
+    /// It was fine, another of its batch was not: send again at once.
+    case resend
+    /// The relay has a newer version: merge and send again.
+    case merge
+    /// The zone is missing: make it and send again.
+    case makeZone
+    /// The zone is another's and gone: the database's feed will say so.
+    case lookAtZones
+    /// The record is gone there: send it as a new one.
+    case recreate
+    /// The record is gone there, and so it shall be here.
+    case acceptDeletion
+    /// What was to be done is done.
+    case done
+    /// Its target is not there yet: hold it until something is saved.
+    case wait
+    /// No space: pause the saves of this database.
+    case storeFull
+    /// Try again later, this one and what comes after it.
+    case later
+    /// Refused for good.
+    case refuse
+
+    /// A conflict is merged this often before it counts as refused.
+    static let maxConflicts = 5
+
+    struct Circumstances {
+        var operation: Outbox.Operation
+        /// Failures of this change before this one.
+        var tries: Int
+        var policy: MergePolicy
+        var acceptsDeletions: Bool
+        /// The zone is one that this user may make.
+        var isOwnZone: Bool
+    }
+
+    static func about(_ code: CKError.Code, _ change: Circumstances) -> SendVerdict {
+        switch code {
+        case .batchRequestFailed: .resend
+        case .serverRecordChanged: change.tries < maxConflicts ? .merge : .refuse
+        case .zoneNotFound where change.operation == .delete: .done
+        case .zoneNotFound: change.isOwnZone ? .makeZone : .lookAtZones
+        case .userDeletedZone: .lookAtZones
+        case .unknownItem where change.operation == .delete: .done
+        case .unknownItem: aboutMissing(change)
+        case .referenceViolation, .assetFileNotFound, .assetFileModified, .assetNotAvailable:
+            change.tries < 1 ? .wait : .refuse
+        case .quotaExceeded: .storeFull
+        case .networkUnavailable, .networkFailure, .serverResponseLost, .operationCancelled, .requestRateLimited,
+            .serviceUnavailable, .zoneBusy, .notAuthenticated, .accountTemporarilyUnavailable:
+            .later
+        case .internalError, .serverRejectedRequest: change.tries < 1 ? .later : .refuse
+        default: .refuse
+        }
+    }
+
+    private static func aboutMissing(_ change: Circumstances) -> SendVerdict {
+        let stays = PropertyMerge.keepsObjectDeletedInStore(change.policy) ?? true
+        return change.acceptsDeletions || !stays ? .acceptDeletion : .recreate
+    }
+}

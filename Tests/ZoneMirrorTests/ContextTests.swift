@@ -1,0 +1,167 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneMirror
+
+/// Objects in a local store: what is put in comes out, with conditions, orders and links.
+@Suite struct ContextTests {
+    let folder: TemporaryFolder
+    let container: MirroredContainer
+    let store: StoreID
+
+    init() async throws {
+        folder = try TemporaryFolder()
+        let description = StoreDescription(url: folder.url.appendingPathComponent("local.sqlite"))
+        container = MirroredContainer(model: notesModel, stores: [description])
+        store = container.store(at: description.url)
+        try await container.loadStores()
+    }
+
+    @Test func everyKindOfValueComesBack() throws {
+        let context = container.newBackgroundContext()
+        var note = Note(id: "n", title: "Grüße 🌍", done: true)
+        note.body = "text"
+        note.stars = -7
+        note.weight = 2.5
+        note.at = Date(timeIntervalSince1970: 1_700_000_000.125)
+        note.photo = Data([0, 1, 255])
+        note.link = URL(string: "https://example.org/a?b=c")
+        note.labels = ["x", "y"]
+        note.folder = ToOne(Folder(id: "f", name: ""))
+        try context.insert(note)
+        #expect(try context.object(Note.self, "n") == note)
+        try context.save()
+        #expect(try container.newBackgroundContext().object(Note.self, "n") == note)
+        #expect(try context.fetch(Note.self) == [note])
+    }
+
+    @Test func conditionsAndOrders() throws {
+        let context = container.newBackgroundContext()
+        for (index, title) in ["Buy milk", "Call Bob", "Buy bread"].enumerated() {
+            var note = Note(id: RecordName("n\(index)"), title: title, done: index == 1)
+            note.stars = index
+            note.body = index == 2 ? "b" : nil
+            try context.insert(note)
+        }
+        // Before the save by the objects themselves, after it by SQLite.
+        for _ in 0..<2 {
+            func titles(_ condition: Condition<Note>) throws -> [String] {
+                try context.fetch(Note.self, condition, sortedBy: .ascending(\.title)).map(\.title)
+            }
+            #expect(try titles(\.done == false) == ["Buy bread", "Buy milk"])
+            #expect(try titles(\.stars >= 1 && \.done == false) == ["Buy bread"])
+            #expect(try titles(\.stars == 1 || .hasPrefix(\.title, "Buy m")) == ["Buy milk", "Call Bob"])
+            #expect(try titles(!(\.stars < 2)) == ["Buy bread"])
+            #expect(try titles(\.body == nil) == ["Buy milk", "Call Bob"])
+            #expect(try titles(\.body != nil) == ["Buy bread"])
+            #expect(try context.fetch(Note.self, sortedBy: .descending(\.stars)).map(\.stars) == [2, 1, 0])
+            var request = FetchRequest(Note.self, sortedBy: .ascending(\.stars))
+            request.offset = 1
+            request.limit = 1
+            #expect(try context.fetch(request).map(\.stars) == [1])
+            #expect(try context.count(FetchRequest(Note.self, \.done == true)) == 1)
+            try context.save()
+        }
+        #expect(try context.fetch(Note.self, .sql("stars + ? > 2", 1)).count == 1)
+    }
+
+    @Test func editsDeletionsAndRollback() throws {
+        let context = container.newBackgroundContext()
+        try context.insert(Note(id: "a", title: "1"))
+        try context.insert(Note(id: "b", title: "2"))
+        try context.save()
+        try context.edit(Note.self, "a") { $0.title = "changed" }
+        try context.delete(Note.self, id: "b")
+        #expect(try context.fetch(Note.self).map(\.title) == ["changed"])
+        #expect(try container.newBackgroundContext().fetch(Note.self).count == 2)
+        context.rollback()
+        #expect(try context.fetch(Note.self).map(\.title) == ["1", "2"])
+        try context.delete(Note.self, id: "b")
+        try context.save()
+        #expect(try container.newBackgroundContext().fetch(Note.self).map(\.title) == ["1"])
+        #expect(throws: MirrorError.self) { try context.edit(Note.self, "b") { $0.title = "gone" } }
+    }
+
+    @Test func linksLeadBothWays() throws {
+        let context = container.newBackgroundContext()
+        let folder = Folder(id: "f", name: "Home")
+        var note = Note(id: "n", title: "in it")
+        note.folder = ToOne(folder)
+        try context.insert(folder)
+        try context.insert(note)
+        #expect(try context.related(to: folder, \.notes).map(\.title) == ["in it"])
+        try context.save()
+        #expect(try context.related(to: folder, \.notes).map(\.title) == ["in it"])
+        #expect(try context.object(note.folder)?.name == "Home")
+        #expect(try context.fetch(Note.self, \.folder == folder).count == 1)
+        let tag = Tag(word: "urgent")
+        try context.insert(tag)
+        try context.link(note, \.tags, tag)
+        #expect(try context.related(to: note, \.tags).map(\.word) == ["urgent"])
+        try context.save()
+        #expect(try context.related(to: tag, \.notes).map(\.title) == ["in it"])
+        try context.unlink(note, \.tags, tag)
+        #expect(try context.related(to: note, \.tags).isEmpty)
+        try context.save()
+        #expect(try context.related(to: tag, \.notes).isEmpty)
+        // Deleting the folder leaves the note, without the link.
+        try context.delete(Folder.self, id: "f")
+        try context.save()
+        #expect(try context.object(Note.self, "n")?.folder.target == nil)
+    }
+
+    @Test func plainSQLReadsAndWritesTheSameRows() throws {
+        let database = try #require(container.database(of: store))
+        try database.write { db in
+            try db.execute(sql: "INSERT INTO Note(title, stars) VALUES ('by SQL', 3)")
+        }
+        let notes = try container.newBackgroundContext().fetch(Note.self)
+        #expect(notes.map(\.title) == ["by SQL"])
+        #expect(notes.first?.id.text.count == 36)
+        #expect(notes.first?.done == false)
+    }
+
+    @Test func theSameFileTwiceIsRefused() async throws {
+        let url = folder.url.appendingPathComponent("twice.sqlite")
+        let twice = MirroredContainer(
+            model: notesModel,
+            stores: [StoreDescription(url: url), StoreDescription(url: url)]
+        )
+        let error = await #expect(throws: MirrorError.self) { try await twice.loadStores() }
+        #expect(error?.code == .storeAlreadyLoaded(url))
+    }
+
+    @Test func twoStoresOfOneEntity() async throws {
+        let folder = try TemporaryFolder()
+        let first = StoreDescription(url: folder.url.appendingPathComponent("first.sqlite"))
+        let second = StoreDescription(url: folder.url.appendingPathComponent("second.sqlite"))
+        let container = MirroredContainer(model: notesModel, stores: [first, second])
+        try await container.loadStores()
+        let (one, two) = (container.store(at: first.url), container.store(at: second.url))
+        let context = container.newBackgroundContext()
+        let (here, there) = (Note(id: "a", title: "here"), Note(id: "b", title: "there"))
+        try context.insert(here)
+        try context.insert(there)
+        try context.assign(there, to: two)
+        try context.save()
+        #expect(try context.fetch(Note.self).map(\.title) == ["here", "there"])
+        var request = FetchRequest(Note.self)
+        request.affectedStores = [two]
+        #expect(try context.fetch(request).map(\.title) == ["there"])
+        #expect(try context.store(of: here) == one)
+        #expect(try context.store(of: there) == two)
+        // A new object follows what it is linked to; a link cannot lead out of a store.
+        var folderThere = Folder(id: "f", name: "there")
+        folderThere.name = "F"
+        try context.insert(folderThere)
+        try context.assign(folderThere, to: two)
+        var inside = Note(id: "c", title: "inside")
+        inside.folder = ToOne(folderThere)
+        try context.insert(inside)
+        try context.save()
+        #expect(try context.store(of: inside) == two)
+        try context.edit(Note.self, "a") { $0.folder = ToOne(folderThere) }
+        let error = #expect(throws: MirrorError.self) { try context.save() }
+        #expect(error?.code == .crossStoreRelationship)
+    }
+}

@@ -1,0 +1,75 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// A folder of its own for a test, gone with the object.
+final class TemporaryFolder: Sendable {
+    let url: URL
+
+    init() throws {
+        url = FileManager.default.temporaryDirectory.appendingPathComponent("mirror-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(at: url) }
+}
+
+/// A device with a mirrored container, which syncs only when told to.
+final class Mirrored: Sendable {
+    let device: TestDevice
+    let folder: TemporaryFolder
+    let container: MirroredContainer
+    let store: StoreID
+
+    init(
+        _ device: TestDevice,
+        model: MirrorModel = notesModel,
+        scope: CKDatabase.Scope = .private,
+        folder: TemporaryFolder? = nil,
+        isAutomatic: Bool = false,
+        conditions: MirrorConditions = MirrorConditions(),
+        _ change: (inout StoreDescription) -> Void = { _ in }
+    ) async throws {
+        self.device = device
+        let home = try folder ?? TemporaryFolder()
+        self.folder = home
+        var description = StoreDescription(
+            url: home.url.appendingPathComponent("\(scope).sqlite"),
+            cloud: CloudOptions(container: device.container, scope: scope)
+        )
+        change(&description)
+        var conditions = conditions
+        conditions.isAutomatic = isAutomatic
+        container = MirroredContainer(model: model, stores: [description], conditions: conditions)
+        store = container.store(at: description.url)
+        try await container.loadStores()
+    }
+
+    /// A context that overwrites nothing it does not know of.
+    func context(_ policy: MergePolicy = .mergeByPropertyObjectTrump) -> MirrorContext {
+        let context = container.newBackgroundContext()
+        context.mergePolicy = policy
+        return context
+    }
+
+    func save(_ notes: Note...) throws {
+        let context = context()
+        for note in notes { try context.insert(note) }
+        try context.save()
+    }
+
+    var titles: [String: String] {
+        get throws {
+            let notes = try context().fetch(Note.self)
+            return Dictionary(uniqueKeysWithValues: notes.map { ($0.id.text, $0.title) })
+        }
+    }
+
+    /// Sends, then fetches.
+    func sync() async throws {
+        try await container.sendChanges()
+        try await container.fetchChanges()
+    }
+}

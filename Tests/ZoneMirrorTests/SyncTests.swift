@@ -1,0 +1,134 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// Two devices, one relay, told when to sync.
+@Suite(.timeLimit(.minutes(2))) struct SyncTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    func device(_ name: String) async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: name)) }
+
+    @Test func aSaveArrivesWhole() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        var note = Note(id: "n", title: "Grüße", done: true)
+        note.body = "text"
+        note.stars = 4
+        note.weight = 0.5
+        note.at = Date(timeIntervalSince1970: 1_700_000_000.125)
+        note.photo = Data([1, 2, 3])
+        note.link = URL(string: "https://example.org")
+        note.labels = ["a"]
+        try phone.save(note)
+        try await phone.container.sendChanges()
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.context().object(Note.self, "n") == note)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
+        #expect(try await laptop.container.hasCompletedInitialImport(laptop.store))
+    }
+
+    @Test func editsAndDeletionsTravelAndEchoesDoNothing() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"))
+        try await phone.sync()
+        try await laptop.sync()
+        let context = laptop.context()
+        try context.edit(Note.self, "a") { $0.title = "edited" }
+        try context.delete(Note.self, id: "b")
+        try context.save()
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try phone.titles == ["a": "edited"])
+        #expect(try laptop.titles == ["a": "edited"])
+        laptop.device.network.forgetOperations()
+        try await laptop.sync()
+        #expect(!laptop.device.network.operations.contains("private/records/modify"))
+    }
+
+    @Test func linksArriveInAnyOrder() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        let context = phone.context()
+        let folder = Folder(id: "f", name: "Home")
+        var note = Note(id: "n", title: "in it")
+        note.folder = ToOne(folder)
+        let tag = Tag(word: "urgent")
+        // The note goes first: its folder is not there yet when it arrives.
+        try context.insert(note)
+        try context.insert(folder)
+        try context.insert(tag)
+        try context.link(note, \.tags, tag)
+        try context.save()
+        try await phone.sync()
+        try await laptop.sync()
+        let there = laptop.context()
+        #expect(try there.object(Note.self, "n")?.folder.target == "f")
+        #expect(try there.related(to: note, \.tags).map(\.word) == ["urgent"])
+        try there.unlink(note, \.tags, tag)
+        try there.delete(Folder.self, id: "f")
+        try there.save()
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try phone.context().related(to: note, \.tags).isEmpty)
+        #expect(try phone.context().object(Note.self, "n")?.folder.target == nil)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
+    @Test func bothEditsOfOneObjectAreMerged() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "n", title: "a"))
+        try await phone.sync()
+        try await laptop.sync()
+        let (here, there) = (phone.context(), laptop.context())
+        try here.edit(Note.self, "n") { $0.title = "b" }
+        try there.edit(Note.self, "n") { $0.done = true }
+        try here.save()
+        try there.save()
+        try await phone.sync()
+        try await laptop.sync()
+        try await phone.sync()
+        for device in [phone, laptop] {
+            #expect(try device.context().object(Note.self, "n")?.title == "b")
+            #expect(try device.context().object(Note.self, "n")?.done == true)
+        }
+    }
+
+    @Test func anUpdateByPlainSQLIsSent() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "n", title: "a"))
+        try await phone.sync()
+        // By a connection that knows nothing of the mirror.
+        let queue = try DatabaseQueue(path: phone.folder.url.appendingPathComponent("private.sqlite").path)
+        try await queue.write { db in
+            try db.execute(sql: "UPDATE Note SET title = 'by SQL' WHERE id = 'n'")
+            try db.execute(sql: "INSERT INTO Note(id, title) VALUES ('m', 'new')")
+        }
+        try await phone.sync()
+        try await laptop.sync()
+        #expect(try laptop.titles == ["n": "by SQL", "m": "new"])
+    }
+
+    @Test func aRefusedWriteStopsNoOther() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        let context = phone.context()
+        for number in 0..<1_000 {
+            // Names that are too long are refused; the first among them.
+            let isBad = number % 100 == 0
+            let name = isBad ? "bad-\(number)-" + String(repeating: "x", count: 300) : "n\(number)"
+            try context.insert(Note(id: RecordName(name), title: "\(number)"))
+        }
+        try context.save()
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.titles.count == 990)
+        #expect(try await phone.container.rejectedWrites(phone.store).count == 10)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        #expect(try phone.titles.count == 990)
+        // And nothing more is to be sent.
+        try await phone.container.sendChanges()
+    }
+}
