@@ -85,6 +85,15 @@ package struct RecordType: Hashable, Sendable {
         grants: [.world: .read, .creator: .write]
     )
 
+    /// What every share record may hold.
+    package static let share = RecordType(
+        fields: [
+            "cloudkit.title": Field(.scalar(.string), indexes: []),
+            "cloudkit.type": Field(.scalar(.string), indexes: []),
+            "cloudkit.thumbnailImageData": Field(.scalar(.bytes), indexes: []),
+        ]
+    )
+
     /// The indexes of a field, be it one of the type's own or one that every record has.
     package func indexes(of field: Query.Field) -> Indexes {
         switch field {

@@ -39,7 +39,7 @@ final class DirectRequest: Sendable {
             guard let user = known.caller.user, try !relay.isWelcomed(user, route.home, context.store) else {
                 return try perform(context)
             }
-            context.store.write(relay.welcome(user).run) { [self] result in
+            context.store.write(relay.welcome(user, in: context.home).run) { [self] result in
                 lane.run { [self] in
                     do {
                         try result.get()

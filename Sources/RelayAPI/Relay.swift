@@ -283,7 +283,8 @@ package final class Relay: Sendable {
             body: json,
             limits: limits,
             now: time.now(),
-            newRecordName: { UUIDText.make(random.bytes(16)).uppercased() }
+            newRecordName: { UUIDText.make(random.bytes(16)).uppercased() },
+            newSecret: { Base64URL.encode(random.bytes(16)) }
         )
     }
 
@@ -316,19 +317,23 @@ package final class Relay: Sendable {
     func welcome(_ user: UserID, _ home: ContainerEnvironment) async throws(RelayError) {
         let store = try stores.store(of: home)
         guard try !isWelcomed(user, home, store) else { return }
-        try await store.write(welcome(user).run)
+        try await store.write(welcome(user, in: home).run)
         hasWelcomed(user, home)
     }
 
     func isWelcomed(_ user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws(RelayError) -> Bool {
         if welcomed.withLock({ $0.contains(WelcomeKey(home: home, user: user)) }) { return true }
-        let welcome = welcome(user)
+        let welcome = welcome(user, in: home)
         guard try store.read({ reader throws(RelayError) in try welcome.isDone(in: reader) }) else { return false }
         hasWelcomed(user, home)
         return true
     }
 
-    func welcome(_ user: UserID) -> WelcomeUser { WelcomeUser(user, now: time.now()) }
+    func welcome(_ user: UserID, in home: ContainerEnvironment) -> WelcomeUser {
+        // Where accounts cannot be read just now, invitations find their people when these follow the link.
+        let contacts = try? authenticator.contacts(of: user, in: home)
+        return WelcomeUser(user, contacts: contacts ?? [], now: time.now())
+    }
 
     func hasWelcomed(_ user: UserID, _ home: ContainerEnvironment) {
         welcomed.withLock {
@@ -352,6 +357,8 @@ extension Route.Operation {
         case .recordsLookup: try lookupRecords(context)
         case .recordsQuery: try await queryRecords(context)
         case .recordsChanges: try fetchRecordChanges(context)
+        case .recordsResolve: try resolveShares(context)
+        case .recordsAccept: try await acceptShares(context)
         case .zonesList: try listZones(context)
         case .zonesLookup: try lookupZones(context)
         case .zonesModify: try await modifyZones(context)

@@ -27,6 +27,8 @@ final class RequestContext: Sendable {
     let now: Timestamp
     /// Makes names for records whose client made none.
     let newRecordName: @Sendable () -> String
+    /// Makes 128 random bits as text, for links.
+    let newSecret: @Sendable () -> String
 
     init(
         requestID: String,
@@ -42,7 +44,8 @@ final class RequestContext: Sendable {
         body: JSONValue,
         limits: Limits,
         now: Timestamp,
-        newRecordName: @escaping @Sendable () -> String
+        newRecordName: @escaping @Sendable () -> String,
+        newSecret: @escaping @Sendable () -> String
     ) {
         self.requestID = requestID
         self.home = home
@@ -58,6 +61,7 @@ final class RequestContext: Sendable {
         self.limits = limits
         self.now = now
         self.newRecordName = newRecordName
+        self.newSecret = newSecret
     }
 
     /// The zone that a `zoneID` member of `json` names; the default zone where there is none.

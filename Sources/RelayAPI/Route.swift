@@ -15,6 +15,8 @@ package struct Route: Hashable, Sendable {
         case recordsLookup = "records/lookup"
         case recordsQuery = "records/query"
         case recordsChanges = "records/changes"
+        case recordsResolve = "records/resolve"
+        case recordsAccept = "records/accept"
         case zonesList = "zones/list"
         case zonesLookup = "zones/lookup"
         case zonesModify = "zones/modify"
@@ -78,7 +80,12 @@ package struct Route: Hashable, Sendable {
         var readsRecords: Bool { self == .recordsLookup || self == .recordsQuery }
 
         /// Whether nobody in particular may call it in the public database.
-        var allowsAnonymous: Bool { self == .recordsLookup || self == .recordsQuery || self == .usersSignIn }
+        var allowsAnonymous: Bool {
+            switch self {
+            case .recordsLookup, .recordsQuery, .recordsResolve, .usersSignIn: true
+            default: false
+            }
+        }
     }
 
     /// Reads a path as it stood in the request line; what stands in front of `/database/1/` is a proxy's prefix.

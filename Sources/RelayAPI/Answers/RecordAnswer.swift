@@ -11,6 +11,7 @@ struct RecordAnswer {
     private let zoneID: ZoneID
     private let selection: FieldsJSON.Selection
     private let links: AssetLinks?
+    private let shares: ShareAnswer
     /// Are fields written as they are stored? Asked once, not for each record.
     private let takesAll: Bool
 
@@ -18,8 +19,10 @@ struct RecordAnswer {
     ///   - zone: Of all the records.
     ///   - selection: Which fields, and how.
     ///   - links: Puts addresses into assets; `nil` where there are none.
-    init(zone: ZoneID, selection: FieldsJSON.Selection = .all, links: AssetLinks?) {
+    ///   - shares: Writes what records say of sharing.
+    init(zone: ZoneID, selection: FieldsJSON.Selection = .all, links: AssetLinks?, shares: ShareAnswer) {
         zoneID = zone
+        self.shares = shares
         self.links = links
         var writer = JSONWriter()
         ZoneIDCodec.write(zone, to: &writer)
@@ -45,10 +48,11 @@ struct RecordAnswer {
         write(record.created, to: &writer)
         writer.fragment(Text.modified)
         write(record.modified, to: &writer)
-        if let parent = record.parent {
+        if let parent = record.parent, !shares.hidesParent(of: record) {
             writer.key("parent")
             writer.object { $0.member("recordName", parent) }
         }
+        if record.share != nil { shares.write(record, in: zoneID, to: &writer) }
         writer.fragment(Text.zone)
         writer.raw(zone)
         writer.close(UInt8(ascii: "}"))

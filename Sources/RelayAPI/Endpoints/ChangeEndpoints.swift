@@ -76,13 +76,19 @@ private struct ZonePageRequest {
     /// Writes the members `records`, `syncToken` and `moreComing`.
     func write(_ id: ZoneID, _ context: RequestContext, to writer: inout JSONWriter) throws(RelayError) {
         let zone = try context.database.zone(id)
-        let answer = RecordAnswer(zone: zone, selection: selection, links: context.assetLinks)
+        let answer = RecordAnswer(
+            zone: zone,
+            selection: selection,
+            links: context.assetLinks,
+            shares: context.shareAnswer
+        )
         var failure: (any Error)?
         writer.key("records")
         writer.open(UInt8(ascii: "["))
         let page = try context.store.read { reader throws(RelayError) in
             try ZoneChanges(
                 zone: zone,
+                of: context.database,
                 token: token,
                 limit: limit,
                 isReversed: isReversed,

@@ -26,11 +26,12 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
 
     let selection = try context.selection(of: body)
     let links = context.assetLinks
+    let shares = context.shareAnswer
     return try EndpointAnswer { writer in
         writer.key("records")
         writer.open(UInt8(ascii: "["))
         for (zone, record) in page.records {
-            try RecordAnswer(zone: zone, selection: selection, links: links).write(record, to: &writer)
+            try RecordAnswer(zone: zone, selection: selection, links: links, shares: shares).write(record, to: &writer)
         }
         writer.close(UInt8(ascii: "]"))
         if let next = page.next {

@@ -54,6 +54,7 @@ final class RecordsWrite: Sendable {
             now: context.now
         )
         request.prepare(with: context.store.currentSchema)
+        request.shareEdit = try context.shareEdit(for: operations, in: request.zone)
         self.context = context
         self.request = request
         selection = try context.selection(of: context.body)
@@ -70,7 +71,8 @@ final class RecordsWrite: Sendable {
             context.assets.pending.remove(uploads.all, of: request.zone.owner, in: context.home)
         }
         let (zone, links) = (request.zone, context.assetLinks)
-        let answer = RecordAnswer(zone: zone, selection: selection, links: links)
+        let shares = context.shareAnswer
+        let answer = RecordAnswer(zone: zone, selection: selection, links: links, shares: shares)
         return try EndpointAnswer(status: result.isAtomicFailure ? ErrorCode.atomicError.status : 200) { writer in
             if result.isAtomicFailure {
                 writer.member("uuid", context.requestID)
@@ -80,7 +82,9 @@ final class RecordsWrite: Sendable {
             writer.open(UInt8(ascii: "["))
             for (own, outcome) in zip(desiredKeys, result.outcomes) {
                 let answer =
-                    own.map { RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0)), links: links) } ?? answer
+                    own.map {
+                        RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0)), links: links, shares: shares)
+                    } ?? answer
                 try answer.write(outcome, to: &writer)
             }
             writer.close(UInt8(ascii: "]"))
@@ -116,6 +120,14 @@ extension JSONWriter {
 }
 
 extension RequestContext {
+    /// What a write needs that makes or changes shares; `nil` for nearly all.
+    fileprivate func shareEdit(for operations: [ModifyRecords.Operation], in zone: ZoneID) throws -> ShareEdit? {
+        guard operations.contains(where: { $0.record.share != nil || $0.record.createsShortGUID }) else { return nil }
+        let named = operations.flatMap { $0.record.share?.participants ?? [] }.compactMap(\.lookup)
+        let known = named.isEmpty ? [:] : try authenticator.profiles(matching: named, in: home)
+        return ShareEdit(owner: zone.owner, people: known.mapValues(\.user), newID: newSecret)
+    }
+
     /// Do unknown types and fields become known by being saved? Wire reference 6, end.
     fileprivate var schemaMayGrow: Bool {
         guard home.environment == .development else { return false }
@@ -136,7 +148,7 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let found = try context.store.read { reader throws(RelayError) in
         try LookupRecords(names, in: zone, of: context.database).read(from: reader)
     }
-    let answer = RecordAnswer(zone: zone, links: context.assetLinks)
+    let answer = RecordAnswer(zone: zone, links: context.assetLinks, shares: context.shareAnswer)
     return try EndpointAnswer { writer in
         writer.key("records")
         writer.open(UInt8(ascii: "["))

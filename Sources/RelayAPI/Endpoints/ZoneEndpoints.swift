@@ -7,8 +7,7 @@ import Wire
 /// Wire reference 11.
 func listZones(_ context: RequestContext) throws -> EndpointAnswer {
     let zones = try context.store.read { reader throws(RelayError) in
-        guard let owner = context.database.owner else { return [Zone]() }
-        let live = try reader.zones(of: owner).filter { !$0.isDeleted }
+        let live = try reader.zones(in: context.database).filter { !$0.isDeleted }
         return live.filter { $0.id.isDefault } + live.filter { !$0.id.isDefault }
     }
     return EndpointAnswer { writer in
@@ -27,7 +26,7 @@ func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
         var found: [Result<Zone, RelayError>] = []
         for id in ids {
             do throws(RelayError) {
-                guard let zone = try reader.zone(try context.database.zone(id)) else { throw .zoneNotFound }
+                guard let zone = try reader.zone(try context.database.zone(id), in: context.database) else { throw .zoneNotFound }
                 found.append(.success(zone))
             } catch  where error.code == .tryAgainLater || error.code == .internalError {
                 throw error

@@ -62,8 +62,8 @@ struct MissedMatches {
         else { return [] }
         var records: [StoredRecord] = []
         let range = start + 1...zone.lastChange
-        try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) {
-            records.append($0)
+        try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, _ in
+            records.append(record)
         }
         var notices: [Notice] = []
         var spent: [SubscriptionIndex.Match] = []

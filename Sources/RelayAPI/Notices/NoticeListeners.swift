@@ -111,7 +111,7 @@ enum ChangeMerge {
         change.audience.map { user in
             Item(
                 address: NoticeAddress(store: change.store, user: user),
-                subject: NoticeSubject(scope: change.scope, zone: change.zone),
+                subject: NoticeSubject(scope: change.scope, zone: change.namesZone ? change.zone : nil),
                 syncToken: change.syncToken,
                 deviceID: change.deviceID
             )

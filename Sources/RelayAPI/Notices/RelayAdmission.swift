@@ -183,14 +183,34 @@ extension StoreReader {
     }
 }
 
+extension CommittedChange {
+    /// What the owner is to hear, and each of those whom it is, or was, shared with.
+    fileprivate func noticed(in home: ContainerEnvironment) -> [ZoneChange] {
+        let isOwners = author.map { $0 == zone.owner } ?? true
+        var changes = [
+            ZoneChange(store: home, zone: zone, syncToken: token?.encoded, deviceID: isOwners ? device : nil)
+        ]
+        for participant in audience {
+            changes.append(
+                ZoneChange(
+                    store: home,
+                    zone: zone,
+                    scope: .shared,
+                    syncToken: participant.token?.encoded,
+                    deviceID: participant.user == author ? device : nil,
+                    audience: [participant.user],
+                    namesZone: participant.knowsZone
+                )
+            )
+        }
+        return changes
+    }
+}
+
 extension NoticeHub {
     /// Takes over what a store tells of its commits.
     package func publish(_ commit: Commit, of home: ContainerEnvironment) {
-        publish(
-            commit.zones.map {
-                ZoneChange(store: home, zone: $0.zone, syncToken: $0.token?.encoded, deviceID: $0.device)
-            }
-        )
+        publish(commit.zones.flatMap { $0.noticed(in: home) })
         guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
         // Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
         let zones = commit.records.reduce(into: Set<ZoneID>()) { $0.insert($1.zone) }

@@ -15,6 +15,8 @@ package struct ZoneChange: Hashable, Sendable {
     package var deviceID: String?
     /// Whose devices are told, as far as their subscriptions cover the zone.
     package var audience: [UserID]
+    /// Whether the notice says which zone it is; else it speaks of the database as a whole.
+    package var namesZone: Bool
 
     /// A change in a private database: only the owner is told, unless `audience` says more.
     package init(
@@ -23,8 +25,10 @@ package struct ZoneChange: Hashable, Sendable {
         scope: DatabaseScope = .private,
         syncToken: String?,
         deviceID: String?,
-        audience: [UserID]? = nil
+        audience: [UserID]? = nil,
+        namesZone: Bool = true
     ) {
+        self.namesZone = namesZone
         self.store = store
         self.zone = zone
         self.scope = scope

@@ -40,6 +40,27 @@ extension OpenAPIOperation {
             request: "RecordChangesRequest",
             response: "RecordChangesResponse"
         ),
+        OpenAPIOperation(
+            route: "records/resolve",
+            id: "resolveShares",
+            tag: "records",
+            summary: "What links of shares lead to.",
+            details: "With an API token alone only links that anybody may join by.",
+            databases: .publicOnly,
+            callers: .everybody,
+            request: "ShareLinksRequest",
+            response: "ShareLinksResponse"
+        ),
+        OpenAPIOperation(
+            route: "records/accept",
+            id: "acceptShares",
+            tag: "records",
+            summary: "Joins shares by their links.",
+            databases: .publicOnly,
+            callers: .users,
+            request: "ShareLinksRequest",
+            response: "ShareLinksResponse"
+        ),
     ]
 
     private static let zones = [

@@ -19,6 +19,12 @@ extension Authenticator {
         }
     }
 
+    /// The addresses that are known to be the user's.
+    func contacts(of user: UserID, in home: ContainerEnvironment) throws(RelayError) -> [Share.Contact] {
+        guard let account = try profile(of: user, in: home)?.account, !account.isDisabled else { return [] }
+        return [account.email.map { .email($0) }, account.phone.map { .phone($0) }].compactMap { $0 }
+    }
+
     func setDiscoverable(
         _ isDiscoverable: Bool,
         user: UserID,

@@ -19,6 +19,7 @@ package final class Authenticator: Sendable {
     let time: TimeSource
     let random: RandomSource
     let relayKey: [UInt8]
+    let invitations: InvitationSeal
     let memory: Mutex<Memory>
     let foreign: ForeignSignIn
     /// Where passwords are checked.
@@ -44,6 +45,7 @@ package final class Authenticator: Sendable {
             skew: settings.issuerClockSkew
         )
         relayKey = try directory.relayKey()
+        invitations = InvitationSeal(relayKey: relayKey)
         memory = Mutex(Memory(settings: settings, generation: try directory.generation()))
     }
 

@@ -28,11 +28,15 @@ package struct DatabaseAddress: Hashable, Sendable {
             guard id.owner == .caller || id.owner == Zone.publicOwner || id.owner == user else { throw .zoneNotFound }
             return ZoneID(id.zoneName, owner: user)
         case .shared:
-            throw .zoneNotFound
+            // Whose zone it is has to be said, and nobody shares with themselves.
+            guard let user = caller.user, id.owner != .caller, id.owner != user, id.owner != Zone.publicOwner,
+                !id.isDefault
+            else { throw .zoneNotFound }
+            return id
         }
     }
 
-    /// Whose zones make up this database.
+    /// Whose zones make up this database; `nil` for the shared one, where they are of many.
     package var owner: UserID? {
         switch scope {
         case .public: Zone.publicOwner

@@ -8,10 +8,16 @@ import Wire
 package struct WelcomeUser: Sendable {
     package var user: UserID
     package var now: Timestamp
+    private let invitations: BindInvitations
 
-    package init(_ user: UserID, now: Timestamp) {
+    /// - Parameters:
+    ///   - user: The one who has come.
+    ///   - contacts: Addresses known to be theirs: invitations that went there before are bound to them.
+    ///   - now: When.
+    package init(_ user: UserID, contacts: [Share.Contact] = [], now: Timestamp) {
         self.user = user
         self.now = now
+        invitations = BindInvitations(user: user, contacts: contacts, now: now)
     }
 
     private var defaultZone: ZoneID { ZoneID(ZoneID.defaultName, owner: user) }
@@ -20,10 +26,12 @@ package struct WelcomeUser: Sendable {
     /// Whether there is nothing left to do.
     package func isDone(in reader: any StoreReader) throws(RelayError) -> Bool {
         guard try reader.zone(defaultZone) != nil, let zone = try reader.zone(Self.publicZone) else { return false }
-        return try reader.records(named: [user.recordName], in: zone)[user.recordName] != nil
+        guard try reader.records(named: [user.recordName], in: zone)[user.recordName] != nil else { return false }
+        return try invitations.isDone(in: reader)
     }
 
     package func run(in writer: any StoreWriter) throws(RelayError) {
+        try invitations.run(in: writer)
         if try writer.zone(defaultZone) == nil { _ = try writer.makeZone(defaultZone, by: "") }
         let zone =
             if let zone = try writer.zone(Self.publicZone) { zone } else {

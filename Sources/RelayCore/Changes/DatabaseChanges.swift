@@ -28,7 +28,7 @@ package struct DatabaseChanges: Sendable {
         guard database.scope != .public else {
             throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
         }
-        let zones = try database.owner.map { owner throws(RelayError) in try reader.zones(of: owner) } ?? []
+        let zones = try reader.zones(in: database)
         let latest = zones.last?.lastChange ?? 0
         let end = Self.token(of: database, epoch: epoch, position: latest)
         let start = try position(atMost: latest, expecting: end)

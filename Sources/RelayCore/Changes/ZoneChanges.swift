@@ -7,6 +7,7 @@ package import Records
 /// A record stands in the feed once, in its newest state, at the place of its latest change. So whoever applies a page
 /// and keeps its token misses nothing, however long they were away.
 package struct ZoneChanges: Sendable {
+    package var database: DatabaseAddress
     package var zone: ZoneID
     /// As the client sent it; `nil` starts from nothing and then gets live records only.
     package var token: String?
@@ -18,12 +19,14 @@ package struct ZoneChanges: Sendable {
 
     package init(
         zone: ZoneID,
+        of database: DatabaseAddress,
         token: String? = nil,
         limit: Int,
         isReversed: Bool = false,
         recordTypes: Set<String>? = nil
     ) {
         self.zone = zone
+        self.database = database
         self.token = token
         self.limit = limit
         self.isReversed = isReversed
@@ -47,7 +50,7 @@ package struct ZoneChanges: Sendable {
         visit: (StoredRecord) -> Void
     ) throws(RelayError) -> Page {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
-        guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
+        guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         let start = try Start(token, of: zone, epoch: epoch)
         var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
         guard let range = start.range(upTo: zone.lastChange) else {
@@ -56,9 +59,9 @@ package struct ZoneChanges: Sendable {
 
         var count = 0
         var last = start.position
-        try reader.visitRecords(in: zone, changes: range, backwards: isReversed, limit: limit) { record in
+        try reader.visitRecords(in: zone, changes: range, backwards: isReversed, limit: limit) { record, position in
             count += 1
-            last = record.change
+            last = position
             if record.isDeleted, start.isFromNothing { return }
             if let recordTypes, !recordTypes.contains(record.type) { return }
             visit(record)

@@ -44,11 +44,10 @@ package struct QueryRecords: Sendable {
 
     private func zones(in reader: any StoreReader) throws(RelayError) -> [Zone] {
         if let zone {
-            guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
+            guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
             return [zone]
         }
-        guard let owner = database.owner else { return [] }
-        return try reader.zones(of: owner).filter { !$0.isDeleted }
+        return try reader.zones(in: database).filter { !$0.isDeleted }
     }
 
     /// The query as this caller may ask it; `nil` where no record of the type can be theirs to read.

@@ -18,7 +18,7 @@ package struct LookupRecords: Sendable {
     ///
     /// A record that the caller may not read is as absent as one that is not there.
     package func read(from reader: any StoreReader) throws(RelayError) -> [Result<StoredRecord, RelayError>] {
-        guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
+        guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         let found = try reader.records(named: names, in: zone)
         let schema = try reader.schema
         return names.map { name in

@@ -17,6 +17,10 @@ extension ModifyRecords {
         /// What saved records say with this write that binds others, by their places among the outcomes.
         var bonds: [Int: [StoredReference]] = [:]
         var seen: Set<String> = []
+        /// `nil` where nothing is shared, and nothing is about to be.
+        var sharing: SharingState?
+        /// Shares that this write makes, by their places among the outcomes.
+        var newShares: [Int: Share] = [:]
 
         init(
             schema: Schema,
@@ -35,10 +39,17 @@ extension ModifyRecords {
         var hasFailed: Bool { outcomes.contains { $0.error != nil } }
 
         mutating func decide(_ operation: Operation) {
-            let current = before[operation.name].flatMap { $0.isDeleted ? nil : $0 }
+            let stored = before[operation.name].flatMap { $0.isDeleted ? nil : $0 }
+            let isHidden = stored != nil && sharing?.permission(operation.name) == Share.Permission.none
+            let current = isHidden ? nil : stored
             do throws(RelayError) {
                 try check(operation, against: current)
-                operation.kind.isDelete ? delete(operation, current) : try save(operation, over: current)
+                if isHidden, !operation.kind.isDelete { throw .accessDenied }
+                if (current?.type ?? operation.record.recordType) == Share.recordType {
+                    try decideShare(operation, over: current)
+                } else {
+                    operation.kind.isDelete ? delete(operation, current) : try save(operation, over: current)
+                }
             } catch {
                 let isConflict = error.code == .conflict
                 outcomes.append(.failed(name: operation.name, error, server: isConflict ? current : nil))
@@ -63,12 +74,13 @@ extension ModifyRecords {
             if operation.record.recordType == RecordType.usersName || current?.type == RecordType.usersName {
                 guard current != nil, !kind.isDelete else { throw .accessDenied }
             }
+            if operation.record.createsShortGUID { try checkSharing() }
             guard let current else {
                 if kind.needsChangeTag { throw .recordNotFound }
                 if !kind.isDelete { try checkRight(.create, toType: operation.record.recordType) }
                 return
             }
-            let rights = request.database.rights(to: current, in: schema)
+            let rights = sharedRights(to: current, by: operation) ?? request.database.rights(to: current, in: schema)
             guard rights.contains(.write) else {
                 // Who may not read it must not learn that it is there.
                 guard rights.contains(.read) else { throw kind == .create ? .accessDenied : .recordNotFound }
@@ -81,12 +93,15 @@ extension ModifyRecords {
         }
 
         private func checkRight(_ right: Rights, toType name: String?) throws(RelayError) {
+            if let view = sharing?.zone.view, !view.shares.contains(where: { $0.permission == .readWrite }) {
+                throw .accessDenied
+            }
             guard request.database.scope == .public, let name else { return }
             let type = schema.types[name] ?? RecordType()
             guard type.rights(of: request.database.roles(in: schema)).contains(right) else { throw .accessDenied }
         }
 
-        private mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
+        mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
             if let current {
                 quota?.delete(current)
                 writes.append((outcomes.count, tombstone(of: current)))
@@ -100,11 +115,12 @@ extension ModifyRecords {
             record.fields = FieldsJSON.empty
             record.parent = nil
             record.share = nil
+            record.sharing = nil
             record.modified = stamp
             return record
         }
 
-        private mutating func save(_ operation: Operation, over current: StoredRecord?) throws(RelayError) {
+        mutating func save(_ operation: Operation, over current: StoredRecord?) throws(RelayError) {
             guard let type = current?.type ?? operation.record.recordType else {
                 throw .badRequest("recordType is required to create a record.")
             }
@@ -122,7 +138,7 @@ extension ModifyRecords {
             guard fields.count <= request.rules.limits.recordBytes else {
                 throw .badRequest("The record is larger than \(request.rules.limits.recordBytes) bytes.")
             }
-            let keepsParent = operation.kind.mergesFields && operation.record.parent == nil
+            let keepsParent = (operation.kind.mergesFields && operation.record.parent == nil) || keepsParent(current)
             let record = StoredRecord(
                 name: operation.name,
                 type: type,
@@ -130,7 +146,7 @@ extension ModifyRecords {
                 created: current?.created ?? stamp,
                 modified: stamp,
                 parent: keepsParent ? current?.parent : operation.record.parent ?? nil,
-                share: current?.share,
+                share: current?.share ?? newLink(for: operation),
                 fields: fields
             )
             let bringsAssets = !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty
@@ -212,7 +228,7 @@ extension ModifyRecords {
             }
         }
 
-        private var stamp: StoredRecord.Stamp {
+        var stamp: StoredRecord.Stamp {
             StoredRecord.Stamp(
                 at: request.now,
                 by: request.database.caller.user ?? Zone.publicOwner,

@@ -19,7 +19,7 @@ extension ModifyRecords.Decision {
     }
 
     /// Refuses operations that would break a reference, and adds the deletions that DELETE_SELF asks for.
-    mutating func keepReferences(in writer: any StoreWriter, _ zone: Zone) throws(RelayError) {
+    mutating func keepReferences(in writer: any StoreWriter, _ seen: Zone) throws(RelayError) {
         guard writes.contains(where: { $0.record.isDeleted }) || !bonds.isEmpty else { return }
         let sources = savedSources
         var targets: Set<String> = []
@@ -28,7 +28,9 @@ extension ModifyRecords.Decision {
                 targets.insert(reference.target)
             }
         }
-        let stored = try writer.records(named: targets.sorted(), in: zone)
+        // References hold beyond what a participant sees; one to what they cannot see leads to nothing.
+        let zone = seen.whole
+        let stored = try writer.records(named: targets.sorted(), in: seen)
         var cascade = Cascade()
         while true {
             let failures = failureCount
@@ -205,7 +207,8 @@ extension ModifyRecords.Decision {
         if cascade.roots[name] != nil { return false }
         if let source = sources[name], isLive(source.outcome) { return true }
         guard let record = before[name] ?? stored[name], !record.isDeleted else { return false }
-        return request.database.rights(to: record, in: schema).contains(.read)
+        return (sharing?.permission(name) ?? .readWrite) != .none
+            && request.database.rights(to: record, in: schema).contains(.read)
     }
 }
 

@@ -46,6 +46,8 @@ package struct ModifyRecords: Sendable {
     package var isAtomic: Bool
     package var rules: SchemaRules
     package var now: Timestamp
+    /// Makes and changes shares; `nil`: the caller makes none.
+    package var shareEdit: ShareEdit?
     private(set) var operations: [Operation]
     private(set) var preparedVersion = -1
 
@@ -83,8 +85,18 @@ package struct ModifyRecords: Sendable {
 
     /// Decides all operations on the state before the commit, then writes what was decided.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
-        guard let zone = try writer.zone(zone) else { throw .zoneNotFound }
-        let before = try writer.records(named: operations.map(\.name), in: zone)
+        guard let order = orderWithSharesLast else { return try carryOut(in: writer) }
+        var reordered = self
+        reordered.operations = order.map { operations[$0] }
+        let result = try reordered.carryOut(in: writer)
+        var outcomes = result.outcomes
+        for (place, index) in order.enumerated() { outcomes[index] = result.outcomes[place] }
+        return Result(zone: result.zone, outcomes: outcomes, isAtomicFailure: result.isAtomicFailure)
+    }
+
+    private func carryOut(in writer: any StoreWriter) throws(RelayError) -> Result {
+        guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
+        let before = try writer.records(named: operations.map(\.name), in: zone.whole)
         let room = try rules.limits.quota.room(in: zone.id, by: database.scope, from: writer)
         var decision = Decision(
             schema: try writer.schema,
@@ -93,14 +105,16 @@ package struct ModifyRecords: Sendable {
             hasAsset: writer.hasAsset,
             quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
         )
+        decision.sharing = try sharingState(of: zone, before: before, in: writer)
         for operation in operations { decision.decide(operation) }
         try decision.keepReferences(in: writer, zone)
+        try decision.keepShares(in: writer)
 
         if isAtomic, decision.hasFailed {
             return Result(zone: zone, outcomes: decision.outcomesOfRefusal(), isAtomicFailure: true)
         }
         let outcomes = try decision.write(to: writer, zone: zone)
-        return Result(zone: try writer.zone(self.zone) ?? zone, outcomes: outcomes, isAtomicFailure: false)
+        return Result(zone: try writer.zone(self.zone, in: database) ?? zone, outcomes: outcomes, isAtomicFailure: false)
     }
 }
 

@@ -31,12 +31,16 @@ package struct FieldPreparation: Sendable {
         encoded = []
         entries = []
         cleared = []
-        guard NameRules.isIdentifier(typeName) || schema.types[typeName] != nil else {
+        let isShare = typeName == Share.recordType
+        guard NameRules.isIdentifier(typeName) || isShare || schema.types[typeName] != nil else {
             throw .badRequest(
                 "'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
             )
         }
-        let known = schema.types[typeName]
+        // Shares may have fields of the program's own everywhere; no schema speaks of them.
+        let known = isShare ? .share : schema.types[typeName]
+        var rules = rules
+        if isShare { rules.mayGrow = true }
         guard known != nil || rules.mayGrow else {
             throw RelayError(
                 .notFound,
@@ -57,7 +61,7 @@ package struct FieldPreparation: Sendable {
             entries.append(entry)
         }
         encoded = FieldsJSON.encode(entries)
-        growth = definition == known ? nil : definition
+        growth = isShare || definition == known ? nil : definition
     }
 
     /// Takes assets for what their receipts prove them to be, and leaves out what is not stored.

@@ -31,11 +31,38 @@ package struct CommittedChange: Hashable, Sendable {
     package var token: ChangeToken?
     /// The device that made it; `nil` when several did.
     package var device: String?
+    /// Whose device that is; `nil`: the zone's owner's.
+    package var author: UserID?
+    /// Those whom what has changed is, or was, shared with.
+    package var audience: [Participant]
 
-    package init(zone: ZoneID, token: ChangeToken?, device: String?) {
+    /// Somebody besides the owner whom a change concerns.
+    package struct Participant: Hashable, Sendable {
+        package var user: UserID
+        /// Of the zone in their view; `nil` where they see it no more, or not yet.
+        package var token: ChangeToken?
+        /// Whether they may be told which zone it is.
+        package var knowsZone: Bool
+
+        package init(user: UserID, token: ChangeToken?, knowsZone: Bool = true) {
+            self.user = user
+            self.token = token
+            self.knowsZone = knowsZone
+        }
+    }
+
+    package init(
+        zone: ZoneID,
+        token: ChangeToken?,
+        device: String?,
+        author: UserID? = nil,
+        audience: [Participant] = []
+    ) {
         self.zone = zone
         self.token = token
         self.device = device
+        self.author = author
+        self.audience = audience
     }
 }
 

@@ -77,13 +77,16 @@ package protocol StoreReader {
     func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int
 
     /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
-    /// order of the changes or backwards.
+    /// order of the changes or backwards; with its place in the feed, which is the number of that change.
+    ///
+    /// Of a zone in the view of a participant, what the view shows; there a record that has come into sight has a place of
+    /// its own, and one that has gone out of it is a tombstone.
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
         backwards: Bool,
         limit: Int,
-        _ visit: (StoredRecord) -> Void
+        _ visit: (StoredRecord, _ position: UInt64) -> Void
     ) throws(RelayError)
 
     /// The live records of `zones` together that match, in the order of `QueryOrder`, from just after `position` on.
@@ -106,6 +109,33 @@ package protocol StoreReader {
 
     /// Bytes that the public database has sent in this month, as far as they were added.
     func transfer(in month: CalendarMonth) throws(RelayError) -> Int64
+
+    /// The zone as this user sees it, something in it being shared with them; `nil` where nothing is.
+    func zone(_ id: ZoneID, sharedWith user: UserID) throws(RelayError) -> Zone?
+
+    /// All that is shared with the user, and as deleted all that was, in the order of their latest changes.
+    func zones(sharedWith user: UserID) throws(RelayError) -> [Zone]
+
+    /// Which share covers each of these records, by the store's numbers; those in none are left out.
+    func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64]
+
+    /// The share that this link leads to.
+    func share(ofLink shortGUID: String) throws(RelayError) -> SharePlace?
+
+    /// The shares to which an invitation waits for one of these addresses.
+    func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [SharePlace]
+}
+
+/// Where a share's record is.
+package struct SharePlace: Hashable, Sendable {
+    /// As its owner sees it.
+    package var zone: Zone
+    package var record: String
+
+    package init(zone: Zone, record: String) {
+        self.zone = zone
+        self.record = record
+    }
 }
 
 /// The state that the next commit will make, while it is being made.
@@ -130,12 +160,16 @@ package protocol StoreWriter: StoreReader {
 
     /// Puts records in place of those of the same names, and stamps the zone with the greatest of their numbers.
     ///
-    /// `replaced` are those it read before, `device` the one whose user needs no notice on it.
+    /// `replaced` are those it read before, `device` the one that needs no notice on it, being of the user who is the last
+    /// record's modifier. What share records say of access holds from then on.
     func put(_ records: [StoredRecord], replacing replaced: [String: StoredRecord], in zone: Zone, by device: String)
         throws(RelayError)
 
     /// Replaces the definitions of these types and makes this the schema's next version.
     func define(_ types: [String: RecordType]) throws(RelayError)
+
+    /// Whether some record below this one, through `parent`, is the root of a share.
+    func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool
 
     func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError)
     func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError)
@@ -153,8 +187,28 @@ package struct Zone: Hashable, Sendable {
     package var isDeleted: Bool
     /// What its records and their assets take.
     package var use = StorageUse()
+    package var sharing: Sharing
+    /// What a participant sees of it; `nil`: all, being its owner's.
+    package var view: ZoneView?
 
-    package init(number: Int64, id: ZoneID, identity: UInt64, lastChange: UInt64, isDeleted: Bool = false) {
+    /// What of a zone is shared; the raw values are those of its row.
+    package enum Sharing: Int64, Hashable, Sendable {
+        case nothing = 0
+        case everything = 1
+        case hierarchies = 2
+    }
+
+    package init(
+        number: Int64,
+        id: ZoneID,
+        identity: UInt64,
+        lastChange: UInt64,
+        isDeleted: Bool = false,
+        sharing: Sharing = .nothing,
+        view: ZoneView? = nil
+    ) {
+        self.sharing = sharing
+        self.view = view
         self.number = number
         self.id = id
         self.identity = identity

@@ -23,11 +23,14 @@ package struct StoredRecord: Hashable, Sendable {
     package var created: Stamp
     package var modified: Stamp
     package var parent: String?
+    /// As `ShareMark` writes it.
     package var share: String?
     /// The `fields` object; `{}` once deleted.
     package var fields: [UInt8]
     /// A tombstone: kept so that devices which were away hear of the deletion.
     package var isDeleted: Bool
+    /// In a box, since nearly all records are none.
+    private var boxedShare: ShareBox?
 
     package init(
         name: String,
@@ -52,6 +55,29 @@ package struct StoredRecord: Hashable, Sendable {
     }
 
     package var changeTag: String { ChangeTag.text(of: change) }
+
+    /// What is shared, of a live share record; the store keeps it apart from the fields and gives it with the record.
+    package var sharing: Share? {
+        get { boxedShare?.share }
+        set { boxedShare = newValue.map { ShareBox($0) } }
+    }
+
+    package var isShare: Bool { type == Share.recordType }
+
+    /// The share that it is the root or the record of.
+    package var shareMark: ShareMark? {
+        get { ShareMark(share) }
+        set { share = newValue?.text }
+    }
+}
+
+private final class ShareBox: Hashable, Sendable {
+    let share: Share
+
+    init(_ share: Share) { self.share = share }
+
+    static func == (left: ShareBox, right: ShareBox) -> Bool { left.share == right.share }
+    func hash(into hasher: inout Hasher) { hasher.combine(share) }
 }
 
 /// A change number as clients see it on a record: short, opaque, lower-case base 36.

@@ -48,6 +48,7 @@ extension SQLiteReader {
     }
 
     func liveRecord(named name: String, in zone: Zone) throws -> StoredRecord? {
+        if let view = zone.view, view.isPartial { return try records(named: [name], in: zone, through: view)[name] }
         let statement = try SQL(Self.byName, in: database)
         defer { statement.reset() }
         statement.bind(1, zone.number)

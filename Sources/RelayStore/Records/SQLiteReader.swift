@@ -93,7 +93,7 @@ class SQLiteReader: StoreReader {
             guard let owner = try number(of: id.owner) else { return nil }
             let statement = try SQL(
                 """
-                SELECT id, identity, last_change, record_bytes, asset_bytes FROM zone
+                SELECT id, identity, last_change, record_bytes, asset_bytes, shared FROM zone
                 WHERE owner = ? AND name = ? AND deleted = 0
                 """,
                 in: database
@@ -106,11 +106,16 @@ class SQLiteReader: StoreReader {
                 number: statement.int(0),
                 id: id,
                 identity: statement.unsigned(1),
-                lastChange: statement.unsigned(2)
+                lastChange: statement.unsigned(2),
+                sharing: Zone.Sharing(rawValue: statement.int(5)) ?? .nothing
             )
             zone.use = StorageUse(records: statement.int(3), assets: statement.int(4))
             return zone
         }
+    }
+
+    func zone(_ id: ZoneID, sharedWith user: UserID) throws(RelayError) -> Zone? {
+        try attempt { try sharedZone(id, with: user) }
     }
 
     func zones(of owner: UserID) throws(RelayError) -> [Zone] {
@@ -118,7 +123,7 @@ class SQLiteReader: StoreReader {
             guard let number = try number(of: owner) else { return [] }
             let statement = try SQL(
                 """
-                SELECT id, name, identity, last_change, deleted, record_bytes, asset_bytes FROM zone
+                SELECT id, name, identity, last_change, deleted, record_bytes, asset_bytes, shared FROM zone
                 WHERE owner = ? ORDER BY last_change
                 """,
                 in: database
@@ -132,7 +137,8 @@ class SQLiteReader: StoreReader {
                     id: ZoneID(statement.text(1), owner: owner),
                     identity: statement.unsigned(2),
                     lastChange: statement.unsigned(3),
-                    isDeleted: statement.bool(4)
+                    isDeleted: statement.bool(4),
+                    sharing: Zone.Sharing(rawValue: statement.int(7)) ?? .nothing
                 )
                 zone.use = StorageUse(records: statement.int(5), assets: statement.int(6))
                 zones.append(zone)
@@ -158,6 +164,7 @@ class SQLiteReader: StoreReader {
 
     func records(named wanted: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord] {
         try attempt {
+            if let view = zone.view, view.isPartial { return try records(named: wanted, in: zone, through: view) }
             var found: [String: StoredRecord] = [:]
             let statement = try SQL(Self.byName, in: database)
             for name in wanted {
@@ -186,9 +193,12 @@ class SQLiteReader: StoreReader {
         changes range: ClosedRange<UInt64>,
         backwards: Bool,
         limit: Int,
-        _ visit: (StoredRecord) -> Void
+        _ visit: (StoredRecord, UInt64) -> Void
     ) throws(RelayError) {
         try attempt {
+            if let view = zone.view, view.isPartial {
+                return try visitView(view, of: zone, range, backwards: backwards, limit: limit, visit)
+            }
             let statement = try SQL(backwards ? Self.backwardFeed : Self.forwardFeed, in: database)
             defer { statement.reset() }
             statement.bind(1, zone.number)
@@ -198,10 +208,10 @@ class SQLiteReader: StoreReader {
             guard try statement.step() else { return }
             // One record, refilled row by row: of what a page is made of, only names are made anew.
             var kept = try record(in: statement)
-            visit(kept)
+            visit(kept, kept.change)
             while try statement.step() {
                 try refill(&kept, from: statement)
-                visit(kept)
+                visit(kept, kept.change)
             }
         }
     }
@@ -221,11 +231,13 @@ class SQLiteReader: StoreReader {
         record.share = row.optionalText(11)
         row.blob(12, into: &record.fields)
         record.isDeleted = row.bool(3)
+        record.sharing = nil
+        if record.isShare { record.sharing = try sharing(of: record) }
     }
 
     /// The record in a row of `recordColumns`.
     func record(in row: SQL) throws -> StoredRecord {
-        StoredRecord(
+        var record = StoredRecord(
             name: row.text(1),
             type: try type(row.int(2)),
             change: row.unsigned(0),
@@ -244,5 +256,7 @@ class SQLiteReader: StoreReader {
             fields: row.blob(12),
             isDeleted: row.bool(3)
         )
+        if record.isShare { record.sharing = try sharing(of: record) }
+        return record
     }
 }

@@ -21,6 +21,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         var use: [UserID: StorageUse] = [:]
         /// `nil` until somebody asks.
         var userCount: Int?
+        /// With whom zones are shared, by their numbers; only zones that were asked about.
+        var listeners: [Int64: [Listener]] = [:]
     }
 
     var memory: Memory
@@ -36,9 +38,15 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     var hasDroppedIndexes = false
     /// Set when SQL failed: then nothing of this transaction may be committed.
     private(set) var failure: (any Error)?
-    private let epoch: UInt64
+    /// Participants who are told of a zone though they have lost it, or have yet to join.
+    var told: [ZoneID: [CommittedChange.Participant]] = [:]
+    /// Hierarchies in which something has changed, by the zones.
+    var touchedShares: [ZoneID: Set<Int64>] = [:]
+    /// Hierarchies that came to be shared and whose records have still to be entered.
+    var newHierarchies: [(share: Int64, root: String)] = []
+    let epoch: UInt64
     private let assets: AssetFolder
-    private let drawIdentity: () -> UInt64
+    let drawIdentity: () -> UInt64
 
     init(
         _ database: Database,
@@ -80,6 +88,13 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             try statement.run()
         }
         stamped = []
+        for index in changes.indices where isShared(changes[index].zone) {
+            changes[index].audience = try audience(of: changes[index].zone)
+        }
+    }
+
+    private func isShared(_ zone: ZoneID) -> Bool {
+        !told.isEmpty || memory.zones[zone].map { $0.sharing != .nothing } ?? false
     }
 
     /// Gives its memory to the next transaction, once this one is committed.
@@ -88,6 +103,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         taken.watchedTypes = memory.watchedTypes
         taken.assetTypes = memory.assetTypes
         taken.userCount = memory.userCount
+        if memory.listeners.count <= 10_000 { swap(&taken.listeners, &memory.listeners) }
         if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
         if memory.use.count <= 10_000 { swap(&taken.use, &memory.use) }
         return taken
@@ -146,6 +162,12 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         return zone
     }
 
+    override func zone(_ id: ZoneID, sharedWith user: UserID) throws(RelayError) -> Zone? {
+        guard var zone = try super.zone(id, sharedWith: user), let view = zone.view else { return nil }
+        if !view.isPartial, let known = memory.zones[id] { zone.lastChange = max(zone.lastChange, known.lastChange) }
+        return zone
+    }
+
     override func zones(of owner: UserID) throws(RelayError) -> [Zone] {
         try super.zones(of: owner).map { $0.isDeleted ? $0 : memory.zones[$0.id] ?? $0 }
     }
@@ -166,7 +188,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             let zone = Zone(number: database.lastInsertedRowID, id: id, identity: identity, lastChange: change)
             memory.zones[id] = zone
             try enterRun(of: change, zone: zone.number)
-            note(zone, by: device)
+            note(zone, by: device, of: id.owner)
             return zone
         }
     }
@@ -176,6 +198,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             var zone = zone
             zone.lastChange = takeChangeNumber()
             zone.isDeleted = true
+            if zone.sharing != .nothing { try endSharing(in: zone) }
             let statement = try SQL("UPDATE zone SET deleted = 1, last_change = ? WHERE id = ?", in: database)
             statement.bind(1, zone.lastChange)
             statement.bind(2, zone.number)
@@ -183,7 +206,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             memory.zones[zone.id] = nil
             memory.use[zone.id.owner] = nil
             stamped.remove(zone.id)
-            note(zone, by: device)
+            note(zone, by: device, of: zone.id.owner)
         }
     }
 
@@ -195,13 +218,14 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         try statement.run()
     }
 
-    private func note(_ zone: Zone, by device: String) {
+    /// Remembers for listeners that the zone has changed; `device` is one of `author`'s.
+    private func note(_ zone: Zone, by device: String, of author: UserID) {
         guard zone.tracksChanges else { return }
         let token = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
-        let change = CommittedChange(zone: zone.id, token: zone.isDeleted ? nil : token, device: device)
+        let change = CommittedChange(zone: zone.id, token: zone.isDeleted ? nil : token, device: device, author: author)
         if let index = changeIndex[zone.id] {
             changes[index].token = change.token
-            if changes[index].device != device { changes[index].device = nil }
+            if changes[index].device != device || changes[index].author != author { changes[index].device = nil }
         } else {
             changeIndex[zone.id] = changes.count
             changes.append(change)
@@ -216,13 +240,20 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         in zone: Zone,
         by device: String
     ) throws(RelayError) {
-        guard let last = records.map(\.change).max() else { return }
+        guard var last = records.map(\.change).max(), let author = records.last?.modified.by else { return }
+        if zone.view != nil {
+            guard let whole = try self.zone(zone.id) else { throw .zoneNotFound }
+            return try put(records, replacing: replaced, in: whole, by: device)
+        }
         try attempt {
+            // It may have been written to in this very commit, since the caller looked.
+            var zone = memory.zones[zone.id] ?? zone
             var run = zone.lastChange >> StoreLayout.runShift
             var growth = StorageUse()
             for record in records {
                 let before = replaced[record.name]
                 growth = try growth + put(record, over: before, in: zone)
+                if record.isShare { try updateShare(of: record, over: before, in: &zone) }
                 if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
                     changedRecords.append(.init(zone: zone.id, before: before, after: record, device: device))
                 }
@@ -231,14 +262,13 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
                     run = record.change >> StoreLayout.runShift
                 }
             }
-            // Its owner may have written to it in this very commit, since the caller looked.
-            var zone = memory.zones[zone.id] ?? zone
+            if zone.sharing == .hierarchies { last = max(last, try updateEntries(for: records, in: zone)) }
             zone.lastChange = last
             zone.use = zone.use + growth
             memory.zones[zone.id] = zone
             if let use = memory.use[zone.id.owner] { memory.use[zone.id.owner] = use + growth }
             stamped.insert(zone.id)
-            note(zone, by: device)
+            note(zone, by: device, of: author)
         }
     }
 

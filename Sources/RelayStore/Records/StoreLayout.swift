@@ -26,6 +26,7 @@ enum StoreLayout {
             try ReferenceRows.enterAll($0)
         }
         migrator.registerMigration("6 quota") { try $0.execute(sql: quota) }
+        migrator.registerMigration("9 sharing") { try $0.execute(sql: SharingLayout.tables) }
         try migrator.migrate(writer)
     }
 

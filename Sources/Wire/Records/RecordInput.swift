@@ -13,6 +13,8 @@ package struct RecordInput: Sendable {
     package var parent: String??
     package var createsShortGUID: Bool
     package var desiredKeys: [String]?
+    /// Of a share record, and of one whose type the client leaves out.
+    package var share: ShareInput?
 
     package init(_ json: JSONValue) throws(JSONError) {
         guard json.isObject else { throw json.mismatch("an object") }
@@ -26,6 +28,8 @@ package struct RecordInput: Sendable {
             for (name, value) in try object.members() { fields.append(try FieldInput(name: name, value)) }
         }
         parent = try Self.parent(json)
+        if recordType == Share.misspeltRecordType { recordType = Share.recordType }
+        if recordType == nil || recordType == Share.recordType { share = try ShareInput(json) }
         createsShortGUID = try json["createShortGUID"]?.bool() ?? false
         desiredKeys = try json["desiredKeys"].map(stringArray)
     }

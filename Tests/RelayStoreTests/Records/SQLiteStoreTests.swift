@@ -67,7 +67,7 @@ import Testing
                 changes: after + 1...zone.lastChange,
                 backwards: false,
                 limit: 100_000
-            ) { names.append($0.name) }
+            ) { record, _ in names.append(record.name) }
             return names
         }
     }

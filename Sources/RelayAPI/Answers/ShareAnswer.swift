@@ -1,0 +1,172 @@
+import Crypto
+import Foundation
+import Records
+import RelayCore
+import Wire
+
+/// Writes what records say of sharing, as one caller may know it.
+///
+/// Wire reference 4.3 and 4.9. Whom else a share is for its participants see once those have joined, by name and without
+/// addresses; the owner sees what they wrote themselves. Somebody invited is given away as a user of this relay only by
+/// joining, or by having chosen to be found.
+struct ShareAnswer {
+    var home: ContainerEnvironment
+    /// Who reads it; `nil`: nobody in particular, with a public link.
+    var viewer: UserID?
+    /// Whether the reader sees the zone as a participant.
+    var isParticipants: Bool
+    var authenticator: Authenticator
+    /// The relay's own address.
+    var base: String
+
+    /// The members of a record that is marked, into the object that is open.
+    func write(_ record: StoredRecord, in zone: ZoneID, to writer: inout JSONWriter) {
+        guard let mark = record.shareMark else { return }
+        writer.member("shortGUID", mark.shortGUID)
+        let hash = SHA256.hash(data: Array(mark.shortGUID.utf8))
+        writer.key("stableUrl")
+        writer.object {
+            $0.member("routingKey", String(mark.shortGUID.prefix(3)))
+            $0.member("shortTokenHash", Base64.encode(Array(hash)))
+        }
+        if let share = record.sharing {
+            write(share, named: record.name, in: zone, to: &writer)
+        } else if let name = mark.record {
+            writer.key("share")
+            writer.object {
+                $0.member("recordName", name)
+                $0.key("zoneID")
+                ZoneIDCodec.write(zone, to: &$0)
+            }
+        }
+    }
+
+    /// Whether what is above this record is not to be seen.
+    func hidesParent(of record: StoredRecord) -> Bool { isParticipants && record.shareMark?.record != nil }
+
+    private func write(_ share: Share, named name: String, in zone: ZoneID, to writer: inout JSONWriter) {
+        let owner = zone.owner
+        let own = viewer.flatMap { share.participant($0) }
+        let isManager = viewer == owner
+        let shown = share.participants.filter { isManager || $0.hasAccepted && own?.hasAccepted == true || $0 == own }
+        let people = profiles(of: shown.compactMap(\.user) + [owner])
+        writer.member("publicPermission", share.publicPermission.word)
+        writer.member("url", url(share.shortGUID))
+        writer.key("share")
+        writer.object {
+            $0.member("recordName", name)
+            $0.key("zoneID")
+            ZoneIDCodec.write(zone, to: &$0)
+        }
+        if let root = share.root {
+            writer.key("rootRecord")
+            writer.object { $0.member("recordName", root) }
+        }
+        writer.key("participants")
+        writer.open(UInt8(ascii: "["))
+        write(owner: owner, people, to: &writer)
+        for participant in shown { write(participant, of: share, isManager, people, to: &writer) }
+        writer.close(UInt8(ascii: "]"))
+        writer.key("owner")
+        write(owner: owner, people, to: &writer)
+        guard isManager || own != nil else { return }
+        writer.key("currentUserParticipant")
+        if let own, !isManager {
+            write(own, of: share, false, people, to: &writer)
+        } else {
+            write(owner: owner, people, to: &writer)
+        }
+    }
+
+    private func write(owner: UserID, _ people: [UserID: UserProfile], to writer: inout JSONWriter) {
+        writer.object { writer in
+            writer.member("participantId", ShareEdit.ownerID)
+            writer.member("type", Share.Role.owner.word)
+            writer.member("permission", Share.Permission.readWrite.word)
+            writer.member("acceptanceStatus", "ACCEPTED")
+            writer.key("userIdentity")
+            writer.object { $0.identity(of: owner, people[owner]?.account.name ?? PersonName()) }
+        }
+    }
+
+    private func write(
+        _ participant: Share.Participant,
+        of share: Share,
+        _ isManager: Bool,
+        _ people: [UserID: UserProfile],
+        to writer: inout JSONWriter
+    ) {
+        writer.object { writer in
+            writer.member("participantId", participant.id)
+            writer.member("type", participant.role.word)
+            writer.member("permission", participant.permission.word)
+            writer.member("acceptanceStatus", participant.hasAccepted ? "ACCEPTED" : "INVITED")
+            writer.key("userIdentity")
+            writer.object { identity(of: participant, isManager, people, to: &$0) }
+            if isManager, !participant.hasAccepted {
+                let link = authenticator.invitations.link(share.shortGUID, for: participant.id)
+                writer.member("invitationURL", url(link))
+            }
+        }
+    }
+
+    private func identity(
+        of participant: Share.Participant,
+        _ isManager: Bool,
+        _ people: [UserID: UserProfile],
+        to writer: inout JSONWriter
+    ) {
+        let isOwn = viewer != nil && participant.user == viewer
+        if let user = participant.user {
+            let profile = people[user]
+            let isKnown = isOwn || participant.hasAccepted
+            if isKnown || participant.contact == nil || profile?.isDiscoverable == true {
+                let name = isKnown ? profile?.account.name : profile?.shownName
+                writer.identity(of: user, name ?? PersonName())
+            }
+        }
+        guard isManager || isOwn else { return }
+        switch participant.contact {
+        case .email(let address)?:
+            writer.key("lookupInfo")
+            writer.object { $0.member("emailAddress", address) }
+        case .phone(let number)?:
+            writer.key("lookupInfo")
+            writer.object { $0.member("phoneNumber", number) }
+        case nil:
+            guard let user = participant.user, participant.role != .publicUser else { return }
+            writer.key("lookupInfo")
+            writer.object { $0.member("userRecordName", user.recordName) }
+        }
+    }
+
+    /// The owner's identity, for whoever has the link.
+    func writeOwner(_ owner: UserID, to writer: inout JSONWriter) {
+        let name = profiles(of: [owner])[owner]?.account.name
+        writer.object { $0.identity(of: owner, name ?? PersonName()) }
+    }
+
+    /// Where a browser opens a link.
+    func url(_ link: String) -> String {
+        "\(base)/share/\(home.container.name)/\(home.environment.rawValue)/\(link)"
+    }
+
+    private func profiles(of users: [UserID]) -> [UserID: UserProfile] {
+        // Who cannot be looked up just now goes without a name.
+        let found = (try? authenticator.profiles(matching: users.map { .user($0) }, in: home)) ?? [:]
+        return users.reduce(into: [:]) { $0[$1] = found[.user($1)] }
+    }
+}
+
+extension RequestContext {
+    /// How this request's caller sees what is shared in its database.
+    var shareAnswer: ShareAnswer {
+        ShareAnswer(
+            home: home,
+            viewer: database.caller.user,
+            isParticipants: database.scope == .shared,
+            authenticator: authenticator,
+            base: authentication.signIn.base
+        )
+    }
+}

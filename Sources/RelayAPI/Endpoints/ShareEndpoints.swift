@@ -1,0 +1,204 @@
+import Records
+import RelayCore
+import Wire
+
+/// `records/resolve`: what links of shares lead to, without joining.
+///
+/// Wire reference 10.
+func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
+    let links = try context.links()
+    let visit = try context.visit()
+    let found = try context.store.read { reader throws(RelayError) in
+        try links.map { link throws(RelayError) in
+            try ShareLink.outcome { () throws(RelayError) in try visit.acceptance(of: link).look(in: reader) }
+        }
+    }
+    if context.database.caller.user == nil {
+        // Without a user only a public link says what it leads to; an unknown one is like one for those invited.
+        for outcome in found {
+            guard case .success(let share) = outcome, case .welcome = share.standing else {
+                throw context.authentication.signInRequired
+            }
+        }
+    }
+    return try context.answer(zip(links, found))
+}
+
+/// `records/accept`: joins shares by their links.
+///
+/// Wire reference 10.
+func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
+    guard case .user = context.database.caller.identity else {
+        if context.database.caller.user == nil { throw context.authentication.signInRequired }
+        throw RelayError.accessDenied
+    }
+    let links = try context.links()
+    let visit = try context.visit()
+    let found = try await context.store.write { writer throws(RelayError) in
+        try links.map { link throws(RelayError) in
+            try ShareLink.outcome { () throws(RelayError) in try visit.acceptance(of: link).run(in: writer) }
+        }
+    }
+    return try context.answer(zip(links, found))
+}
+
+/// One link as a client sends it.
+struct ShareLink: Sendable {
+    var value: String
+    var fetchesRoot: Bool
+    var selection: FieldsJSON.Selection
+
+    init(_ json: JSONValue, _ context: RequestContext) throws {
+        let text = try json.required("value").string()
+        // A whole address is taken for its last part.
+        let path = text.prefix { $0 != "#" && $0 != "?" }
+        value = path.split(separator: "/").last.map(String.init) ?? ""
+        fetchesRoot = try json["shouldFetchRootRecord"]?.bool() ?? false
+        selection = .all
+        if let keys = json["rootRecordDesiredKeys"] { selection.desiredKeys = Set(try stringArray(keys)) }
+    }
+
+    /// The store's own trouble fails the request, all else the link alone.
+    static func outcome<Value>(
+        _ body: () throws(RelayError) -> Value
+    ) throws(RelayError) -> Result<Value, RelayError> {
+        do throws(RelayError) {
+            return .success(try body())
+        } catch  where error.code == .tryAgainLater || error.code == .internalError {
+            throw error
+        } catch {
+            return .failure(error)
+        }
+    }
+}
+
+/// Somebody opening links: who they are, and the decision for each.
+struct ShareVisit: Sendable {
+    var caller: Caller
+    var contacts: [Share.Contact]
+    var seal: InvitationSeal
+    var now: Timestamp
+    var newID: @Sendable () -> String
+
+    func acceptance(of link: ShareLink) -> AcceptShare { acceptance(of: link.value) }
+
+    func acceptance(of link: String) -> AcceptShare {
+        let (shortGUID, participant) = seal.open(link)
+        let visitor = ShareVisitor(caller: caller, contacts: contacts, provenParticipant: participant)
+        return AcceptShare(shortGUID, by: visitor, now: now, newID: newID)
+    }
+}
+
+extension RequestContext {
+    fileprivate func links() throws -> [ShareLink] {
+        try items("shortGUIDs", of: body).map { try ShareLink($0, self) }
+    }
+
+    fileprivate func visit() throws -> ShareVisit {
+        ShareVisit(
+            caller: database.caller,
+            contacts: try database.caller.user.map { try authenticator.contacts(of: $0, in: home) } ?? [],
+            seal: authenticator.invitations,
+            now: now,
+            newID: newSecret
+        )
+    }
+
+    fileprivate func answer(
+        _ found: some Sequence<(ShareLink, Result<FoundShare, RelayError>)>
+    ) throws -> EndpointAnswer {
+        try EndpointAnswer { writer in
+            writer.key("results")
+            writer.open(UInt8(ascii: "["))
+            for (link, outcome) in found {
+                writer.open(UInt8(ascii: "{"))
+                writer.key("shortGUID")
+                writer.object {
+                    $0.member("value", link.value)
+                    $0.member("shouldFetchRootRecord", link.fetchesRoot)
+                }
+                switch outcome {
+                case .success(let share): try write(share, link, to: &writer)
+                case .failure(let error): writer.members(of: error)
+                }
+                writer.close(UInt8(ascii: "}"))
+            }
+            writer.close(UInt8(ascii: "]"))
+        }
+    }
+
+    private func write(_ found: FoundShare, _ link: ShareLink, to writer: inout JSONWriter) throws {
+        guard found.standing != .stranger else { return refuse(found, to: &writer) }
+        var answer = shareAnswer
+        answer.isParticipants = found.standing != .owner
+        var links = assetLinks
+        links?.scope = found.standing == .owner ? .private : .shared
+        writer.member("containerIdentifier", home.container.name)
+        writer.member("environment", home.environment.rawValue)
+        writer.member("databaseScope", found.standing == .owner ? "PRIVATE" : "SHARED")
+        writer.key("zoneID")
+        ZoneIDCodec.write(found.zone.id, to: &writer)
+        if let root = found.share.root { writer.member("rootRecordName", root) }
+        if link.fetchesRoot, let root = found.root, !root.isDeleted, database.caller.user != nil {
+            writer.key("rootRecord")
+            let records = RecordAnswer(
+                zone: found.zone.id,
+                selection: link.selection,
+                links: links,
+                shares: answer
+            )
+            try records.write(root, to: &writer)
+        }
+        writer.key("share")
+        try RecordAnswer(zone: found.zone.id, links: nil, shares: answer).write(found.record, to: &writer)
+        writer.key("ownerIdentity")
+        answer.writeOwner(found.zone.id.owner, to: &writer)
+        write(found.standing, of: found.share, to: &writer)
+        writer.emptyList("potentialMatchList")
+        writer.key("webpageURL")
+        writer.null()
+    }
+
+    private func write(_ standing: ShareStanding, of share: Share, to writer: inout JSONWriter) {
+        let (role, status, permission): (String, String, Share.Permission) =
+            switch standing {
+            case .owner: (Share.Role.owner.word, "ACCEPTED", .readWrite)
+            case .participant(let known):
+                (known.role.word, known.hasAccepted ? "ACCEPTED" : "INVITED", known.permission)
+            case .welcome(let permission): (Share.Role.publicUser.word, "INVITED", permission)
+            case .stranger: ("UNKNOWN", "UNKNOWN", .none)
+            }
+        writer.member("participantType", role)
+        writer.member("participantStatus", status)
+        writer.member("participantPermission", permission.word)
+    }
+
+    /// Somebody not invited learns nothing but to whom invitations went that they may be meant by.
+    private func refuse(_ found: FoundShare, to writer: inout JSONWriter) {
+        writer.members(of: .notInvited(found.share))
+        write(found.standing, of: found.share, to: &writer)
+        writer.key("potentialMatchList")
+        writer.array(found.share.participants.filter { $0.user == nil }) { writer, participant in
+            writer.object { writer in
+                writer.member("participantId", participant.id)
+                writer.key("contactInformation")
+                writer.object { writer in
+                    switch participant.contact {
+                    case .email(let address)?: writer.member("emailAddress", Share.Contact.masked(address))
+                    case .phone(let number)?: writer.member("phoneNumber", "…" + String(number.suffix(3)))
+                    case nil: break
+                    }
+                }
+            }
+        }
+    }
+}
+
+extension Share.Contact {
+    /// Enough of an address for whom it is of.
+    static func masked(_ address: String) -> String {
+        let parts = address.split(separator: "@", maxSplits: 1)
+        guard parts.count == 2 else { return "…" }
+        return "\(parts[0].prefix(1))…@\(parts[1])"
+    }
+}

@@ -1,0 +1,81 @@
+extension OpenAPISchemas {
+    /// The schemas of sharing.
+    static let sharing: [(name: String, schema: String)] = [
+        ("SharePermission", #"{ "type": "string", "enum": ["NONE", "READ_ONLY", "READ_WRITE", "UNKNOWN"] }"#),
+        (
+            "ParticipantInput",
+            #"""
+            { "type": "object",
+              "properties": {
+                "participantId": { "type": "string", "description": "Of one who is there already." },
+                "type": { "type": "string", "enum": ["OWNER", "ADMINISTRATOR", "USER", "PUBLIC_USER", "UNKNOWN"] },
+                "permission": { "$ref": "#/components/schemas/SharePermission" },
+                "acceptanceStatus": { "type": "string", "enum": ["INVITED", "PENDING", "ACCEPTED", "REMOVED", "UNKNOWN"] },
+                "userIdentity": { "type": "object",
+                  "properties": { "userRecordName": { "type": "string" }, "lookupInfo": { "$ref": "#/components/schemas/LookupInfo" } } } } }
+            """#
+        ),
+        (
+            "Participant",
+            #"""
+            { "type": "object", "required": ["participantId", "type", "permission", "acceptanceStatus", "userIdentity"],
+              "properties": {
+                "participantId": { "type": "string" },
+                "type": { "type": "string", "enum": ["OWNER", "ADMINISTRATOR", "USER", "PUBLIC_USER"] },
+                "permission": { "$ref": "#/components/schemas/SharePermission" },
+                "acceptanceStatus": { "type": "string", "enum": ["INVITED", "ACCEPTED"] },
+                "userIdentity": { "type": "object",
+                  "properties": {
+                    "userRecordName": { "type": "string" },
+                    "nameComponents": { "type": "object" },
+                    "lookupInfo": { "type": "object" } } },
+                "invitationURL": { "type": "string", "description": "This relay's own, for the owner: a link for this participant alone, whatever address their account has." } } }
+            """#
+        ),
+        (
+            "ShareLinksRequest",
+            #"""
+            { "type": "object", "required": ["shortGUIDs"],
+              "properties": {
+                "shortGUIDs": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["value"],
+                  "properties": {
+                    "value": { "type": "string", "description": "The last part of a share's link." },
+                    "shouldFetchRootRecord": { "type": "boolean", "default": false },
+                    "rootRecordDesiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } } } } }
+            """#
+        ),
+        (
+            "ShareLinksResponse",
+            #"""
+            { "type": "object", "required": ["results"],
+              "properties": { "results": { "type": "array", "items": { "$ref": "#/components/schemas/ShareLinkResult" } } } }
+            """#
+        ),
+        (
+            "ShareLinkResult",
+            #"""
+            { "type": "object", "required": ["shortGUID"],
+              "description": "What a link leads to, or why it does not (serverErrorCode is there).",
+              "properties": {
+                "shortGUID": { "type": "object", "required": ["value"],
+                  "properties": { "value": { "type": "string" }, "shouldFetchRootRecord": { "type": "boolean" } } },
+                "containerIdentifier": { "type": "string" },
+                "environment": { "type": "string", "enum": ["development", "production"] },
+                "databaseScope": { "type": "string", "enum": ["PRIVATE", "SHARED"], "description": "Where the caller finds the zone." },
+                "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "rootRecordName": { "type": "string" },
+                "rootRecord": { "$ref": "#/components/schemas/Record" },
+                "share": { "$ref": "#/components/schemas/Record" },
+                "ownerIdentity": { "type": "object" },
+                "participantType": { "type": "string", "enum": ["OWNER", "ADMINISTRATOR", "USER", "PUBLIC_USER", "UNKNOWN"] },
+                "participantStatus": { "type": "string", "enum": ["INVITED", "ACCEPTED", "UNKNOWN"] },
+                "participantPermission": { "$ref": "#/components/schemas/SharePermission" },
+                "potentialMatchList": { "type": "array", "items": { "type": "object" }, "description": "Invitations of which one may be the caller's." },
+                "webpageURL": { "type": "string", "nullable": true },
+                "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },
+                "reason": { "type": "string" },
+                "ckErrorCode": { "$ref": "#/components/schemas/FineErrorCode" } } }
+            """#
+        ),
+    ]
+}

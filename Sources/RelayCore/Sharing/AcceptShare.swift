@@ -1,0 +1,220 @@
+package import Records
+import Wire
+
+/// Somebody who opens the link of a share.
+package struct ShareVisitor: Hashable, Sendable {
+    package var caller: Caller
+    /// The addresses that are known to be theirs.
+    package var contacts: [Share.Contact]
+    /// Proves by a link that went to one participant only that they are the one meant.
+    package var provenParticipant: String?
+
+    package init(caller: Caller, contacts: [Share.Contact] = [], provenParticipant: String? = nil) {
+        self.caller = caller
+        self.contacts = contacts
+        self.provenParticipant = provenParticipant
+    }
+}
+
+/// What a visitor is to a share.
+package enum ShareStanding: Hashable, Sendable {
+    case owner
+    case participant(Share.Participant)
+    /// May join by the public link.
+    case welcome(Share.Permission)
+    /// Is none of those invited, as far as one can tell.
+    case stranger
+
+    package init(_ visitor: ShareVisitor, to share: Share, of owner: UserID) {
+        guard let user = visitor.caller.user else {
+            self = share.publicPermission == .none ? .stranger : .welcome(share.publicPermission)
+            return
+        }
+        if user == owner {
+            self = .owner
+        } else if let known = share.participant(user) {
+            self = .participant(known)
+        } else if let meant = share.participants.first(where: { visitor.isMeant(by: $0) }) {
+            self = .participant(meant)
+        } else {
+            self = share.publicPermission == .none ? .stranger : .welcome(share.publicPermission)
+        }
+    }
+}
+
+extension ShareVisitor {
+    /// Whether an invitation that is nobody's yet is theirs.
+    fileprivate func isMeant(by participant: Share.Participant) -> Bool {
+        guard !participant.hasAccepted else { return false }
+        if participant.id == provenParticipant { return true }
+        return participant.user == nil && participant.contact.map { contacts.contains($0) } ?? false
+    }
+}
+
+/// A share as somebody with its link finds it.
+package struct FoundShare: Sendable {
+    /// As the owner sees it.
+    package var zone: Zone
+    package var record: StoredRecord
+    package var share: Share
+    /// The root of a hierarchy.
+    package var root: StoredRecord?
+    package var standing: ShareStanding
+
+    package init(zone: Zone, record: StoredRecord, share: Share, root: StoredRecord?, standing: ShareStanding) {
+        self.zone = zone
+        self.record = record
+        self.share = share
+        self.root = root
+        self.standing = standing
+    }
+}
+
+/// Looks at a share, or joins it, by its link.
+///
+/// Wire reference 10.
+package struct AcceptShare: Sendable {
+    package var shortGUID: String
+    package var visitor: ShareVisitor
+    package var now: Timestamp
+    package var newID: @Sendable () -> String
+
+    package init(
+        _ shortGUID: String,
+        by visitor: ShareVisitor,
+        now: Timestamp,
+        newID: @escaping @Sendable () -> String
+    ) {
+        self.shortGUID = shortGUID
+        self.visitor = visitor
+        self.now = now
+        self.newID = newID
+    }
+
+    /// The share behind the link, be the visitor invited or not.
+    ///
+    /// Throws `notFound` for a link that never was and for one that has ended.
+    package func look(in reader: any StoreReader) throws(RelayError) -> FoundShare {
+        guard let place = try reader.share(ofLink: shortGUID) else { throw .shareNotFound }
+        let zone = place.zone
+        guard let record = try reader.records(named: [place.record], in: zone)[place.record],
+            let share = record.sharing
+        else { throw .shareNotFound }
+        let root = try share.root.flatMap { name throws(RelayError) in
+            try reader.records(named: [name], in: zone)[name]
+        }
+        let standing = ShareStanding(visitor, to: share, of: zone.id.owner)
+        return FoundShare(zone: zone, record: record, share: share, root: root, standing: standing)
+    }
+
+    /// Joins; to join again and to be the owner changes nothing.
+    package func run(in writer: any StoreWriter) throws(RelayError) -> FoundShare {
+        var found = try look(in: writer)
+        guard let user = visitor.caller.user else { throw .accessDenied }
+        var share = found.share
+        switch found.standing {
+        case .owner: return found
+        case .participant(let known):
+            guard !known.hasAccepted else { return found }
+            share.participants = share.participants.compactMap { participant in
+                guard participant.id == known.id else { return participant.user == user ? nil : participant }
+                var joined = participant
+                joined.user = user
+                joined.hasAccepted = true
+                return joined
+            }
+        case .welcome(let permission):
+            guard share.participants.count < Share.participantLimit else { throw .tooManyParticipants }
+            share.participants.append(
+                .init(id: newID(), role: .publicUser, permission: permission, hasAccepted: true, user: user)
+            )
+        case .stranger: throw .notInvited(share)
+        }
+        found.record = try writer.save(share, in: found.record, of: found.zone, by: visitor.caller, now: now)
+        found.zone = try writer.zone(found.zone.id) ?? found.zone
+        found.share = share
+        found.standing = ShareStanding(visitor, to: share, of: found.zone.id.owner)
+        return found
+    }
+}
+
+/// Gives the invitations that went to somebody's addresses to the account that has them now.
+///
+/// SDK reference 15: people with no account yet are bound when they sign in with that address.
+package struct BindInvitations: Sendable {
+    package var user: UserID
+    package var contacts: [Share.Contact]
+    package var now: Timestamp
+
+    package init(user: UserID, contacts: [Share.Contact], now: Timestamp) {
+        self.user = user
+        self.contacts = contacts
+        self.now = now
+    }
+
+    package func isDone(in reader: any StoreReader) throws(RelayError) -> Bool {
+        guard !contacts.isEmpty else { return true }
+        return try reader.shares(inviting: contacts).isEmpty
+    }
+
+    package func run(in writer: any StoreWriter) throws(RelayError) {
+        let caller = Caller(.user(user), deviceID: "")
+        for place in try writer.shares(inviting: contacts) where place.zone.id.owner != user {
+            guard let record = try writer.records(named: [place.record], in: place.zone)[place.record],
+                var share = record.sharing
+            else { continue }
+            let isKnown = share.participant(user) != nil
+            share.participants = share.participants.compactMap { participant in
+                guard participant.user == nil, let contact = participant.contact, contacts.contains(contact) else {
+                    return participant
+                }
+                guard !isKnown else { return nil }
+                var bound = participant
+                bound.user = user
+                return bound
+            }
+            // The zone may have moved on by the share before.
+            let zone = try writer.zone(place.zone.id) ?? place.zone
+            _ = try writer.save(share, in: record, of: zone, by: caller, now: now)
+        }
+    }
+}
+
+extension StoreWriter {
+    /// Puts a share record that says something new.
+    func save(
+        _ share: Share,
+        in record: StoredRecord,
+        of zone: Zone,
+        by caller: Caller,
+        now: Timestamp
+    ) throws(RelayError) -> StoredRecord {
+        var saved = record
+        saved.sharing = share
+        saved.change = takeChangeNumber()
+        saved.modified = .init(
+            at: now,
+            by: caller.user ?? zone.id.owner,
+            device: DeviceMark(deviceID: caller.deviceID)
+        )
+        try put([saved], replacing: [saved.name: record], in: zone, by: caller.deviceID)
+        return saved
+    }
+}
+
+extension RelayError {
+    package static let shareNotFound = RelayError(.notFound, "The link leads to no share, or to one that has ended.")
+
+    /// For somebody who is not among those invited, as far as one can tell.
+    package static func notInvited(_ share: Share) -> RelayError {
+        let mayBeMeant = share.participants.contains { $0.user == nil && $0.contact != nil }
+        return RelayError(
+            .accessDenied,
+            mayBeMeant
+                ? "This account is not among those invited. Sign in with the address that the invitation went to, or ask "
+                    + "the owner for a link of your own."
+                : "This account is not among those invited. Ask the owner to invite you.",
+            fineCode: mayBeMeant ? .participantMayNeedVerification : nil
+        )
+    }
+}

@@ -1,0 +1,157 @@
+import Records
+import Wire
+
+extension ModifyRecords {
+    /// The order in which operations are decided where one saves a share, whose root may stand behind it; `nil`: their own.
+    var orderWithSharesLast: [Int]? {
+        guard operations.contains(where: { $0.record.recordType == Share.recordType }) else { return nil }
+        let shares = operations.indices.filter { operations[$0].record.recordType == Share.recordType }
+        return operations.indices.filter { operations[$0].record.recordType != Share.recordType } + shares
+    }
+
+    /// What sharing has to say in this write; `nil` where that is nothing, as in all zones without shares.
+    func sharingState(
+        of zone: Zone,
+        before: [String: StoredRecord],
+        in writer: any StoreWriter
+    ) throws(RelayError) -> SharingState? {
+        guard zone.view != nil || zone.sharing != .nothing || operations.contains(where: \.concernsSharing) else {
+            return nil
+        }
+        let roots = operations.compactMap { $0.record.share?.root?.name }
+        let others = Set(roots + before.values.compactMap { $0.sharing?.root }).subtracting(before.keys)
+        let parents = operations.compactMap { $0.record.parent ?? nil } + before.values.compactMap(\.parent)
+        let names = Set(before.keys).union(others).union(parents)
+        return SharingState(
+            zone: zone,
+            others: others.isEmpty ? [:] : try writer.records(named: others.sorted(), in: zone.whole),
+            covers: zone.sharing == .hierarchies ? try writer.shares(covering: names.sorted(), in: zone) : [:]
+        )
+    }
+}
+
+extension ModifyRecords.Operation {
+    fileprivate var concernsSharing: Bool { record.createsShortGUID || record.recordType == Share.recordType }
+}
+
+/// What a write must know of sharing in its zone, as it stood before.
+struct SharingState {
+    let zone: Zone
+    /// Records besides those that the request names: roots of shares.
+    let others: [String: StoredRecord]
+    /// Which hierarchy each record concerned stands in, parents included.
+    let covers: [String: Int64]
+
+    /// What the caller may do with a record that is there; of one that they cannot see nothing.
+    func permission(_ name: String) -> Share.Permission {
+        zone.view.map { $0.permission(in: covers[name]) } ?? .readWrite
+    }
+}
+
+extension Zone {
+    /// The zone without the view: where the records are that a participant cannot see.
+    var whole: Zone {
+        var zone = self
+        zone.view = nil
+        return zone
+    }
+}
+
+// MARK: Rights
+
+extension ModifyRecords.Decision {
+    /// Refuses to share here at all.
+    ///
+    /// Errors reference 4.
+    func checkSharing() throws(RelayError) {
+        switch request.database.scope {
+        case .public: throw .badRequest("Records of the public database cannot be shared.")
+        case .shared: throw .accessDenied
+        case .private:
+            guard !request.zone.isDefault else {
+                throw .badRequest("Records of the default zone cannot be shared. Move them to a zone of their own.")
+            }
+        }
+    }
+
+    /// What a participant may do with a record; `nil` in other databases.
+    ///
+    /// Anybody may delete the share's own record there: that is how one leaves.
+    func sharedRights(to record: StoredRecord, by operation: ModifyRecords.Operation) -> Rights? {
+        guard sharing?.zone.view != nil else { return nil }
+        if record.isShare { return operation.kind.isDelete ? [.read, .write] : .read }
+        // To delete the root is to end the share, which is the owner's to do.
+        if operation.kind.isDelete, record.shareMark?.record != nil { return .read }
+        return sharing?.permission(record.name) == .readWrite ? [.read, .create, .write] : .read
+    }
+
+    /// A participant does not see what is above the root, and cannot move it.
+    func keepsParent(_ record: StoredRecord?) -> Bool {
+        sharing?.zone.view != nil && record?.shareMark?.record != nil
+    }
+
+    func newLink(for operation: ModifyRecords.Operation) -> String? {
+        guard operation.record.createsShortGUID, let edit = request.shareEdit else { return nil }
+        return ShareMark(shortGUID: edit.newID()).text
+    }
+
+    // MARK: Operations on share records
+
+    mutating func decideShare(
+        _ operation: ModifyRecords.Operation,
+        over current: StoredRecord?
+    ) throws(RelayError) {
+        guard operation.kind.isDelete else { return try saveShare(operation, over: current) }
+        guard request.database.scope == .shared, var record = current, let user = request.database.caller.user else {
+            return delete(operation, current)
+        }
+        record.sharing?.participants.removeAll { $0.user == user }
+        record.modified = stamp
+        writes.append((nil, record))
+        outcomes.append(.deleted(name: operation.name, type: record.type))
+    }
+
+    private mutating func saveShare(
+        _ operation: ModifyRecords.Operation,
+        over current: StoredRecord?
+    ) throws(RelayError) {
+        try checkSharing()
+        guard let edit = request.shareEdit else { throw .accessDenied }
+        let place = outcomes.count
+        let share: Share
+        if let known = current?.sharing {
+            share = try edit.update(known, operation.record.share ?? ShareInput())
+        } else {
+            share = try newShare(operation, edit)
+        }
+        try save(operation, over: current)
+        guard var record = writes.last?.record else { return }
+        record.sharing = share
+        record.shareMark = ShareMark(shortGUID: share.shortGUID, record: record.name)
+        writes[writes.count - 1].record = record
+        outcomes[place] = .saved(record)
+        if current == nil { newShares[place] = share }
+    }
+
+    private func newShare(_ operation: ModifyRecords.Operation, _ edit: ShareEdit) throws(RelayError) -> Share {
+        let input = operation.record.share ?? ShareInput()
+        guard let root = input.root else {
+            guard operation.name == Share.zoneWideName else { throw .nothingToShare }
+            guard sharing?.zone.sharing != .hierarchies, newShares.isEmpty else { throw .alreadyShared }
+            return try edit.make(input, root: nil, shortGUID: nil)
+        }
+        guard operation.name != Share.zoneWideName else {
+            throw .badRequest("The name \(Share.zoneWideName) is for the share of a whole zone, which has no forRecord.")
+        }
+        let written = writes.last { $0.record.name == root.name && $0.outcome.map { outcomes[$0].error == nil } ?? true }
+        let stored = sharing?.others[root.name] ?? before[root.name]
+        guard let record = written?.record ?? stored, !record.isDeleted, !record.isShare else { throw .nothingToShare }
+        if written == nil, let tag = root.changeTag, tag != record.changeTag {
+            throw RelayError(.conflict, "client oplock error: the record to share has changed")
+        }
+        guard sharing?.zone.sharing != .everything, record.shareMark?.record == nil,
+            !newShares.values.contains(where: { $0.root == root.name || $0.root == nil })
+        else { throw .alreadyShared }
+        return try edit.make(input, root: root.name, shortGUID: record.shareMark?.shortGUID)
+    }
+}

@@ -1,0 +1,59 @@
+package import Records
+
+/// What one participant sees of a zone, and may do there.
+///
+/// A zone in a view has another identity than for its owner, drawn whenever what the participant sees changes as a whole,
+/// so that tokens of before are refused: nobody goes on from a token with a right that has ended.
+package struct ZoneView: Hashable, Sendable {
+    /// One share that reaches into the view.
+    package struct Access: Hashable, Sendable {
+        /// The store's own number.
+        package var share: Int64
+        /// `nil`: the whole zone.
+        package var root: String?
+        package var permission: Share.Permission
+
+        package init(share: Int64, root: String?, permission: Share.Permission) {
+            self.share = share
+            self.root = root
+            self.permission = permission
+        }
+    }
+
+    /// Whose view it is.
+    package var user: UserID
+    package var shares: [Access]
+
+    package init(user: UserID, shares: [Access]) {
+        self.user = user
+        self.shares = shares
+    }
+
+    /// Whether there is more in the zone than is shown.
+    package var isPartial: Bool { !shares.contains { $0.root == nil } }
+
+    /// What may be done with records that this share covers; in a view of the whole zone there is but one.
+    package func permission(in share: Int64?) -> Share.Permission {
+        guard isPartial else { return shares.first?.permission ?? .none }
+        return shares.first { $0.share == share }?.permission ?? .none
+    }
+}
+
+extension StoreReader {
+    /// The zone as this database shows it; `id` is full, as `DatabaseAddress.zone` gives it.
+    package func zone(_ id: ZoneID, in database: DatabaseAddress) throws(RelayError) -> Zone? {
+        guard database.scope == .shared else { return try zone(id) }
+        guard let user = database.caller.user else { return nil }
+        return try zone(id, sharedWith: user)
+    }
+
+    /// The database's zones, ended ones included, in the order of their latest changes.
+    package func zones(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
+        if database.scope == .shared {
+            guard let user = database.caller.user else { return [] }
+            return try zones(sharedWith: user)
+        }
+        guard let owner = database.owner else { return [] }
+        return try zones(of: owner)
+    }
+}

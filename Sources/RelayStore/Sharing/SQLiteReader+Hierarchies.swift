@@ -1,0 +1,122 @@
+import GRDB
+import Records
+import RelayCore
+import Wire
+
+/// Zones of which a participant sees only hierarchies.
+extension SQLiteReader {
+    /// Which entries a view shows: those of the shares that the user has joined in the zone.
+    ///
+    /// `?1` is the user's number, `?2` the zone's.
+    private static let joined = """
+        SELECT s.id FROM participant p JOIN share s ON s.id = p.share
+        WHERE p.user = ?1 AND s.zone = ?2 AND p.accepted = 1 AND p.permission > 1
+        """
+
+    private static let visibleByName = """
+        SELECT \(recordColumns) FROM record r WHERE r.zone = ?2 AND r.name = ?3 AND EXISTS (
+            SELECT 1 FROM share_entry e
+            WHERE e.name = ?3 AND e.zone = ?2 AND e.gone = 0 AND e.share IN (\(joined)))
+        """
+
+    /// Only records that are in sight; a tombstone in it is as absent as one outside.
+    func records(
+        named wanted: [String],
+        in zone: Zone,
+        through view: ZoneView
+    ) throws -> [String: StoredRecord] {
+        guard let user = try number(of: view.user) else { return [:] }
+        var found: [String: StoredRecord] = [:]
+        let statement = try SQL(Self.visibleByName, in: database)
+        for name in wanted {
+            statement.bind(1, user)
+            statement.bind(2, zone.number)
+            statement.bind(3, name)
+            let record = try statement.step() ? try record(in: statement) : nil
+            statement.reset()
+            if let record { found[name] = record }
+        }
+        return found
+    }
+
+    func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64] {
+        try attempt {
+            let statement = try SQL(
+                "SELECT share FROM share_entry WHERE name = ? AND zone = ? AND gone = 0",
+                in: database
+            )
+            var found: [String: Int64] = [:]
+            for name in names {
+                defer { statement.reset() }
+                statement.bind(1, name)
+                statement.bind(2, zone.number)
+                if try statement.step() { found[name] = statement.int(0) }
+            }
+            return found
+        }
+    }
+
+    /// A page of the feed of several hierarchies together: what they have now comes before what is gone from one of them
+    /// and stands in another.
+    private static func feed(_ direction: String) -> String {
+        """
+        SELECT \(recordColumns), t.change, t.gone FROM (
+            SELECT e.name, e.change, e.gone FROM share_entry e
+            WHERE e.share IN (\(joined)) AND e.change BETWEEN ?3 AND ?4
+                AND (e.gone = 0 OR NOT EXISTS (
+                    SELECT 1 FROM share_entry o
+                    WHERE o.name = e.name AND o.zone = ?2 AND o.gone = 0 AND o.share IN (\(joined))))
+            ORDER BY e.change \(direction) LIMIT ?5) t
+        CROSS JOIN record r ON r.zone = ?2 AND r.name = t.name ORDER BY t.change \(direction)
+        """
+    }
+
+    /// The same for one hierarchy, `?6`, whose index gives the order.
+    private static func feedOfOne(_ direction: String) -> String {
+        """
+        SELECT \(recordColumns), e.change, e.gone FROM share_entry e INDEXED BY share_entry_by_change
+        CROSS JOIN record r ON r.zone = ?2 AND r.name = e.name
+        WHERE e.share = ?6 AND e.change BETWEEN ?3 AND ?4 AND ?1 = ?1
+        ORDER BY e.change \(direction) LIMIT ?5
+        """
+    }
+
+    func visitView(
+        _ view: ZoneView,
+        of zone: Zone,
+        _ range: ClosedRange<UInt64>,
+        backwards: Bool,
+        limit: Int,
+        _ visit: (StoredRecord, UInt64) -> Void
+    ) throws {
+        guard let user = try number(of: view.user), let first = view.shares.first else { return }
+        let direction = backwards ? "DESC" : "ASC"
+        let isOne = view.shares.count == 1
+        let statement = try SQL(isOne ? Self.feedOfOne(direction) : Self.feed(direction), in: database)
+        defer { statement.reset() }
+        statement.bind(1, user)
+        statement.bind(2, zone.number)
+        statement.bind(3, range.lowerBound)
+        statement.bind(4, range.upperBound)
+        statement.bind(5, Int64(limit))
+        if isOne { statement.bind(6, first.share) }
+        while try statement.step() {
+            var record = try record(in: statement)
+            if statement.bool(14) { record = record.outOfSight }
+            visit(record, statement.unsigned(13))
+        }
+    }
+}
+
+extension StoredRecord {
+    /// How it looks to somebody from whose sight it has gone: deleted.
+    fileprivate var outOfSight: StoredRecord {
+        var record = self
+        record.isDeleted = true
+        record.parent = nil
+        record.share = nil
+        record.sharing = nil
+        record.fields = FieldsJSON.empty
+        return record
+    }
+}

@@ -1,0 +1,170 @@
+import GRDB
+import Records
+import RelayCore
+
+/// Keeping the entries of shared hierarchies: which records stand in which, and where in its feed.
+///
+/// Costs a few statements for each record that is written in a zone with hierarchies, and one for each record that a move
+/// takes in or out with the one above it; in other zones nothing.
+extension SQLiteWriter {
+    /// Brings the entries up to date after these records were put; gives the greatest change number it took.
+    func updateEntries(for records: [StoredRecord], in zone: Zone) throws -> UInt64 {
+        var update = EntryUpdate(records: records, zone: zone)
+        for (share, root) in newHierarchies { try enter(root, in: share, &update) }
+        newHierarchies = []
+        for record in records {
+            let old = try cover(ofEntry: record.name, in: zone)
+            let new = try cover(of: record.name, &update)
+            try move(record.name, from: old, to: new, at: record.change, &update)
+            if old != new { try moveDescendants(of: record.name, to: new, &update) }
+        }
+        for (share, change) in update.latest {
+            let statement = try SQL("UPDATE share SET last_change = max(last_change, ?) WHERE id = ?", in: database)
+            statement.bind(1, change)
+            statement.bind(2, share)
+            try statement.run()
+            touchedShares[zone.id, default: []].insert(share)
+        }
+        return update.latest.values.max() ?? 0
+    }
+
+    /// What is known on the way.
+    private struct EntryUpdate {
+        /// The records just put, by name.
+        let records: [String: StoredRecord]
+        let zone: Zone
+        /// Which share covers those of them that were looked at.
+        var covers: [String: Int64?] = [:]
+        /// The greatest number given out in each share.
+        var latest: [Int64: UInt64] = [:]
+
+        init(records: [StoredRecord], zone: Zone) {
+            self.records = Dictionary(records.map { ($0.name, $0) }) { $1 }
+            self.zone = zone
+        }
+    }
+
+    /// A hierarchy that has just come to be shared: nobody has a token of its feed yet, so its records stand there with the
+    /// numbers they have.
+    private func enter(_ root: String, in share: Int64, _ update: inout EntryUpdate) throws {
+        var waiting = [root]
+        var seen: Set<String> = []
+        while let name = waiting.popLast() {
+            guard seen.insert(name).inserted, let record = try liveRecord(named: name, in: update.zone) else { continue }
+            try move(name, from: nil, to: share, at: record.change, &update)
+            waiting += try children(of: name, in: update.zone)
+        }
+    }
+
+    /// The share that covers a record: its own where it is a root or the record of a share, else that of the record above.
+    private func cover(of name: String, _ update: inout EntryUpdate) throws -> Int64? {
+        guard let record = update.records[name] else { return try cover(ofEntry: name, in: update.zone) }
+        if let known = update.covers[name] { return known }
+        // Where parents go round in a circle none of them is below a root.
+        update.covers[name] = .some(nil)
+        var found: Int64?
+        if !record.isDeleted {
+            if let mark = record.shareMark, mark.record != nil {
+                found = try hierarchy(ofLink: mark.shortGUID)
+            } else if let parent = record.parent {
+                found = try cover(of: parent, &update)
+            }
+        }
+        update.covers[name] = .some(found)
+        return found
+    }
+
+    private func hierarchy(ofLink guid: String) throws -> Int64? {
+        let statement = try SQL("SELECT id FROM share WHERE guid = ? AND root IS NOT NULL", in: database)
+        defer { statement.reset() }
+        statement.bind(1, guid)
+        return try statement.step() ? statement.int(0) : nil
+    }
+
+    private func cover(ofEntry name: String, in zone: Zone) throws -> Int64? {
+        let statement = try SQL(
+            "SELECT share FROM share_entry WHERE name = ? AND zone = ? AND gone = 0",
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, name)
+        statement.bind(2, zone.number)
+        return try statement.step() ? statement.int(0) : nil
+    }
+
+    /// All below a record that has come into a share or out of one go with it, each at a place of its own.
+    private func moveDescendants(of name: String, to share: Int64?, _ update: inout EntryUpdate) throws {
+        var waiting = try children(of: name, in: update.zone)
+        var seen: Set<String> = [name]
+        while let name = waiting.popLast() {
+            guard seen.insert(name).inserted else { continue }
+            // Another share's root keeps what is below it.
+            if let record = try liveRecord(named: name, in: update.zone), record.shareMark?.record != nil { continue }
+            let old = try cover(ofEntry: name, in: update.zone)
+            if old != share {
+                let change = update.records[name]?.change ?? takeChangeNumber()
+                try move(name, from: old, to: share, at: change, &update)
+                update.covers[name] = .some(share)
+            }
+            waiting += try children(of: name, in: update.zone)
+        }
+    }
+
+    private func children(of name: String, in zone: Zone) throws -> [String] {
+        let statement = try SQL(
+            "SELECT source FROM reference WHERE zone = ? AND target = ? AND kind = 3",
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        statement.bind(2, name)
+        var names: [String] = []
+        while try statement.step() { names.append(statement.text(0)) }
+        return names
+    }
+
+    private func move(
+        _ name: String,
+        from old: Int64?,
+        to new: Int64?,
+        at change: UInt64,
+        _ update: inout EntryUpdate
+    ) throws {
+        if let old, old != new {
+            let statement = try SQL(
+                "UPDATE share_entry SET gone = 1, change = ? WHERE share = ? AND name = ?",
+                in: database
+            )
+            statement.bind(1, change)
+            statement.bind(2, old)
+            statement.bind(3, name)
+            try statement.run()
+            update.latest[old] = max(update.latest[old] ?? 0, change)
+        }
+        guard let new else { return }
+        let statement = try SQL(
+            "INSERT OR REPLACE INTO share_entry (share, name, zone, change, gone) VALUES (?, ?, ?, ?, 0)",
+            in: database
+        )
+        statement.bind(1, new)
+        statement.bind(2, name)
+        statement.bind(3, update.zone.number)
+        statement.bind(4, change)
+        try statement.run()
+        update.latest[new] = max(update.latest[new] ?? 0, change)
+    }
+
+    /// Whether some record below this one is the root of a share.
+    func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool {
+        try attempt {
+            var waiting = try children(of: name, in: zone)
+            var seen: Set<String> = [name]
+            while let name = waiting.popLast() {
+                guard seen.insert(name).inserted else { continue }
+                if try liveRecord(named: name, in: zone)?.shareMark?.record != nil { return true }
+                waiting += try children(of: name, in: zone)
+            }
+            return false
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import GRDB
+import Records
+import RelayCore
+
+/// Whom a commit is told to besides the owners of the zones.
+extension SQLiteWriter {
+    /// Somebody a zone is shared with.
+    struct Listener: Sendable {
+        var user: UserID
+        /// Of the zone as they see it.
+        var identity: UInt64
+        /// When they were given what they see.
+        var change: UInt64
+    }
+
+    /// Those a zone is shared with now: from memory, as each commit to a shared zone asks.
+    func listeners(of zone: Zone) throws -> [Listener] {
+        if let known = memory.listeners[zone.number] { return known }
+        let statement = try SQL(
+            "SELECT user, identity, change FROM shared_zone WHERE zone = ? AND ended = 0 ORDER BY user",
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        var found: [Listener] = []
+        while try statement.step() {
+            found.append(
+                Listener(
+                    user: try user(statement.int(0)),
+                    identity: statement.unsigned(1),
+                    change: statement.unsigned(2)
+                )
+            )
+        }
+        memory.listeners[zone.number] = found
+        return found
+    }
+
+    /// The participants whom a change of this zone concerns; empty, without a look at the file, where nothing is shared.
+    func audience(of id: ZoneID) throws -> [CommittedChange.Participant] {
+        let lost = told[id] ?? []
+        guard let zone = memory.zones[id], zone.sharing != .nothing else { return lost }
+        let present: [CommittedChange.Participant] =
+            switch zone.sharing {
+            case .nothing: []
+            case .everything:
+                try listeners(of: zone).map {
+                    .init(user: $0.user, token: token($0.identity, at: max(zone.lastChange, $0.change)))
+                }
+            case .hierarchies: try audience(ofHierarchiesIn: zone)
+            }
+        let users = Set(present.map(\.user))
+        return present + lost.filter { !users.contains($0.user) }
+    }
+
+    /// Those who have joined a hierarchy that this transaction changed.
+    private func audience(ofHierarchiesIn zone: Zone) throws -> [CommittedChange.Participant] {
+        guard let touched = touchedShares[zone.id] else { return [] }
+        let statement = try SQL(
+            """
+            SELECT a.user, a.identity, max(a.change, max(s.last_change)), json_group_array(s.id)
+            FROM shared_zone a JOIN participant p ON p.user = a.user AND p.accepted = 1 AND p.permission > 1
+            JOIN share s ON s.id = p.share AND s.zone = a.zone
+            WHERE a.zone = ? AND a.ended = 0 GROUP BY a.user ORDER BY a.user
+            """,
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        var found: [CommittedChange.Participant] = []
+        while try statement.step() {
+            let shares = statement.text(3).split(whereSeparator: { !$0.isNumber }).compactMap { Int64($0) }
+            guard shares.contains(where: touched.contains) else { continue }
+            found.append(
+                .init(user: try user(statement.int(0)), token: token(statement.unsigned(1), at: statement.unsigned(2)))
+            )
+        }
+        return found
+    }
+
+    private func token(_ identity: UInt64, at position: UInt64) -> ChangeToken {
+        ChangeToken(kind: .zone, log: identity, epoch: epoch, position: position)
+    }
+
+    func tell(_ participant: CommittedChange.Participant, of zone: ZoneID) {
+        told[zone, default: []].removeAll { $0.user == participant.user }
+        told[zone, default: []].append(participant)
+    }
+}

@@ -1,0 +1,179 @@
+import GRDB
+import Records
+import RelayCore
+
+/// Keeping the tables of sharing in step with the share records.
+extension SQLiteWriter {
+    /// Writes down what a share record shares now, gives and takes access, and remembers whom to tell.
+    ///
+    /// `zone` is as its owner sees it.
+    func updateShare(of record: StoredRecord, over before: StoredRecord?, in zone: inout Zone) throws {
+        let old = before?.sharing
+        guard let share = record.sharing else {
+            if let old { try endShare(old, in: &zone, at: record.change) }
+            return
+        }
+        let number = try old.flatMap { try self.number(ofShare: $0) } ?? insert(share, named: record.name, in: zone)
+        if let old {
+            if old.publicPermission != share.publicPermission { try setPermission(share.publicPermission, of: number) }
+        } else {
+            zone.sharing = share.root == nil ? .everything : .hierarchies
+            try writeSharing(of: zone)
+            if let root = share.root { newHierarchies.append((number, root)) }
+        }
+        if old?.participants != share.participants { try write(share.participants, of: number) }
+        try changeAccess(
+            from: old?.joined ?? [:],
+            to: share.joined,
+            in: zone,
+            ofHierarchy: share.root != nil,
+            at: record.change
+        )
+        for user in share.invited.subtracting(old?.invited ?? []) {
+            tell(.init(user: user, token: nil, knowsZone: false), of: zone.id)
+        }
+    }
+
+    /// Ends all shares of a zone that is being deleted.
+    func endSharing(in zone: Zone) throws {
+        let users = try listeners(of: zone).map(\.user)
+        for user in users {
+            try setAccess(of: user, to: zone, ended: true, at: zone.lastChange)
+            tell(.init(user: user, token: nil), of: zone.id)
+        }
+        for sql in ["DELETE FROM share_entry WHERE share IN (SELECT id FROM share WHERE zone = ?)",
+            "DELETE FROM share WHERE zone = ?"]
+        {
+            let statement = try SQL(sql, in: database)
+            statement.bind(1, zone.number)
+            try statement.run()
+        }
+        memory.listeners[zone.number] = nil
+    }
+
+    private func endShare(_ share: Share, in zone: inout Zone, at change: UInt64) throws {
+        guard let number = try number(ofShare: share) else { return }
+        for sql in ["DELETE FROM share_entry WHERE share = ?", "DELETE FROM share WHERE id = ?"] {
+            let statement = try SQL(sql, in: database)
+            statement.bind(1, number)
+            try statement.run()
+        }
+        let rest = try SQL("SELECT 1 FROM share WHERE zone = ? LIMIT 1", in: database)
+        rest.bind(1, zone.number)
+        if try !rest.step() { zone.sharing = .nothing }
+        rest.reset()
+        try writeSharing(of: zone)
+        try changeAccess(from: share.joined, to: [:], in: zone, ofHierarchy: share.root != nil, at: change)
+    }
+
+    // MARK: Access
+
+    /// Gives and takes what changed; tells those who lost something.
+    private func changeAccess(
+        from old: [UserID: Share.Permission],
+        to new: [UserID: Share.Permission],
+        in zone: Zone,
+        ofHierarchy isHierarchy: Bool,
+        at change: UInt64
+    ) throws {
+        let (given, taken) = (Set(new.keys).subtracting(old.keys), Set(old.keys).subtracting(new.keys))
+        guard !given.isEmpty || !taken.isEmpty else { return }
+        memory.listeners[zone.number] = nil
+        for user in given { try setAccess(of: user, to: zone, ended: false, at: change) }
+        for user in taken {
+            // Another hierarchy of the zone may be left; what is seen as a whole is another thing then.
+            let isOver = try !isHierarchy || super.zone(zone.id, sharedWith: user)?.view?.shares.isEmpty ?? true
+            try setAccess(of: user, to: zone, ended: isOver, at: change)
+            if isOver { tell(.init(user: user, token: nil), of: zone.id) }
+        }
+    }
+
+    private func setAccess(of user: UserID, to zone: Zone, ended: Bool, at change: UInt64) throws {
+        let statement = try SQL(
+            "INSERT OR REPLACE INTO shared_zone (user, zone, identity, change, ended) VALUES (?, ?, ?, ?, ?)",
+            in: database
+        )
+        statement.bind(1, try ensureNumber(of: user))
+        statement.bind(2, zone.number)
+        statement.bind(3, drawIdentity())
+        statement.bind(4, change)
+        statement.bind(5, ended)
+        try statement.run()
+    }
+
+    // MARK: Rows
+
+    func number(ofShare share: Share) throws -> Int64? {
+        let statement = try SQL("SELECT id FROM share WHERE guid = ?", in: database)
+        defer { statement.reset() }
+        statement.bind(1, share.shortGUID)
+        return try statement.step() ? statement.int(0) : nil
+    }
+
+    private func insert(_ share: Share, named name: String, in zone: Zone) throws -> Int64 {
+        let statement = try SQL(
+            "INSERT INTO share (zone, name, root, guid, public_permission) VALUES (?, ?, ?, ?, ?)",
+            in: database
+        )
+        statement.bind(1, zone.number)
+        statement.bind(2, name)
+        statement.bind(3, share.root)
+        statement.bind(4, share.shortGUID)
+        statement.bind(5, Int64(share.publicPermission.rawValue))
+        try statement.run()
+        return database.lastInsertedRowID
+    }
+
+    private func setPermission(_ permission: Share.Permission, of share: Int64) throws {
+        let statement = try SQL("UPDATE share SET public_permission = ? WHERE id = ?", in: database)
+        statement.bind(1, Int64(permission.rawValue))
+        statement.bind(2, share)
+        try statement.run()
+    }
+
+    private func writeSharing(of zone: Zone) throws {
+        let statement = try SQL("UPDATE zone SET shared = ? WHERE id = ?", in: database)
+        statement.bind(1, zone.sharing.rawValue)
+        statement.bind(2, zone.number)
+        try statement.run()
+        memory.zones[zone.id] = zone
+    }
+
+    private func write(_ participants: [Share.Participant], of share: Int64) throws {
+        let delete = try SQL("DELETE FROM participant WHERE share = ?", in: database)
+        delete.bind(1, share)
+        try delete.run()
+        for (place, participant) in participants.enumerated() {
+            let statement = try SQL(
+                """
+                INSERT INTO participant (share, id, place, role, permission, accepted, user, email, phone)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+                """,
+                in: database
+            )
+            statement.bind(1, share)
+            statement.bind(2, participant.id)
+            statement.bind(3, Int64(place))
+            statement.bind(4, Int64(participant.role.rawValue))
+            statement.bind(5, Int64(participant.permission.rawValue))
+            statement.bind(6, participant.hasAccepted)
+            if let user = participant.user { statement.bind(7, try ensureNumber(of: user)) }
+            if case .email(let address)? = participant.contact { statement.bind(8, address) }
+            if case .phone(let number)? = participant.contact { statement.bind(9, number) }
+            try statement.run()
+        }
+    }
+}
+
+extension Share {
+    /// Who is in, with what they may do.
+    fileprivate var joined: [UserID: Permission] {
+        participants.reduce(into: [:]) { joined, participant in
+            guard participant.hasAccepted, participant.permission != .none, let user = participant.user else { return }
+            joined[user] = participant.permission
+        }
+    }
+
+    /// Who has an invitation that waits.
+    fileprivate var invited: Set<UserID> { Set(participants.filter { !$0.hasAccepted }.compactMap(\.user)) }
+}

@@ -1,0 +1,60 @@
+/// The tables that follow share records: whatever a share record says stands here too, for those who look for it from
+/// another side.
+enum SharingLayout {
+    static let tables = """
+        -- 0 nothing in it is shared, 1 all of it, 2 hierarchies
+        ALTER TABLE zone ADD COLUMN shared INTEGER NOT NULL DEFAULT 0;
+
+        CREATE TABLE share (
+            id INTEGER PRIMARY KEY,
+            zone INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            -- NULL: the whole zone
+            root TEXT,
+            guid TEXT NOT NULL UNIQUE,
+            public_permission INTEGER NOT NULL,
+            -- of a hierarchy: the greatest number among its entries
+            last_change INTEGER NOT NULL DEFAULT 0,
+            UNIQUE (zone, name)
+        ) STRICT;
+
+        CREATE TABLE participant (
+            share INTEGER NOT NULL REFERENCES share (id) ON DELETE CASCADE,
+            id TEXT NOT NULL,
+            place INTEGER NOT NULL,
+            role INTEGER NOT NULL,
+            permission INTEGER NOT NULL,
+            accepted INTEGER NOT NULL,
+            user INTEGER,
+            email TEXT,
+            phone TEXT,
+            PRIMARY KEY (share, id)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX participant_by_user ON participant (user) WHERE user IS NOT NULL;
+        CREATE INDEX participant_by_email ON participant (email) WHERE email IS NOT NULL AND user IS NULL;
+        CREATE INDEX participant_by_phone ON participant (phone) WHERE phone IS NOT NULL AND user IS NULL;
+
+        -- What users have been given, or had: the log of their shared databases.
+        CREATE TABLE shared_zone (
+            user INTEGER NOT NULL,
+            zone INTEGER NOT NULL,
+            identity INTEGER NOT NULL,
+            change INTEGER NOT NULL,
+            ended INTEGER NOT NULL,
+            PRIMARY KEY (user, zone)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX shared_zone_by_zone ON shared_zone (zone, user) WHERE ended = 0;
+
+        -- The records of each shared hierarchy, at their places in its feed; those that have left it stay as gone.
+        CREATE TABLE share_entry (
+            share INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            zone INTEGER NOT NULL,
+            change INTEGER NOT NULL,
+            gone INTEGER NOT NULL,
+            PRIMARY KEY (share, name)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX share_entry_by_change ON share_entry (share, change);
+        CREATE INDEX share_entry_by_name ON share_entry (name, zone) WHERE gone = 0;
+        """
+}

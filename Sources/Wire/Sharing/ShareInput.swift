@@ -1,0 +1,66 @@
+package import Records
+
+/// What a client wants shared, and with whom, as it says it beside the fields of a share record.
+///
+/// Wire reference 4.9. What it leaves out stays as it is.
+package struct ShareInput: Sendable {
+    /// The root of a hierarchy, with the change tag that the client knows it by.
+    package var root: (name: String, changeTag: String?)?
+    package var publicPermission: Share.Permission?
+    /// All of them, the owner too; who is missing is to go.
+    package var participants: [ParticipantInput]?
+
+    /// Says nothing.
+    package init() {}
+
+    package init(_ json: JSONValue) throws(JSONError) {
+        if let record = json["forRecord"] {
+            root = (try record.required("recordName").string(), try record["recordChangeTag"]?.string())
+        }
+        publicPermission = try json["publicPermission"].flatMap(ParticipantInput.permission)
+        guard let list = json["participants"] else { return }
+        var participants: [ParticipantInput] = []
+        for element in try list.elements() { participants.append(try ParticipantInput(element)) }
+        self.participants = participants
+    }
+}
+
+/// A participant as a client sends one.
+package struct ParticipantInput: Sendable {
+    package var id: String?
+    package var role: Share.Role?
+    package var permission: Share.Permission?
+    /// Marked as one who is to go.
+    package var isRemoved: Bool
+    package var emailAddress: String?
+    package var phoneNumber: String?
+    package var userRecordName: String?
+
+    package init(_ json: JSONValue) throws(JSONError) {
+        id = try json["participantId"]?.string()
+        permission = try json["permission"].flatMap(Self.permission)
+        role = nil
+        if let type = json["type"], try type.string() != "UNKNOWN" {
+            guard let role = Share.Role(word: try type.string()) else {
+                throw type.mismatch("OWNER, ADMINISTRATOR, USER or PUBLIC_USER")
+            }
+            self.role = role
+        }
+        isRemoved = try json["acceptanceStatus"]?.string() == "REMOVED"
+        let identity = json["userIdentity"]
+        let lookup = identity?["lookupInfo"]
+        emailAddress = try lookup?["emailAddress"]?.string()
+        phoneNumber = try lookup?["phoneNumber"]?.string()
+        userRecordName = try (lookup?["userRecordName"] ?? identity?["userRecordName"])?.string()
+    }
+
+    /// `nil` for `UNKNOWN`.
+    static func permission(_ json: JSONValue) throws(JSONError) -> Share.Permission? {
+        let word = try json.string()
+        guard word != "UNKNOWN" else { return nil }
+        guard let permission = Share.Permission(word: word) else {
+            throw json.mismatch("NONE, READ_ONLY or READ_WRITE")
+        }
+        return permission
+    }
+}
