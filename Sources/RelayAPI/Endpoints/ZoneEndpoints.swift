@@ -26,7 +26,9 @@ func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
         var found: [Result<Zone, RelayError>] = []
         for id in ids {
             do throws(RelayError) {
-                guard let zone = try reader.zone(try context.database.zone(id), in: context.database) else { throw .zoneNotFound }
+                guard let zone = try reader.zone(try context.database.zone(id), in: context.database) else {
+                    throw .zoneNotFound
+                }
                 found.append(.success(zone))
             } catch  where error.code == .tryAgainLater || error.code == .internalError {
                 throw error

@@ -114,7 +114,11 @@ package struct ModifyRecords: Sendable {
             return Result(zone: zone, outcomes: decision.outcomesOfRefusal(), isAtomicFailure: true)
         }
         let outcomes = try decision.write(to: writer, zone: zone)
-        return Result(zone: try writer.zone(self.zone, in: database) ?? zone, outcomes: outcomes, isAtomicFailure: false)
+        return Result(
+            zone: try writer.zone(self.zone, in: database) ?? zone,
+            outcomes: outcomes,
+            isAtomicFailure: false
+        )
     }
 }
 

@@ -43,7 +43,7 @@ extension ModifyRecords.Decision {
         return cover(of: parent, state, seen.union([name]))
     }
 
-    private func isLive(_ write: (outcome: Int?, record: StoredRecord)) -> Bool {
+    func isLive(_ write: (outcome: Int?, record: StoredRecord)) -> Bool {
         write.outcome.map { outcomes[$0].error == nil } ?? true
     }
 
@@ -60,7 +60,8 @@ extension ModifyRecords.Decision {
         if let view = state.zone.view {
             if !view.isPartial { return view.permission(in: nil) == .readWrite ? nil : .accessDenied }
             guard record.shareMark?.record == nil else { return nil }
-            guard case .stored(let share) = cover(of: record.name, state), view.permission(in: share) == .readWrite else {
+            guard case .stored(let share) = cover(of: record.name, state), view.permission(in: share) == .readWrite
+            else {
                 return .accessDenied
             }
             return nil

@@ -141,9 +141,11 @@ extension ModifyRecords.Decision {
             return try edit.make(input, root: nil, shortGUID: nil)
         }
         guard operation.name != Share.zoneWideName else {
-            throw .badRequest("The name \(Share.zoneWideName) is for the share of a whole zone, which has no forRecord.")
+            throw .badRequest(
+                "\(Share.zoneWideName) is the name for the share of a whole zone, which has no forRecord."
+            )
         }
-        let written = writes.last { $0.record.name == root.name && $0.outcome.map { outcomes[$0].error == nil } ?? true }
+        let written = writes.last { $0.record.name == root.name && isLive($0) }
         let stored = sharing?.others[root.name] ?? before[root.name]
         guard let record = written?.record ?? stored, !record.isDeleted, !record.isShare else { throw .nothingToShare }
         if written == nil, let tag = root.changeTag, tag != record.changeTag {

@@ -50,7 +50,9 @@ extension SQLiteWriter {
         var waiting = [root]
         var seen: Set<String> = []
         while let name = waiting.popLast() {
-            guard seen.insert(name).inserted, let record = try liveRecord(named: name, in: update.zone) else { continue }
+            guard seen.insert(name).inserted, let record = try liveRecord(named: name, in: update.zone) else {
+                continue
+            }
             try move(name, from: nil, to: share, at: record.change, &update)
             waiting += try children(of: name, in: update.zone)
         }

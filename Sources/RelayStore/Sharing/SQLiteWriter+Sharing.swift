@@ -41,9 +41,10 @@ extension SQLiteWriter {
             try setAccess(of: user, to: zone, ended: true, at: zone.lastChange)
             tell(.init(user: user, token: nil), of: zone.id)
         }
-        for sql in ["DELETE FROM share_entry WHERE share IN (SELECT id FROM share WHERE zone = ?)",
-            "DELETE FROM share WHERE zone = ?"]
-        {
+        for sql in [
+            "DELETE FROM share_entry WHERE share IN (SELECT id FROM share WHERE zone = ?)",
+            "DELETE FROM share WHERE zone = ?",
+        ] {
             let statement = try SQL(sql, in: database)
             statement.bind(1, zone.number)
             try statement.run()
