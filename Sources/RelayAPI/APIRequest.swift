@@ -1,4 +1,5 @@
 package import HTTPTypes
+package import Records
 
 /// One HTTP request as a value, with no socket behind it: what `Relay.respond(to:)` takes.
 ///
@@ -50,6 +51,9 @@ package struct APIRequest: Sendable {
         set { change(\.headers, to: newValue) }
     }
 
+    /// What the path asks for; throws for one that is no operation's.
+    package var operation: Result<Route.Operation, RelayError> { head.reading.route.map(\.operation) }
+
     package var remoteAddress: String {
         get { head.content.remoteAddress }
         set { change(\.remoteAddress, to: newValue) }
@@ -72,6 +76,8 @@ package struct APIResponse: Sendable {
     package var body: [UInt8]
     /// The body instead of `body`.
     package var file: FileBody?
+    /// Why the request was refused, where it was; only for counting.
+    package var errorCode: ErrorCode?
 
     package init(status: HTTPResponse.Status, headers: HTTPFields = [:], body: [UInt8] = []) {
         self.status = status

@@ -20,6 +20,7 @@ extension Relay {
             $0.members(of: error)
         }
         var response = APIResponse(status: .init(code: error.status ?? error.code.status), body: answer.body)
+        response.errorCode = error.code
         if let wait = error.retryAfter {
             // Whole seconds and at least one, as the header has no fractions.
             response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))

@@ -66,7 +66,8 @@ extension Backup {
             let place = "\(folder)/\(asset.prefix(2))/\(asset)"
             guard FileManager.default.fileExists(atPath: place) else { continue }
             found += 1
-            if try !BackupFiles.checksum(of: place).hex.hasPrefix(asset) { faults.append("The asset \(asset) is damaged.") }
+            if try BackupFiles.checksum(of: place).hex.hasPrefix(asset) { continue }
+            faults.append("The asset \(asset) is damaged.")
         }
         if found < file.assets {
             faults.append("\(file.path): \(file.assets - found) assets are gone from the backup.")

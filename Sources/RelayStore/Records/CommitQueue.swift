@@ -32,6 +32,7 @@ final class CommitQueue: @unchecked Sendable {
     private var commitTime = Duration.zero
 
     private let commit: @Sendable ([any QueuedWrite]) -> Void
+    private let onCommitTime: @Sendable (Int, Duration) -> Void
 
     /// Writes of one commit at the most: bounds how long the first of them waits.
     private static let batchLimit = 512
@@ -43,14 +44,17 @@ final class CommitQueue: @unchecked Sendable {
     /// - Parameters:
     ///   - name: the thread's.
     ///   - commit: gets each batch; on the thread, or on that of a lone write's caller.
+    ///   - onCommitTime: hears how many writes each batch had and how long its commit took.
     ///   - idle: does a little of what can wait, on the thread, never beside a commit; says whether there is more. Called at
     ///     first and after `leaveIdleWork`.
     init(
         name: String,
         commit: @escaping @Sendable ([any QueuedWrite]) -> Void,
+        onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         idle: @escaping @Sendable () -> Bool
     ) {
         self.commit = commit
+        self.onCommitTime = onCommitTime
         let thread = Thread { [self] in
             // Only a thread itself can give itself a name that the system shows.
             Thread.current.name = name
@@ -112,6 +116,7 @@ final class CommitQueue: @unchecked Sendable {
         let start = ContinuousClock.now
         commit(batch)
         let time = ContinuousClock.now - start
+        onCommitTime(batch.count, time)
         condition.withLock {
             latestBatch = batch.count
             commitTime = (commitTime * 7 + time) / 8

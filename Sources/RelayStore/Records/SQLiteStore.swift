@@ -48,6 +48,7 @@ package final class SQLiteStore: Store {
     ///   - tuning: how queries choose their ways.
     ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything. Hears
     ///     first, on the caller's thread, of the query subscriptions that the file holds.
+    ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
@@ -55,6 +56,7 @@ package final class SQLiteStore: Store {
         draw: @escaping @Sendable () -> UInt64,
         tuning: QueryTuning = QueryTuning(),
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
+        onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws {
         self.tuning = tuning
@@ -77,6 +79,7 @@ package final class SQLiteStore: Store {
             name: "zonecast-commit",
             // Whoever writes keeps the store alive; the thread alone does not.
             commit: { [weak self] in self?.commit($0) },
+            onCommitTime: onCommitTime,
             idle: { [weak self] in self?.purge() ?? false }
         )
         self.queue.withLock { $0 = queue }

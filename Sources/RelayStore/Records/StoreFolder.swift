@@ -13,6 +13,7 @@ package final class StoreFolder: StoreCatalog {
     private let folder: String?
     private let draw: @Sendable () -> UInt64
     private let onCommit: CommitListener
+    private let onCommitTime: @Sendable (Int, Duration) -> Void
     private let onLostWrite: @Sendable () -> Void
     private let open = Mutex<[ContainerEnvironment: SQLiteStore]>([:])
 
@@ -20,16 +21,19 @@ package final class StoreFolder: StoreCatalog {
     ///   - folder: the data folder; `nil` keeps everything in memory.
     ///   - draw: gives random 64 bits.
     ///   - onCommit: hears of every commit.
+    ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
     package init(
         folder: String?,
         draw: @escaping @Sendable () -> UInt64,
         onCommit: @escaping CommitListener = { _, _ in },
+        onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) {
         self.folder = folder
         self.draw = draw
         self.onCommit = onCommit
+        self.onCommitTime = onCommitTime
         self.onLostWrite = onLostWrite
     }
 
@@ -61,6 +65,7 @@ package final class StoreFolder: StoreCatalog {
                     place,
                     draw: draw,
                     onCommit: { onCommit(home, $0) },
+                    onCommitTime: onCommitTime,
                     onLostWrite: onLostWrite
                 )
                 open[home] = store

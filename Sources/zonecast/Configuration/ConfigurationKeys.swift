@@ -265,6 +265,14 @@ enum ConfigurationKeys {
             parse: { Logger.Level(rawValue: $0) }
         ),
         .flag("log.access", \.logsAccess, "One line for each request, without its query."),
+        .text(
+            "metrics.token-file",
+            \.metricsTokenFile,
+            "the path of a file, from / on",
+            "Whose one line opens GET /metrics to a bearer token; without it only a --dev relay shows metrics.",
+            read: { $0 ?? "" },
+            parse: { $0.hasPrefix("/") ? .some($0) : nil }
+        ),
     ]
 
     private static func publicURL(_ text: String) -> String?? {

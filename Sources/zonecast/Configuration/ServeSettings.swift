@@ -17,6 +17,8 @@ struct ServeSettings: Sendable {
     var logLevel = Logger.Level.info
     /// One line for each request: method, path without its query, status, time.
     var logsAccess = false
+    /// Holds the token that opens `GET /metrics`.
+    var metricsTokenFile: String?
     /// `server.trustedProxies` as it was written, with commas between.
     var trustedProxies = ""
 

@@ -32,10 +32,13 @@ struct RunningRelay {
             relayName: "zonecast \(Zonecast.version)",
             noticeID: { UUID().uuidString.lowercased() }
         )
+        let metrics = RelayMetrics()
+        metrics.showProcess(data: settings.data, version: Zonecast.version)
         let stores = StoreFolder(
             folder: settings.data,
             draw: { UInt64.random(in: .min ... .max) },
             onCommit: { home, changes in hub.publish(changes, of: home) },
+            onCommitTime: { writes, time in metrics.committed(writes, in: time) },
             onLostWrite: { [logger] in Self.endAfterLostWrite(logger) }
         )
         defer { stores.close() }
@@ -55,20 +58,38 @@ struct RunningRelay {
             random: .system
         )
         let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
+        metrics.show("zonecast_notice_connections", "Devices that listen for notices.") { Int64(hub.connectionCount) }
+        let watch = RequestWatch(relay, metrics: metrics, door: try metricsDoor(metrics), logger: accessLogger)
         let server = RelayServer(
             configuration: settings.server,
             logger: logger,
             notices: NoticeService(hub: hub, admission: admission),
             onListening: { address in Terminal.say("ready http://\(address)") },
             intake: { relay.intake(for: $0) },
-            answer: directResponder(relay),
-            respond: responder(relay)
+            answer: watch.answer,
+            respond: watch.respond
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
         let backups = ScheduledBackups(data: settings.data, logger: logger)
-        let watch = RevocationWatch(admission: admission, relay: relay)
-        try await serve([server, watch, housekeeping, clearing, TransferKeeping(relay: relay), backups])
+        let revocations = RevocationWatch(admission: admission, relay: relay)
+        try await serve([server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups])
+    }
+
+    private var accessLogger: Logger? { settings.logsAccess ? logger : nil }
+
+    private func metricsDoor(_ metrics: RelayMetrics) throws -> MetricsDoor {
+        guard let path = settings.metricsTokenFile else {
+            return MetricsDoor(metrics, token: nil, isOpen: settings.isDev)
+        }
+        let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
+        guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), token.utf8.count >= 16 else {
+            throw CommandFailure(
+                .usage,
+                "metrics.token-file: \(path) holds no token of 16 characters or more. Make one with: openssl rand -hex 32"
+            )
+        }
+        return MetricsDoor(metrics, token: token, isOpen: settings.isDev)
     }
 
     private func serve(_ services: [any Service]) async throws {
@@ -93,45 +114,6 @@ struct RunningRelay {
         } catch {
             throw CommandFailure(error, folder: settings.data)
         }
-    }
-
-    private func responder(_ relay: Relay) -> RelayServer.Responder {
-        guard settings.logsAccess else { return { await relay.respond(to: $0) } }
-        return { [logger] request in
-            let start = ContinuousClock.now
-            let response = await relay.respond(to: request)
-            Self.log(response, to: request, since: start, logger)
-            return response
-        }
-    }
-
-    private func directResponder(_ relay: Relay) -> RelayServer.DirectResponder {
-        guard settings.logsAccess else { return { relay.answer($0, on: $1, then: $2) } }
-        return { [logger] request, lane, then in
-            let start = ContinuousClock.now
-            return relay.answer(request, on: lane) { response in
-                Self.log(response, to: request, since: start, logger)
-                then(response)
-            }
-        }
-    }
-
-    private static func log(
-        _ response: APIResponse,
-        to request: APIRequest,
-        since start: ContinuousClock.Instant,
-        _ logger: Logger
-    ) {
-        let took = String(format: "%.1f", (ContinuousClock.now - start) / .milliseconds(1))
-        // The query holds tokens and stays out.
-        logger.info("\(request.method) \(loggable(request.path)) \(response.status.code) \(took) ms")
-    }
-
-    /// An asset's address is as good as a key, so it is cut.
-    private static func loggable(_ path: String) -> String {
-        guard let start = path.firstRange(of: "/asset/1/") else { return path }
-        let rest = path[start.upperBound...].prefix { $0 != "/" }
-        return path[..<start.upperBound] + rest + "/…"
     }
 
     /// Ten thousand sockets need as many descriptors; the system's soft limit is often 1,024.

@@ -1,0 +1,114 @@
+import HTTPTypes
+import Records
+package import RelayAPI
+import Synchronization
+
+/// What a running relay counts, and shows at `GET /metrics`.
+///
+/// Safe from any thread. A request costs one lock of its operation's own, held for nanoseconds.
+package final class RelayMetrics: Sendable {
+    private struct Requests {
+        /// By HTTP status.
+        var statuses: [Int: UInt64] = [:]
+        var errors: [ErrorCode: UInt64] = [:]
+        var times = Histogram.times
+        var sentBytes: UInt64 = 0
+    }
+
+    private final class Operation: Sendable {
+        let name: String
+        let requests = Mutex(Requests())
+
+        init(_ name: String) { self.name = name }
+    }
+
+    private struct Commits {
+        var times = Histogram.times
+        var batches = Histogram.batches
+    }
+
+    private let operations: [Route.Operation: Operation]
+    /// Pages, assets, polls, and what means nothing here.
+    private let others = Operation("other")
+    private let commits = Mutex(Commits())
+    private let gauges = Mutex<[Gauge]>([])
+
+    /// A value that is looked at when somebody asks.
+    private struct Gauge: Sendable {
+        var name: String
+        var help: String
+        var value: @Sendable () -> Int64
+    }
+
+    package init() {
+        operations = Dictionary(uniqueKeysWithValues: Route.Operation.allCases.map { ($0, Operation($0.rawValue)) })
+    }
+
+    /// Counts one answered request.
+    ///
+    /// - Parameters:
+    ///   - operation: what it asked for; `nil` for what is no operation of the wire.
+    ///   - response: how it was answered.
+    ///   - time: how long that took.
+    package func answered(_ operation: Route.Operation?, _ response: APIResponse, in time: Duration) {
+        let counted = operation.flatMap { operations[$0] } ?? others
+        counted.requests.withLock {
+            $0.statuses[response.status.code, default: 0] += 1
+            if let error = response.errorCode { $0.errors[error, default: 0] += 1 }
+            $0.times.observe(time / .seconds(1))
+            $0.sentBytes += UInt64(response.body.count)
+        }
+    }
+
+    /// Counts one commit of `writes` requests.
+    package func committed(_ writes: Int, in time: Duration) {
+        commits.withLock {
+            $0.times.observe(time / .seconds(1))
+            $0.batches.observe(Double(writes))
+        }
+    }
+
+    /// Shows a value that is looked at when somebody asks, from any thread.
+    package func show(_ name: String, _ help: String, _ value: @escaping @Sendable () -> Int64) {
+        gauges.withLock { $0.append(Gauge(name: name, help: help, value: value)) }
+    }
+
+    // MARK: The text
+
+    /// All of it as Prometheus reads it.
+    package var text: String {
+        var text = MetricsText()
+        let counted = (operations.values.sorted { $0.name < $1.name } + [others])
+            .map { ($0.name, $0.requests.withLock { $0 }) }.filter { !$0.1.statuses.isEmpty }
+        text.family("zonecast_requests_total", "counter", "Requests answered, by operation and HTTP status.")
+        for (name, requests) in counted {
+            for (status, count) in requests.statuses.sorted(by: { $0.key < $1.key }) {
+                text.sample("zonecast_requests_total", ["operation": name, "status": "\(status)"], count)
+            }
+        }
+        text.family("zonecast_request_errors_total", "counter", "Requests refused as a whole, by serverErrorCode.")
+        for (name, requests) in counted {
+            for (code, count) in requests.errors.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+                text.sample("zonecast_request_errors_total", ["operation": name, "code": code.rawValue], count)
+            }
+        }
+        text.family("zonecast_response_bytes_total", "counter", "Bytes of answers' bodies, before compression.")
+        for (name, requests) in counted {
+            text.sample("zonecast_response_bytes_total", ["operation": name], requests.sentBytes)
+        }
+        text.family("zonecast_request_seconds", "histogram", "From the whole request to its answer.")
+        for (name, requests) in counted {
+            text.samples("zonecast_request_seconds", [("operation", name)], of: requests.times)
+        }
+        add(commits.withLock { $0 }, to: &text)
+        for gauge in gauges.withLock({ $0 }) { text.gauge(gauge.name, gauge.help, gauge.value()) }
+        return text.text
+    }
+
+    private func add(_ commits: Commits, to text: inout MetricsText) {
+        text.family("zonecast_commit_seconds", "histogram", "From the begin of a commit to its end on disk.")
+        text.samples("zonecast_commit_seconds", of: commits.times)
+        text.family("zonecast_commit_writes", "histogram", "Write requests that shared one commit.")
+        text.samples("zonecast_commit_writes", of: commits.batches)
+    }
+}
