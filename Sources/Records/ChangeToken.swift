@@ -46,11 +46,13 @@ package struct ChangeToken: Hashable, Sendable {
     }
 
     package var encoded: String {
-        var bytes = [kind.rawValue]
-        bytes.reserveCapacity(33)
-        for number in [log, epoch, position, floor] {
-            withUnsafeBytes(of: number.bigEndian) { bytes.append(contentsOf: $0) }
+        // 33 bytes are eleven whole groups: no padding.
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 33) { bytes in
+            bytes[0] = kind.rawValue
+            for (index, number) in [log, epoch, position, floor].enumerated() {
+                for byte in 0..<8 { bytes[1 + index * 8 + byte] = UInt8(truncatingIfNeeded: number >> (56 - byte * 8)) }
+            }
+            return Base64.encode(UnsafeBufferPointer(bytes))
         }
-        return Base64.encode(bytes)
     }
 }

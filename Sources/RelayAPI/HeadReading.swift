@@ -4,9 +4,12 @@ import Records
 final class HeadReading: Sendable {
     let route: Result<Route, RelayError>
     let shown: PresentedCredentials
+    /// What the credentials are remembered by; `nil` for a path of no container.
+    let grantKey: GrantKey?
 
     init(_ head: RequestHead.Content) {
         route = Result { () throws(RelayError) in try Route(path: head.path) }
         shown = PresentedCredentials(head)
+        grantKey = if case .success(let route) = route { GrantKey(home: route.home, shown) } else { nil }
     }
 }

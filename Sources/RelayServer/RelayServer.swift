@@ -156,9 +156,12 @@ package struct RelayServer: Service {
     private func makeDoor() -> GateDoor {
         GateDoor(
             limits: configuration.limits,
-            rules: RequestRules(limits: configuration.limits, trustedProxies: configuration.trustedProxies),
+            rules: RequestRules(
+                limits: configuration.limits,
+                trustedProxies: configuration.trustedProxies,
+                testDoor: configuration.testDoor
+            ),
             counts: ConnectionCounts(limits: configuration.limits, trustedProxies: configuration.trustedProxies),
-            testDoor: configuration.testDoor,
             isReady: isReady,
             intake: intake,
             respond: respond,

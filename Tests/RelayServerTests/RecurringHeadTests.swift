@@ -81,6 +81,7 @@ import Testing
             expectsContinue: false,
             asksUpgrade: false,
             isHTTP10: false,
+            purpose: nil,
             mayRecur: true
         )
         let known = try #require(RecurringHead(head.readableBytesView, plan: plan))

@@ -59,12 +59,14 @@ package final class Authenticator: Sendable {
         _ request: APIRequest,
         in home: ContainerEnvironment
     ) throws(RelayError) -> Authentication {
-        let shown = request.head.reading.shown
+        let reading = request.head.reading
+        let shown = reading.shown
         do throws(CredentialRefusal) {
             return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
                 if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
                 guard !shown.isAmbiguous else { throw .failed }
-                return try authenticate(shown, from: request.remoteAddress, in: home)
+                let key = reading.grantKey.flatMap { $0.home == home ? $0 : nil } ?? GrantKey(home: home, shown)
+                return try authenticate(shown, by: key, from: request.remoteAddress)
             }
         } catch {
             guard error == .ended else { throw error.relayError(redirectURL: nil) }
@@ -98,10 +100,10 @@ package final class Authenticator: Sendable {
 
     private func authenticate(
         _ shown: PresentedCredentials,
-        from address: String,
-        in home: ContainerEnvironment
+        by key: GrantKey,
+        from address: String
     ) throws(CredentialRefusal) -> Authentication {
-        let key = GrantKey(home: home, apiToken: shown.apiToken ?? "", webToken: shown.webToken ?? "")
+        let home = key.home
         let uptime = time.uptime()
         let now = time.now()
         let known = try remember(at: uptime) { (memory) throws(CredentialRefusal) in

@@ -3,12 +3,32 @@ import Records
 import RelayCore
 
 /// A credential pair as it came, which one grant answers for.
-struct GrantKey: Hashable, Sendable {
-    var home: ContainerEnvironment
+///
+/// A class that is hashed once: the same head shows the same pair request after request.
+final class GrantKey: Hashable, Sendable {
+    let home: ContainerEnvironment
     /// Still percent-encoded; empty: none.
-    var apiToken: String
+    let apiToken: String
     /// Still percent-encoded; empty: none.
-    var webToken: String
+    let webToken: String
+    private let hash: Int
+
+    init(home: ContainerEnvironment, _ shown: PresentedCredentials) {
+        self.home = home
+        apiToken = shown.apiToken ?? ""
+        webToken = shown.webToken ?? ""
+        var hasher = Hasher()
+        hasher.combine(home)
+        hasher.combine(apiToken)
+        hasher.combine(webToken)
+        hash = hasher.finalize()
+    }
+
+    static func == (a: GrantKey, b: GrantKey) -> Bool {
+        a === b || (a.hash == b.hash && a.webToken == b.webToken && a.apiToken == b.apiToken && a.home == b.home)
+    }
+
+    func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 }
 
 /// What is kept of an API token found good.
@@ -57,16 +77,41 @@ struct KnownServerKey: Sendable {
 }
 
 /// A credential pair found good.
-struct Grant: Sendable {
-    var identity: Caller.Identity
-    var deviceID: String
-    var token: KnownAPIToken?
-    var credential: Credential
-    var account: Account.ID?
+///
+/// A class, since every request of its sign-in goes by the same one.
+final class Grant: Sendable {
+    let identity: Caller.Identity
+    let deviceID: String
+    let token: KnownAPIToken?
+    let credential: Credential
+    let account: Account.ID?
     /// When the web auth token presented ends; `nil`: never.
-    var expires: Timestamp?
+    let expires: Timestamp?
     /// `nil` where nothing rotates.
-    var session: KnownSession?
+    let session: KnownSession?
+
+    init(
+        identity: Caller.Identity,
+        deviceID: String,
+        token: KnownAPIToken? = nil,
+        credential: Credential,
+        account: Account.ID? = nil,
+        expires: Timestamp? = nil,
+        session: KnownSession? = nil
+    ) {
+        self.identity = identity
+        self.deviceID = deviceID
+        self.token = token
+        self.credential = credential
+        self.account = account
+        self.expires = expires
+        self.session = session
+    }
+}
+
+/// A grant that is remembered, and what its uses leave behind.
+struct KnownGrant: Sendable {
+    let grant: Grant
     var successor: Successor?
     /// When the first successor was handed out, by uptime.
     var succeeded: Duration?
@@ -93,7 +138,7 @@ struct Memory: Sendable {
     var generation: UInt64
     /// When the directory was last asked for its generation, by uptime.
     var polled = Duration.seconds(-3600)
-    var grants = GenerationalCache<GrantKey, Grant>(capacity: 8192)
+    var grants = GenerationalCache<GrantKey, KnownGrant>(capacity: 8192)
     var sessions = GenerationalCache<Session.ID, KnownSession>(capacity: 8192)
     var apiTokens = GenerationalCache<[UInt8], KnownAPIToken>(capacity: 1024)
     var serverKeys = GenerationalCache<String, KnownServerKey>(capacity: 1024)
@@ -142,9 +187,7 @@ struct Memory: Sendable {
     }
 
     mutating func store(_ grant: Grant, for key: GrantKey) {
-        var grant = grant
-        if keepsSucceeded { grant.succeeded = succeeded[key] }
-        grants[key] = grant
+        grants[key] = KnownGrant(grant: grant, succeeded: keepsSucceeded ? succeeded[key] : nil)
     }
 
     /// Uses the grant known for `key` once; `nil` if none is known.
@@ -155,27 +198,28 @@ struct Memory: Sendable {
         _ now: Timestamp,
         _ authenticator: Authenticator
     ) throws(CredentialRefusal) -> Granted? {
-        guard var grant = grants[key] else { return nil }
+        guard var known = grants[key] else { return nil }
+        let grant = known.grant
         let settings = authenticator.settings
         if let end = grant.expires, now >= end { throw .ended }
-        if let grace = settings.grace, let since = grant.succeeded, uptime - since > grace { throw .ended }
+        if let grace = settings.grace, let since = known.succeeded, uptime - since > grace { throw .ended }
         try charge(grant.identity, from: address, at: uptime)
         guard let session = grant.session else { return Granted(grant: grant) }
-        if let successor = grant.successor, uptime - successor.minted < Authenticator.mintInterval {
+        if let successor = known.successor, uptime - successor.minted < Authenticator.mintInterval {
             return Granted(grant: grant, freshWebToken: successor.text, freshExpires: successor.expires)
         }
-        let successor = Grant.Successor(
+        let successor = KnownGrant.Successor(
             text: session.seal.token(issued: now, nonce: authenticator.random.bytes(8)),
             minted: uptime,
             expires: now + settings.lifetime(session.kind)
         )
-        grant.successor = successor
+        known.successor = successor
         noteUse(session.seal.session)
-        if keepsSucceeded, grant.succeeded == nil {
-            grant.succeeded = uptime
+        if keepsSucceeded, known.succeeded == nil {
+            known.succeeded = uptime
             succeeded[key] = uptime
         }
-        grants[key] = grant
+        grants[key] = known
         return Granted(grant: grant, freshWebToken: successor.text, freshExpires: successor.expires)
     }
 

@@ -32,13 +32,13 @@ package struct FieldPreparation: Sendable {
         entries = []
         cleared = []
         let isShare = typeName == Share.recordType
-        guard NameRules.isIdentifier(typeName) || isShare || schema.types[typeName] != nil else {
+        // Shares may have fields of the program's own everywhere; no schema speaks of them.
+        let known = isShare ? .share : schema.types[typeName]
+        guard known != nil || NameRules.isIdentifier(typeName) else {
             throw .badRequest(
                 "'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
             )
         }
-        // Shares may have fields of the program's own everywhere; no schema speaks of them.
-        let known = isShare ? .share : schema.types[typeName]
         var rules = rules
         if isShare { rules.mayGrow = true }
         guard known != nil || rules.mayGrow else {
@@ -49,6 +49,8 @@ package struct FieldPreparation: Sendable {
             )
         }
         var definition = known ?? RecordType()
+        var size = 2
+        entries.reserveCapacity(record.fields.count)
         for field in record.fields {
             guard let value = field.value else {
                 cleared.insert(field.name)
@@ -58,10 +60,12 @@ package struct FieldPreparation: Sendable {
             var entry = try Self.entry(field, value: value, declared: declared, rules: rules)
             if declared.type.isAsset { entry.value = try judge(entry.value, of: field.name, rules) }
             if declared.type.isReference { entry.value = try settle(entry.value, of: field.name, zone, database) }
+            size += field.name.utf8.count + value.rawBytes.count + 48
             entries.append(entry)
         }
-        encoded = FieldsJSON.encode(entries)
-        growth = isShare || definition == known ? nil : definition
+        encoded = FieldsJSON.encode(entries, reserving: size)
+        // All that a save can do to a type is to add fields.
+        growth = isShare || definition.fields.count == known?.fields.count ? nil : definition
     }
 
     /// Takes assets for what their receipts prove them to be, and leaves out what is not stored.

@@ -217,7 +217,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         decoder.requestEnded()
         owesContinue = false
         guard let plan = arriving.take() else { return }
-        if let purpose = SocketPurpose.of(path: plan.request.path, testDoor: loop.door.testDoor) {
+        if let purpose = plan.purpose {
             // What follows belongs to the socket, or to nobody.
             isClosing = true
             decoder.stop()

@@ -8,7 +8,6 @@ struct GateDoor: Sendable {
     let limits: ServerLimits
     let rules: RequestRules
     let counts: ConnectionCounts
-    let testDoor: Bool
     let isReady: @Sendable () -> Bool
     /// Who takes the body of this request while it arrives; `nil` for bodies that are held.
     let intake: @Sendable (APIRequest) -> (any BodyIntake)?

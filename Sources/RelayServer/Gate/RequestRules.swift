@@ -15,6 +15,8 @@ struct RequestPlan {
     /// Whether it is one of ours is for the handshake to judge.
     var asksUpgrade: Bool
     var isHTTP10: Bool
+    /// What its path opens a socket for, if anything.
+    var purpose: SocketPurpose?
     /// Whether another head that differs in nothing but the length of its body means the same.
     var mayRecur: Bool
 }
@@ -26,6 +28,7 @@ struct RequestPlan {
 struct RequestRules {
     let limits: ServerLimits
     let trustedProxies: [AddressRange]
+    var testDoor = false
 
     func plan(_ head: HTTPRequestHead, peer: String) throws(Refusal) -> RequestPlan {
         guard head.version == .http1_1 || head.version == .http1_0 else { throw .versionUnknown }
@@ -49,6 +52,7 @@ struct RequestRules {
             expectsContinue = hasBody && !isHTTP10
         }
         let forwarded = fields.forwardedFor
+        let purpose = SocketPurpose.of(path: path, testDoor: testDoor)
         return RequestPlan(
             request: APIRequest(
                 head: RequestHead(
@@ -68,7 +72,8 @@ struct RequestRules {
             expectsContinue: expectsContinue,
             asksUpgrade: fields.hasUpgrade && !isHTTP10,
             isHTTP10: isHTTP10,
-            mayRecur: !isHTTP10 && length != nil && fields.isPlain && !isUpload(path)
+            purpose: purpose,
+            mayRecur: !isHTTP10 && length != nil && fields.isPlain && purpose == nil && !isUpload(path)
         )
     }
 

@@ -13,7 +13,8 @@ protocol QueuedWrite: AnyObject, Sendable {
 
 /// Carries out a store's writes one commit after the other: all that wait make one commit, are answered, and again.
 ///
-/// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync. A lone write waits
+/// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync; and where fewer wait
+/// than the latest commit had, the next one gives those on their way a quarter of a commit's time. A lone write waits
 /// for nobody, not even for a thread to wake: on a fast disk, while writes come one by one, its caller commits it. The
 /// queue needs no bound of its own: every entry is a request that waits for its answer, and those are bounded by the
 /// connections.
@@ -36,6 +37,10 @@ final class CommitQueue: @unchecked Sendable {
 
     /// Writes of one commit at the most: bounds how long the first of them waits.
     private static let batchLimit = 512
+    /// The longest that a commit waits for writes that are on their way.
+    private static let longestGathering = Duration.microseconds(250)
+    /// Fewer writes a commit than this, and the next ones are waited for by nobody.
+    private static let leastGathered = 4
     /// The longest commit that a caller does itself, for its thread then serves nobody else.
     private static let callersTime = Duration.milliseconds(1)
 
@@ -125,14 +130,24 @@ final class CommitQueue: @unchecked Sendable {
 
     /// `nil` at the end; nothing at all where there is idle work to do.
     private func next() -> [any QueuedWrite]? {
-        condition.withLock {
-            while isCommitting || (waiting.isEmpty && !hasIdleWork && !isClosed) { condition.wait() }
-            // What can wait also waits for the next start.
-            if waiting.isEmpty, isClosed { return nil }
-            let batch = Array(waiting.prefix(Self.batchLimit))
-            waiting.removeFirst(batch.count)
-            isCommitting = true
-            return batch
-        }
+        condition.lock()
+        defer { condition.unlock() }
+        while isCommitting || (waiting.isEmpty && !hasIdleWork && !isClosed) { condition.wait() }
+        // What can wait also waits for the next start.
+        if waiting.isEmpty, isClosed { return nil }
+        isCommitting = true
+        if latestBatch >= Self.leastGathered, waiting.count < latestBatch, !waiting.isEmpty, !isClosed { gather() }
+        let batch = Array(waiting.prefix(Self.batchLimit))
+        waiting.removeFirst(batch.count)
+        return batch
+    }
+
+    /// Lets go of the lock for a moment.
+    private func gather() {
+        let time = min(commitTime / 4, Self.longestGathering)
+        condition.unlock()
+        // By the clock that cannot jump, as waiting for a condition could not be.
+        usleep(UInt32(time / .microseconds(1)))
+        condition.lock()
     }
 }

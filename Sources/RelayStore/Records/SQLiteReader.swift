@@ -39,7 +39,12 @@ class SQLiteReader: StoreReader {
     // MARK: Users
 
     func number(of user: UserID) throws -> Int64? {
-        if let number = names.userNumbers[user] { return number }
+        // Most of what one access asks for is one user's.
+        if let lastUser, lastUser.user == user { return lastUser.number }
+        if let number = names.userNumbers[user] {
+            lastUser = (number, user)
+            return number
+        }
         let statement = try SQL("SELECT id FROM user WHERE name = ?", in: database)
         defer { statement.reset() }
         statement.bind(1, user.recordName)
@@ -188,6 +193,17 @@ class SQLiteReader: StoreReader {
     static let forwardFeed = feed("ASC")
     private static let backwardFeed = feed("DESC")
 
+    /// For a range that has hardly more changes in all than are asked for: to pass over those of other zones costs less than
+    /// to look up each of the zone's by an index.
+    private static func narrowFeed(_ direction: String) -> String {
+        """
+        SELECT \(recordColumns) FROM record r NOT INDEXED
+        WHERE r.zone = ?1 AND r.change BETWEEN ?2 AND ?3 ORDER BY r.change \(direction) LIMIT ?4
+        """
+    }
+    private static let narrowForwardFeed = narrowFeed("ASC")
+    private static let narrowBackwardFeed = narrowFeed("DESC")
+
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
@@ -199,7 +215,13 @@ class SQLiteReader: StoreReader {
             if let view = zone.view, view.isPartial {
                 return try visitView(view, of: zone, range, backwards: backwards, limit: limit, visit)
             }
-            let statement = try SQL(backwards ? Self.backwardFeed : Self.forwardFeed, in: database)
+            let isNarrow = range.upperBound - range.lowerBound < UInt64(2 * limit)
+            let statement = try SQL(
+                backwards
+                    ? isNarrow ? Self.narrowBackwardFeed : Self.backwardFeed
+                    : isNarrow ? Self.narrowForwardFeed : Self.forwardFeed,
+                in: database
+            )
             defer { statement.reset() }
             statement.bind(1, zone.number)
             statement.bind(2, range.lowerBound)

@@ -15,11 +15,33 @@ package final class SQLiteStore: Store {
     package let epoch: UInt64
     let tuning: QueryTuning
 
+    /// What is known of the committed state: one reference, since every request takes it out.
     private struct Committed: Sendable {
-        var names: StoreNames
-        var schema: Schema
+        private final class State: Sendable {
+            let names: StoreNames
+            let schema: Schema
+
+            init(_ names: StoreNames, _ schema: Schema) {
+                self.names = names
+                self.schema = schema
+            }
+        }
+
+        private var state: State
         /// When a read last looked whether another process has changed the schema.
         var looked = ContinuousClock.now
+
+        init(names: StoreNames, schema: Schema) { state = State(names, schema) }
+
+        var names: StoreNames {
+            get { state.names }
+            set { state = State(newValue, state.schema) }
+        }
+
+        var schema: Schema {
+            get { state.schema }
+            set { state = State(state.names, newValue) }
+        }
     }
 
     /// How long reads may go by a schema that the command line has changed meanwhile; writes never do.
@@ -95,11 +117,10 @@ package final class SQLiteStore: Store {
     deinit { close() }
 
     package var currentSchema: Schema {
-        let (schema, looked) = committed.withLock { ($0.schema, $0.looked) }
-        guard isShared, ContinuousClock.now - looked > Self.schemaAge else { return schema }
-        // Without a request for a while nobody has looked: what is read by it now must not be read by an old one.
         let known = committed.withLock { $0 }
-        return (try? connections.read { try freshSchema(known, $0) }) ?? schema
+        guard isShared, ContinuousClock.now - known.looked > Self.schemaAge else { return known.schema }
+        // Without a request for a while nobody has looked: what is read by it now must not be read by an old one.
+        return (try? connections.read { try freshSchema(known, $0) }) ?? known.schema
     }
 
     // MARK: Reading

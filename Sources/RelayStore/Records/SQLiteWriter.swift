@@ -250,9 +250,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             var zone = memory.zones[zone.id] ?? zone
             var run = zone.lastChange >> StoreLayout.runShift
             var growth = StorageUse()
+            let insert = try SQL(Self.insert, in: database)
             for record in records {
-                let before = replaced[record.name]
-                growth = try growth + put(record, over: before, in: zone)
+                let before = replaced.isEmpty ? nil : replaced[record.name]
+                growth = try growth + put(record, over: before, in: zone, inserting: insert)
                 if record.isShare { try updateShare(of: record, over: before, in: &zone) }
                 if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
                     changedRecords.append(.init(zone: zone.id, before: before, after: record, device: device))
@@ -273,7 +274,12 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     /// Answers what the zone takes more by it.
-    private func put(_ record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws -> StorageUse {
+    private func put(
+        _ record: StoredRecord,
+        over before: StoredRecord?,
+        in zone: Zone,
+        inserting insert: SQL
+    ) throws -> StorageUse {
         let type = try ensureNumber(ofType: record.type)
         try updateIndexes(for: record, ofType: type, over: before, in: zone)
         var growth = StorageUse(of: record) - StorageUse(of: before)
@@ -287,7 +293,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             try statement.run()
             return growth
         }
-        let statement = try SQL(replaced == nil ? Self.insert : Self.update, in: database)
+        let statement = try replaced == nil ? insert : SQL(Self.update, in: database)
         statement.bind(1, record.change)
         statement.bind(2, zone.number)
         statement.bind(3, record.name)

@@ -1,3 +1,11 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
 /// A JSON text that was checked once, whole and strictly, and is then read in place.
 ///
 /// Parsing makes a tape of nodes in text order, 16 bytes each; strings and numbers are only turned into Swift values when
@@ -38,6 +46,33 @@ package final class JSONDocument: Sendable {
         if let failure { throw failure }
         self.bytes = bytes
         self.tape = scanner.tape
+    }
+
+    /// The tape index of the value of an object's member; `nil` where there is none, and where it is no object.
+    func member(_ name: StaticString, of object: Int) -> Int? {
+        tape.withUnsafeBufferPointer { tape in
+            guard tape[object].kind == .object else { return nil }
+            let end = Int(tape[object].next)
+            var key = object + 1
+            while key < end {
+                if isText(name, at: key) { return key + 1 }
+                key = Int(tape[key + 1].next)
+            }
+            return nil
+        }
+    }
+
+    /// Whether there is a string of just that content.
+    func isText(_ name: StaticString, at index: Int) -> Bool {
+        let node = tape[index]
+        guard node.kind == .string else {
+            return node.kind == .escapedString && JSONValue(document: self, index: index).text == "\(name)"
+        }
+        let length = name.utf8CodeUnitCount
+        guard Int(node.end - node.start) == length else { return false }
+        return bytes.withUnsafeBytes { bytes in
+            bytes.baseAddress.map { memcmp($0 + Int(node.start), name.utf8Start, length) == 0 } ?? false
+        }
     }
 
     package var root: JSONValue { JSONValue(document: self, index: 0) }

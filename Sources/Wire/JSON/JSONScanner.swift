@@ -1,3 +1,11 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
 /// The one pass over a JSON text: checks every byte and writes the tape.
 ///
 /// RFC 8259, made stricter as `JSONDocument` says.
@@ -70,35 +78,43 @@ struct JSONScanner {
     }
 
     /// First-wins and last-wins readers in one chain are a way to smuggle, so a name may stand once.
+    ///
+    /// Pairs are cheapest for the few members that objects have; a large object goes through a set.
     private func hasDuplicateMember(_ object: Int, _ text: Text) -> Bool {
-        var keys: [JSONDocument.Node] = []
-        var index = object + 1
-        while index < tape.count {
-            keys.append(tape[index])
-            index = Int(tape[index + 1].next)
-        }
-        guard keys.count > 1 else { return false }
-        // Pairs are cheapest for the few members that objects have; a large object goes through a set.
-        if keys.count <= 12, keys.allSatisfy({ $0.kind == .string }) {
-            for second in 1..<keys.count {
-                for first in 0..<second where Self.isSameText(keys[first], keys[second], text) { return true }
+        let isDuplicate = tape.withUnsafeBufferPointer { tape -> Bool? in
+            var second = object + 1
+            var count = 0
+            while second < tape.count {
+                count += 1
+                guard count <= 12, tape[second].kind == .string else { return nil }
+                var first = object + 1
+                while first < second {
+                    if Self.isSameText(tape[first], tape[second], text) { return true }
+                    first = Int(tape[first + 1].next)
+                }
+                second = Int(tape[second + 1].next)
             }
             return false
         }
-        var seen = Set<String>(minimumCapacity: keys.count)
-        return !keys.allSatisfy { key in
+        return isDuplicate ?? hasDuplicateAmongMany(object, text)
+    }
+
+    private func hasDuplicateAmongMany(_ object: Int, _ text: Text) -> Bool {
+        var seen: Set<String> = []
+        var index = object + 1
+        while index < tape.count {
+            let key = tape[index]
             let raw = text[Int(key.start)..<Int(key.end)]
-            return seen.insert(key.kind == .string ? String(decoding: raw, as: UTF8.self) : JSONValue.unescape(raw))
-                .inserted
+            let name = key.kind == .string ? String(decoding: raw, as: UTF8.self) : JSONValue.unescape(raw)
+            guard seen.insert(name).inserted else { return true }
+            index = Int(tape[index + 1].next)
         }
+        return false
     }
 
     private static func isSameText(_ a: JSONDocument.Node, _ b: JSONDocument.Node, _ text: Text) -> Bool {
-        guard a.end - a.start == b.end - b.start else { return false }
-        for offset in 0..<Int(a.end - a.start) where text[Int(a.start) + offset] != text[Int(b.start) + offset] {
-            return false
-        }
-        return true
+        guard a.end - a.start == b.end - b.start, let start = text.baseAddress else { return false }
+        return memcmp(start + Int(a.start), start + Int(b.start), Int(a.end - a.start)) == 0
     }
 
     private mutating func scanValue(_ text: Text) throws(JSONError) {
@@ -172,6 +188,7 @@ struct JSONScanner {
         var kind = JSONDocument.Kind.string
         position = start
         while true {
+            while ByteWord.isPlain(text, from: position) { position += 8 }
             guard position < text.count else { throw syntax("a string without an end") }
             let byte = text[position]
             if byte == UInt8(ascii: "\"") { break }

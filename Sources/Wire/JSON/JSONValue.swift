@@ -35,16 +35,7 @@ package struct JSONValue: Sendable {
     package func hasMember(_ name: StaticString) -> Bool { member(name) != nil }
 
     private func member(_ name: StaticString) -> JSONValue? {
-        guard isObject else { return nil }
-        var key = index + 1
-        let end = Int(node.next)
-        while key < end {
-            if JSONValue(document: document, index: key).isText(name) {
-                return JSONValue(document: document, index: key + 1)
-            }
-            key = Int(document.tape[key + 1].next)
-        }
-        return nil
+        document.member(name, of: index).map { JSONValue(document: document, index: $0) }
     }
 
     /// The member of this name; throws `missing` when it is absent or null, `expected` when this is no object.
@@ -59,18 +50,24 @@ package struct JSONValue: Sendable {
 
     /// All members in the order of the text, nulls included.
     package func members() throws(JSONError) -> [(name: String, value: JSONValue)] {
-        guard isObject else { throw mismatch("an object") }
         var result: [(name: String, value: JSONValue)] = []
+        try visitMembers { name, value in result.append((name.text, value)) }
+        return result
+    }
+
+    /// Hands over each member in the order of the text, nulls included; the name as the string it is in the text.
+    func visitMembers(_ visit: (_ name: JSONValue, _ value: JSONValue) throws(JSONError) -> Void) throws(JSONError) {
+        guard isObject else { throw mismatch("an object") }
         var key = index + 1
         let end = Int(node.next)
         while key < end {
-            result.append(
-                (JSONValue(document: document, index: key).text, JSONValue(document: document, index: key + 1))
-            )
+            try visit(JSONValue(document: document, index: key), JSONValue(document: document, index: key + 1))
             key = Int(document.tape[key + 1].next)
         }
-        return result
     }
+
+    /// About how many members there are, and not fewer, where each is a small object as fields are; else more.
+    var memberCapacity: Int { (Int(node.next) - index) / 6 + 1 }
 
     package func elements() throws(JSONError) -> [JSONValue] {
         guard isArray else { throw mismatch("an array") }
@@ -164,16 +161,8 @@ package struct JSONValue: Sendable {
         return Unicode.Scalar(0x10000 + (unit - 0xD800) << 10 + (low &- 0xDC00)) ?? "\u{FFFD}"
     }
 
-    private func isText(_ name: StaticString) -> Bool {
-        let node = node
-        let length = name.utf8CodeUnitCount
-        guard node.kind == .string else { return text == "\(name)" }
-        guard Int(node.end - node.start) == length else { return false }
-        return document.bytes.withUnsafeBufferPointer { bytes in
-            for offset in 0..<length where bytes[Int(node.start) + offset] != name.utf8Start[offset] { return false }
-            return true
-        }
-    }
+    /// Whether this is a string of just that content.
+    func isText(_ name: StaticString) -> Bool { document.isText(name, at: index) }
 }
 
 extension Unicode.Scalar {

@@ -1,13 +1,51 @@
 import Records
 
 /// Writes JSON straight into bytes, front to back, keeping count of nothing but the comma.
-package struct JSONWriter {
-    package private(set) var bytes: [UInt8]
+///
+/// The bytes are in memory of its own and not in an array: a record's two dozen pieces then cost a comparison and a copy
+/// each, and no look at who else might hold them.
+package struct JSONWriter: ~Copyable {
+    private var start: UnsafeMutablePointer<UInt8>
+    private var count = 0
+    private var capacity: Int
     private var needsComma = false
 
     package init(reserving capacity: Int = 256) {
-        bytes = []
-        bytes.reserveCapacity(capacity)
+        self.capacity = max(capacity, 64)
+        start = .allocate(capacity: self.capacity)
+    }
+
+    deinit { start.deallocate() }
+
+    /// A copy of what has been written.
+    package var bytes: [UInt8] { Array(UnsafeBufferPointer(start: start, count: count)) }
+
+    // MARK: Bytes
+
+    private mutating func append(_ byte: UInt8) {
+        if count == capacity { grow(by: 1) }
+        start[count] = byte
+        count += 1
+    }
+
+    private mutating func append(_ text: StaticString) {
+        append(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    }
+
+    private mutating func append(_ more: UnsafeBufferPointer<UInt8>) {
+        guard let source = more.baseAddress else { return }
+        if capacity - count < more.count { grow(by: more.count) }
+        (start + count).update(from: source, count: more.count)
+        count += more.count
+    }
+
+    private mutating func grow(by more: Int) {
+        let capacity = max(capacity * 2, count + more)
+        let grown = UnsafeMutablePointer<UInt8>.allocate(capacity: capacity)
+        grown.update(from: start, count: count)
+        start.deallocate()
+        start = grown
+        self.capacity = capacity
     }
 
     // MARK: Structure
@@ -30,12 +68,12 @@ package struct JSONWriter {
     /// For callers that cannot nest closures; each needs its `close`.
     package mutating func open(_ bracket: UInt8) {
         separate()
-        bytes.append(bracket)
+        append(bracket)
         needsComma = false
     }
 
     package mutating func close(_ bracket: UInt8) {
-        bytes.append(bracket)
+        append(bracket)
         needsComma = true
     }
 
@@ -45,17 +83,17 @@ package struct JSONWriter {
         fileprivate var needsComma: Bool
     }
 
-    package var mark: Mark { Mark(count: bytes.count, needsComma: needsComma) }
+    package var mark: Mark { Mark(count: count, needsComma: needsComma) }
 
     /// Takes back what was written since.
     package mutating func rewind(to mark: Mark) {
-        bytes.removeSubrange(mark.count...)
+        count = mark.count
         needsComma = mark.needsComma
     }
 
     /// Finished text from the middle of an object, up to where the next value goes: for what is written by the million.
     package mutating func fragment(_ text: StaticString) {
-        bytes.append(contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+        append(text)
         needsComma = false
     }
 
@@ -64,16 +102,16 @@ package struct JSONWriter {
     /// A name known when we compile: it must need no escapes.
     package mutating func key(_ name: StaticString) {
         separate()
-        bytes.append(UInt8(ascii: "\""))
-        bytes.append(contentsOf: UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
-        bytes.append(UInt8(ascii: "\""))
-        bytes.append(UInt8(ascii: ":"))
+        append(UInt8(ascii: "\""))
+        append(name)
+        append(UInt8(ascii: "\""))
+        append(UInt8(ascii: ":"))
         needsComma = false
     }
 
     package mutating func key(_ name: String) {
         string(name)
-        bytes.append(UInt8(ascii: ":"))
+        append(UInt8(ascii: ":"))
         needsComma = false
     }
 
@@ -81,16 +119,16 @@ package struct JSONWriter {
 
     package mutating func string(_ text: String) {
         separate()
-        bytes.append(UInt8(ascii: "\""))
+        append(UInt8(ascii: "\""))
         var text = text
         text.withUTF8 { appendEscaped($0) }
-        bytes.append(UInt8(ascii: "\""))
+        append(UInt8(ascii: "\""))
         needsComma = true
     }
 
     package mutating func int(_ number: Int64) {
         separate()
-        if number < 0 { bytes.append(UInt8(ascii: "-")) }
+        if number < 0 { append(UInt8(ascii: "-")) }
         appendDigits(of: number.magnitude) { $0.quotientAndRemainder(dividingBy: 10) }
         needsComma = true
     }
@@ -106,12 +144,12 @@ package struct JSONWriter {
     /// A string of lower-case digits.
     package mutating func digits(_ number: UInt64, radix: Radix) {
         separate()
-        bytes.append(UInt8(ascii: "\""))
+        append(UInt8(ascii: "\""))
         switch radix {
         case .sixteen: appendDigits(of: number) { $0.quotientAndRemainder(dividingBy: 16) }
         case .thirtySix: appendDigits(of: number) { $0.quotientAndRemainder(dividingBy: 36) }
         }
-        bytes.append(UInt8(ascii: "\""))
+        append(UInt8(ascii: "\""))
         needsComma = true
     }
 
@@ -128,9 +166,11 @@ package struct JSONWriter {
 
     package mutating func base64(_ content: [UInt8]) {
         separate()
-        bytes.append(UInt8(ascii: "\""))
-        Base64.encode(content, into: &bytes)
-        bytes.append(UInt8(ascii: "\""))
+        append(UInt8(ascii: "\""))
+        var encoded: [UInt8] = []
+        Base64.encode(content, into: &encoded)
+        encoded.withUnsafeBufferPointer { append($0) }
+        append(UInt8(ascii: "\""))
         needsComma = true
     }
 
@@ -139,13 +179,13 @@ package struct JSONWriter {
     /// Two concrete forms instead of a generic one: across modules that would not be specialised.
     package mutating func raw(_ json: [UInt8]) {
         separate()
-        bytes.append(contentsOf: json)
+        json.withUnsafeBufferPointer { append($0) }
         needsComma = true
     }
 
     package mutating func raw(_ json: ArraySlice<UInt8>) {
         separate()
-        bytes.append(contentsOf: json)
+        json.withUnsafeBufferPointer { append($0) }
         needsComma = true
     }
 
@@ -155,7 +195,7 @@ package struct JSONWriter {
     private static let hexDigits = Array("0123456789abcdef".utf8)
 
     private mutating func separate() {
-        if needsComma { bytes.append(UInt8(ascii: ",")) }
+        if needsComma { append(UInt8(ascii: ",")) }
     }
 
     /// `divide` divides by the base: a constant there is a multiplication, a variable a slow division.
@@ -175,7 +215,7 @@ package struct JSONWriter {
                 digits[start] = digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
                 rest = quotient
             } while rest != 0
-            bytes.append(contentsOf: UnsafeBufferPointer(rebasing: digits[start...]))
+            append(UnsafeBufferPointer(rebasing: digits[start...]))
         }
     }
 
@@ -184,48 +224,34 @@ package struct JSONWriter {
         var runStart = 0
         var position = 0
         while position < text.count {
-            if Self.needNoEscape(text, from: position) {
+            if ByteWord.needsNoEscape(text, from: position) {
                 position += 8
                 continue
             }
             let byte = text[position]
             if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
-                bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart..<position]))
+                append(UnsafeBufferPointer(rebasing: text[runStart..<position]))
                 appendEscape(byte)
                 runStart = position + 1
             }
             position += 1
         }
-        bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[runStart...]))
-    }
-
-    /// Whether there are eight bytes at `start` that all stand for themselves, by looking at all of them at once.
-    @inline(__always)
-    private static func needNoEscape(_ text: UnsafeBufferPointer<UInt8>, from start: Int) -> Bool {
-        guard start + 8 <= text.count else { return false }
-        let word = UnsafeRawBufferPointer(text).loadUnaligned(fromByteOffset: start, as: UInt64.self)
-        let ones: UInt64 = 0x0101_0101_0101_0101
-        // A byte's high bit comes out set where it is below 0x20, or zero once the character is taken off.
-        let control = (word &- ones &* 0x20) & ~word
-        let quote = word ^ (ones &* UInt64(UInt8(ascii: "\"")))
-        let backslash = word ^ (ones &* UInt64(UInt8(ascii: "\\")))
-        let found = control | ((quote &- ones) & ~quote) | ((backslash &- ones) & ~backslash)
-        return found & (ones &* 0x80) == 0
+        append(UnsafeBufferPointer(rebasing: text[runStart...]))
     }
 
     private mutating func appendEscape(_ byte: UInt8) {
-        bytes.append(UInt8(ascii: "\\"))
+        append(UInt8(ascii: "\\"))
         switch byte {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"): bytes.append(byte)
-        case 0x08: bytes.append(UInt8(ascii: "b"))
-        case 0x0C: bytes.append(UInt8(ascii: "f"))
-        case 0x0A: bytes.append(UInt8(ascii: "n"))
-        case 0x0D: bytes.append(UInt8(ascii: "r"))
-        case 0x09: bytes.append(UInt8(ascii: "t"))
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"): append(byte)
+        case 0x08: append(UInt8(ascii: "b"))
+        case 0x0C: append(UInt8(ascii: "f"))
+        case 0x0A: append(UInt8(ascii: "n"))
+        case 0x0D: append(UInt8(ascii: "r"))
+        case 0x09: append(UInt8(ascii: "t"))
         default:
-            bytes.append(contentsOf: [UInt8(ascii: "u"), UInt8(ascii: "0"), UInt8(ascii: "0")])
-            bytes.append(Self.hexDigits[Int(byte >> 4)])
-            bytes.append(Self.hexDigits[Int(byte & 15)])
+            append("u00")
+            append(Self.hexDigits[Int(byte >> 4)])
+            append(Self.hexDigits[Int(byte & 15)])
         }
     }
 }

@@ -21,14 +21,15 @@ package enum FieldsJSON {
         }
     }
 
-    package static func encode(_ entries: some Sequence<Entry>) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.object { object in
-            for entry in entries {
-                object.key(entry.name)
-                FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &object)
-            }
+    /// `capacity`: about how many bytes it will be.
+    package static func encode(_ entries: [Entry], reserving capacity: Int = 256) -> [UInt8] {
+        var writer = JSONWriter(reserving: capacity)
+        writer.open(UInt8(ascii: "{"))
+        for entry in entries {
+            writer.key(entry.name)
+            FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
         }
+        writer.close(UInt8(ascii: "}"))
         return writer.bytes
     }
 

@@ -17,26 +17,41 @@ package struct RecordInput: Sendable {
     package var share: ShareInput?
 
     package init(_ json: JSONValue) throws(JSONError) {
-        guard json.isObject else { throw json.mismatch("an object") }
-        recordName = try json["recordName"]?.string()
-        recordType = try json["recordType"]?.string()
-        changeTag = try json["recordChangeTag"]?.string()
-        zone = nil
-        if let id = json["zoneID"] { zone = try ZoneIDCodec.read(id) }
         fields = []
-        if let object = json["fields"] {
-            for (name, value) in try object.members() { fields.append(try FieldInput(name: name, value)) }
+        createsShortGUID = false
+        // One pass: a record is read by the million, and most have few of these.
+        try json.visitMembers { (name, value) throws(JSONError) in
+            if value.isNull {
+                if name.isText("parent") { parent = .some(nil) }
+            } else if name.isText("recordName") {
+                recordName = try value.string()
+            } else if name.isText("recordType") {
+                recordType = try value.string()
+            } else if name.isText("fields") {
+                fields.reserveCapacity(value.memberCapacity)
+                try value.visitMembers { (name, value) throws(JSONError) in
+                    fields.append(try FieldInput(name: name.text, value))
+                }
+            } else {
+                try readRarer(name, value)
+            }
         }
-        parent = try Self.parent(json)
         if recordType == Share.misspeltRecordType { recordType = Share.recordType }
         if recordType == nil || recordType == Share.recordType { share = try ShareInput(json) }
-        createsShortGUID = try json["createShortGUID"]?.bool() ?? false
-        desiredKeys = try json["desiredKeys"].map(stringArray)
     }
 
-    private static func parent(_ json: JSONValue) throws(JSONError) -> String?? {
-        if let parent = json["parent"] { return .some(try parent.required("recordName").string()) }
-        return json.hasMember("parent") ? .some(nil) : nil
+    private mutating func readRarer(_ name: JSONValue, _ value: JSONValue) throws(JSONError) {
+        if name.isText("recordChangeTag") {
+            changeTag = try value.string()
+        } else if name.isText("zoneID") {
+            zone = try ZoneIDCodec.read(value)
+        } else if name.isText("parent") {
+            parent = .some(try value.required("recordName").string())
+        } else if name.isText("createShortGUID") {
+            createsShortGUID = try value.bool()
+        } else if name.isText("desiredKeys") {
+            desiredKeys = try stringArray(value)
+        }
     }
 }
 
@@ -55,15 +70,26 @@ package struct FieldInput: Sendable {
         isEncrypted = false
         guard !json.isNull else { return }
         guard json.isObject else { throw json.mismatch("an object with a value") }
-        value = json["value"]
-        isEncrypted = try json["isEncrypted"]?.bool() ?? false
-        guard let word = try json["type"]?.string() else { return }
-        // Tags that live answers gave for lists of nothing in particular say nothing.
-        guard word != "UNKNOWN_LIST", word != "LIST" else { return }
-        guard let type = FieldType(tag: word) else {
-            throw try json.required("type").mismatch("a field type of CloudKit")
+        try json.visitMembers { (name, member) throws(JSONError) in
+            guard !member.isNull else { return }
+            if name.isText("value") {
+                value = member
+            } else if name.isText("type") {
+                tag = try Self.type(member)
+            } else if name.isText("isEncrypted") {
+                isEncrypted = try member.bool()
+            }
         }
-        tag = type
+    }
+
+    /// `nil` for tags that live answers gave for lists of nothing in particular: they say nothing.
+    private static func type(_ json: JSONValue) throws(JSONError) -> FieldType? {
+        if json.isText("STRING") { return .scalar(.string) }
+        if json.isText("INT64") { return .scalar(.int64) }
+        let word = try json.string()
+        guard word != "UNKNOWN_LIST", word != "LIST" else { return nil }
+        guard let type = FieldType(tag: word) else { throw json.mismatch("a field type of CloudKit") }
+        return type
     }
 }
 
