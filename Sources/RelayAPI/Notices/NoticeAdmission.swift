@@ -14,16 +14,25 @@ package protocol NoticeAdmission: Sendable {
     /// `request` is the upgrade request, whose header and query come before what the hello says. Notices reference 1.
     func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice
 
+    /// The same without a wait, where none is needed, as for all but a user's first device ever; `nil` where one is.
+    ///
+    /// Called on the connection's lane, so it must not block for long.
+    func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice?
+
     /// Reads the user's subscriptions, and what has changed since the tokens of the hello.
     ///
     /// Called only after the hub has begun to keep notices for the device, so that a change is in the answer or among
     /// those, never in neither.
-    func catchUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) async throws(NoticeClose) -> NoticeCatchUp
+    func catchUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) throws(NoticeClose) -> NoticeCatchUp
 
     /// A successor of the token the device came with, shortly before that ends; `nil` where there is none to have.
     ///
     /// Called on the connection's lane, so it must not block.
     func renewedToken(for device: AdmittedDevice) -> RenewedToken?
+}
+
+extension NoticeAdmission {
+    package func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice? { nil }
 }
 
 /// A device that may listen.

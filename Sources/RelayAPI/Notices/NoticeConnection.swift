@@ -10,10 +10,18 @@ package protocol NoticeOutlet: AnyObject {
     ///
     /// May be called while the peer is slow; then the transport buffers it.
     func send(_ frame: NoticeFrame)
+    /// Writes several, in one go where it can.
+    func send(_ frames: [NoticeFrame])
     func sendPing()
     func sendPong(_ payload: [UInt8])
     /// Begins the closing handshake, after what has been sent.
     func close(_ reason: NoticeClose)
+}
+
+extension NoticeOutlet {
+    package func send(_ frames: [NoticeFrame]) {
+        for frame in frames { send(frame) }
+    }
 }
 
 /// A notice connection on its lane: the session, its place in the hub, and the outlet that its effects go to.
@@ -37,6 +45,7 @@ package final class NoticeConnection {
     private var isOver = false
     private var hello: NoticeHello?
     private var helloWaiter: UnsafeContinuation<Void, Never>?
+    private var needsTask: ((NoticeConnection) -> Void)?
 
     /// - Parameters:
     ///   - request: The upgrade request.
@@ -46,6 +55,7 @@ package final class NoticeConnection {
     ///   - admission: Who decides whether it may.
     ///   - uptime: Time since some fixed moment.
     ///   - outlet: The transport, which owns this connection.
+    ///   - needsTask: Calls `admit` in a task, asked for only where that has to wait; without it the maker calls `admit`.
     package init(
         request: APIRequest,
         hub: NoticeHub,
@@ -53,8 +63,10 @@ package final class NoticeConnection {
         roll: NoticeLaneRoll,
         admission: any NoticeAdmission,
         uptime: @escaping @Sendable () -> Duration,
-        outlet: any NoticeOutlet
+        outlet: any NoticeOutlet,
+        needsTask: ((NoticeConnection) -> Void)? = nil
     ) {
+        self.needsTask = needsTask
         id = hub.newConnectionID()
         self.request = request
         self.hub = hub
@@ -89,13 +101,24 @@ package final class NoticeConnection {
         self.hello = nil
         self.request = nil
         do throws(NoticeClose) {
-            let device = try await admission.admit(request, hello: hello)
-            let mark = try enter(device)
-            let news = try await admission.catchUp(device, since: hello.since)
-            comeUp(device, news, mark: mark)
+            try comeUp(try await admission.admit(request, hello: hello), since: hello.since)
         } catch {
             handle(.refused(error))
         }
+    }
+
+    /// Lets the device in or not, where that needs no wait; false where it does.
+    private func admitAtOnce(_ hello: NoticeHello) -> Bool {
+        guard let request else { return true }
+        do throws(NoticeClose) {
+            guard let device = try admission.admitAtOnce(request, hello: hello) else { return false }
+            self.hello = nil
+            self.request = nil
+            try comeUp(device, since: hello.since)
+        } catch {
+            handle(.refused(error))
+        }
+        return true
     }
 
     /// Ends the connection for a reason of the relay's.
@@ -120,7 +143,9 @@ package final class NoticeConnection {
         return mark
     }
 
-    private func comeUp(_ device: AdmittedDevice, _ news: NoticeCatchUp, mark: Int) {
+    private func comeUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) throws(NoticeClose) {
+        let mark = try enter(device)
+        let news = try admission.catchUp(device, since: since)
         guard !isOver else { return }
         hub.learned(news.subscriptions, of: device.address, mark: mark)
         let subscriptions = hub.subscriptions(of: device.address) ?? news.subscriptions
@@ -160,6 +185,13 @@ package final class NoticeConnection {
     // MARK: Effects
 
     private func perform(_ effects: [NoticeSession.Effect]) {
+        if effects.count > 1 {
+            let frames = effects.compactMap { if case .send(let frame) = $0 { frame } else { nil } }
+            if frames.count == effects.count {
+                outlet?.send(frames)
+                return
+            }
+        }
         for effect in effects {
             switch effect {
             case .send(let frame): outlet?.send(frame)
@@ -167,7 +199,12 @@ package final class NoticeConnection {
             case .pong(let payload): outlet?.sendPong(payload)
             case .admit(let hello):
                 self.hello = hello
-                wakeAdmission()
+                guard let needsTask else {
+                    wakeAdmission()
+                    continue
+                }
+                self.needsTask = nil
+                if !admitAtOnce(hello) { needsTask(self) }
             case .renew:
                 guard let device else { continue }
                 handle(.renewed(admission.renewedToken(for: device)))
@@ -188,6 +225,7 @@ package final class NoticeConnection {
     private func leave() {
         guard !isOver else { return }
         isOver = true
+        needsTask = nil
         wakeAdmission()
         guard let device else { return }
         roll.remove(self, at: device.address)

@@ -13,13 +13,14 @@ package final class NoticeHub: Sendable {
     package let relayName: String
     private let noticeID: @Sendable () -> String
     private let state = Mutex(State())
+    private let lastConnection = Atomic<UInt64>(0)
     /// Finds whom the changes of records concern, beside the commits.
     package let queries: QueryNotices
 
     fileprivate struct State {
         var lanes: [any NoticeLane] = []
         var listeners: [NoticeAddress: NoticeListeners] = [:]
-        var lastConnection: UInt64 = 0
+        var connectionCount = 0
     }
 
     /// - Parameters:
@@ -35,7 +36,7 @@ package final class NoticeHub: Sendable {
     }
 
     /// How many connections are listening now.
-    package var connectionCount: Int { state.withLock { $0.listeners.values.reduce(0) { $0 + $1.count } } }
+    package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
     // MARK: What the relay tells
 
@@ -133,10 +134,7 @@ package final class NoticeHub: Sendable {
     }
 
     func newConnectionID() -> NoticeConnectionID {
-        state.withLock { state in
-            state.lastConnection += 1
-            return NoticeConnectionID(number: state.lastConnection)
-        }
+        NoticeConnectionID(number: lastConnection.add(1, ordering: .relaxed).newValue)
     }
 
     /// Begins to keep notices for a device; an older connection of the same device is ended.
@@ -149,6 +147,7 @@ package final class NoticeHub: Sendable {
             let joined = state.listeners[device.address, default: NoticeListeners()]
                 .join(device.deviceID, entry, limit: limits.connectionsPerUser)
             guard let older = joined else { return .failure(.tooManyConnections) }
+            if older.connection == nil { state.connectionCount += 1 }
             let changes = state.listeners[device.address]?.subscriptionChanges ?? 0
             let order = older.connection.map {
                 (state.lanes[$0.lane], NoticeOrder.end($0.connection, of: device.address, .replaced))
@@ -181,7 +180,9 @@ package final class NoticeHub: Sendable {
 
     func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID) {
         state.withLock { state in
-            state.listeners[device.address]?.leave(device.deviceID, as: connection)
+            if state.listeners[device.address]?.leave(device.deviceID, as: connection) == true {
+                state.connectionCount -= 1
+            }
             if state.listeners[device.address]?.isEmpty == true { state.listeners[device.address] = nil }
         }
     }

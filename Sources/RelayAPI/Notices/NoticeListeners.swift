@@ -37,11 +37,12 @@ struct NoticeListeners {
         return (older, ())
     }
 
-    /// Takes a device out, unless a newer connection has its place.
-    mutating func leave(_ deviceID: String, as connection: NoticeConnectionID) {
-        guard let device = devices[deviceID], device.connection == connection else { return }
+    /// Takes a device out, unless a newer connection has its place; whether it did.
+    mutating func leave(_ deviceID: String, as connection: NoticeConnectionID) -> Bool {
+        guard let device = devices[deviceID], device.connection == connection else { return false }
         devices[deviceID] = nil
         countDown(device.lane)
+        return true
     }
 
     mutating func keep(_ change: ChangeMerge.Item) {

@@ -27,15 +27,42 @@ package final class RelayAdmission: NoticeAdmission {
     }
 
     package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
-        guard let home = Route.home(ofPath: request.path) else { throw .containerRefused }
-        let authentication = try authenticate(request, hello: hello, in: home)
-        // A server-to-server key listens as the user it acts as, for its query subscriptions in the public database.
-        guard let user = authentication.caller.user else { throw .notAuthenticated }
+        let (user, home, authentication) = try identify(request, hello: hello)
         do throws(RelayError) {
             try await relay.welcome(user, home)
         } catch {
             throw .tryLater
         }
+        return device(of: user, home, authentication, hello)
+    }
+
+    package func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice? {
+        let (user, home, authentication) = try identify(request, hello: hello)
+        do throws(RelayError) {
+            guard try relay.isWelcomed(user, home, relay.stores.store(of: home)) else { return nil }
+        } catch {
+            throw .tryLater
+        }
+        return device(of: user, home, authentication, hello)
+    }
+
+    private func identify(
+        _ request: APIRequest,
+        hello: NoticeHello
+    ) throws(NoticeClose) -> (UserID, ContainerEnvironment, Authentication) {
+        guard let home = Route.home(ofPath: request.path) else { throw .containerRefused }
+        let authentication = try authenticate(request, hello: hello, in: home)
+        // A server-to-server key listens as the user it acts as, for its query subscriptions in the public database.
+        guard let user = authentication.caller.user else { throw .notAuthenticated }
+        return (user, home, authentication)
+    }
+
+    private func device(
+        of user: UserID,
+        _ home: ContainerEnvironment,
+        _ authentication: Authentication,
+        _ hello: NoticeHello
+    ) -> AdmittedDevice {
         var session: Session.ID?
         if case .session(let id, _) = authentication.credential {
             session = id
@@ -76,7 +103,7 @@ package final class RelayAdmission: NoticeAdmission {
     package func catchUp(
         _ device: AdmittedDevice,
         since: [DatabaseScope: String]
-    ) async throws(NoticeClose) -> NoticeCatchUp {
+    ) throws(NoticeClose) -> NoticeCatchUp {
         do throws(RelayError) {
             let store = try relay.stores.store(of: device.address.store)
             return try store.read { reader throws(RelayError) in

@@ -59,8 +59,7 @@ extension ConnectionGate {
             return close(context)
         }
         switch (purpose, loop.lane) {
-        case (.notices, let lane?):
-            hand(.socket(NoticeRole.make(for: request, on: socket, lane: lane)))
+        case (.notices, let lane?): listen(request, on: socket, lane, context.channel)
         case (.notices, nil):
             socket.close(code: 1013, reason: "notices are not served here")
             endServing()
@@ -75,6 +74,19 @@ extension ConnectionGate {
             boundContext.value.fireChannelReadComplete()
             boundContext.value.pipeline.syncOperations.removeHandler(bound.value, promise: nil)
             boundContext.value.channel.read()
+        }
+    }
+    /// A connection that has had a task before keeps that until its device is in; else only one that must wait gets one.
+    private func listen(
+        _ request: APIRequest,
+        on socket: SocketChannel,
+        _ lane: LoopLane,
+        _ channel: any Channel
+    ) {
+        guard !isServed else { return hand(.socket(NoticeRole.make(for: request, on: socket, lane: lane))) }
+        NoticeRole.make(for: request, on: socket, lane: lane) { connection in
+            self.ready = .socket(connection)
+            self.loop.begin(serving: self, on: channel)
         }
     }
 }

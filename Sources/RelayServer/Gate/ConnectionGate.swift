@@ -56,7 +56,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     /// A request that its task has not taken yet.
     var ready: GateWork?
     /// Whether there is a task for it: an idle connection has none until its first request.
-    private var isServed = false
+    private(set) var isServed = false
     private var waiter: UnsafeContinuation<Void, Never>?
     var served = 0
     /// No further request is taken from this connection.
@@ -311,8 +311,9 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     func hand(_ work: GateWork) {
         ready = work
         guard isServed else {
+            guard let channel = context?.channel else { return }
             isServed = true
-            return loop.begin(serving: self)
+            return loop.begin(serving: self, on: channel)
         }
         wakeTask()
     }

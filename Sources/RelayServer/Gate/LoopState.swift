@@ -53,8 +53,7 @@ final class LoopState {
     }
 
     /// Has a task made for the gate.
-    func begin(serving gate: ConnectionGate) {
-        guard let channel = gate.context?.channel else { return }
+    func begin(serving gate: ConnectionGate, on channel: any Channel) {
         let bound = NIOLoopBound(gate, eventLoop: eventLoop)
         arrivals.yield(GatedConnection(channel: channel, gate: bound, executor: executor))
     }

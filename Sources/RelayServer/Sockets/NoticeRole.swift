@@ -13,8 +13,15 @@ final class NoticeRole: SocketRole, NoticeOutlet {
         self.lane = lane
     }
 
-    /// Makes the role of a socket and the connection that its task is to admit.
-    static func make(for request: APIRequest, on socket: SocketChannel, lane: LoopLane) -> NoticeConnection {
+    /// Makes the role of a socket and its connection, for which `needsTask` begins a task where one is needed; without that,
+    /// the caller has one.
+    @discardableResult
+    static func make(
+        for request: APIRequest,
+        on socket: SocketChannel,
+        lane: LoopLane,
+        needsTask: ((NoticeConnection) -> Void)? = nil
+    ) -> NoticeConnection {
         let role = NoticeRole(socket: socket, lane: lane)
         let connection = NoticeConnection(
             request: request,
@@ -23,7 +30,8 @@ final class NoticeRole: SocketRole, NoticeOutlet {
             roll: lane.roll.value,
             admission: lane.notices.admission,
             uptime: lane.uptime,
-            outlet: role
+            outlet: role,
+            needsTask: needsTask
         )
         role.connection = connection
         socket.role = role
@@ -48,6 +56,7 @@ final class NoticeRole: SocketRole, NoticeOutlet {
     // MARK: NoticeOutlet
 
     func send(_ frame: NoticeFrame) { socket.write(lane.bytes(of: frame)) }
+    func send(_ frames: [NoticeFrame]) { socket.write(frames.map { lane.bytes(of: $0) }) }
     func sendPing() { socket.write(FrameBytes.frame(.ping, [])) }
     func sendPong(_ payload: [UInt8]) { socket.write(FrameBytes.frame(.pong, payload)) }
     func close(_ reason: NoticeClose) { socket.close(code: reason.code, reason: reason.reason) }

@@ -59,6 +59,13 @@ final class SocketChannel: ChannelDuplexHandler {
         context.writeAndFlush(wrapOutboundOut(frame), promise: nil)
     }
 
+    /// Writes finished frames with one system call; dropped once closing.
+    func write(_ frames: [ByteBuffer]) {
+        guard let context, case .open = phase else { return }
+        for frame in frames { context.write(wrapOutboundOut(frame), promise: nil) }
+        context.flush()
+    }
+
     /// Begins the closing handshake.
     func close(code: UInt16, reason: String) {
         guard let context, case .open = phase else { return }

@@ -62,7 +62,7 @@ struct FakeAdmission: NoticeAdmission {
         )
     }
 
-    func catchUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) async throws(NoticeClose) -> NoticeCatchUp {
+    func catchUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) throws(NoticeClose) -> NoticeCatchUp {
         meanwhile()
         return NoticeCatchUp(subscriptions: subscriptions, news: news)
     }
