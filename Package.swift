@@ -115,7 +115,7 @@ var package = Package(
             [
                 "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
                 nioWebSocket,
-                nioEmbedded, httpTypes, logging,
+                nioEmbedded, httpTypes, logging, crypto,
             ]
         ),
         .tests("SyncCore", ["Records"]),

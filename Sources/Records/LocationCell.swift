@@ -25,6 +25,20 @@ package enum GeoGrid {
         return (bits | bits << 1) & 0x5555_5555_5555_5555
     }
 
+    /// The latitude's step and the longitude's of a cell.
+    static func steps(of number: UInt64) -> (latitude: UInt64, longitude: UInt64) {
+        (gather(number >> 1), gather(number))
+    }
+
+    private static func gather(_ number: UInt64) -> UInt64 {
+        var bits = number & 0x5555_5555_5555_5555
+        bits = (bits | bits >> 1) & 0x3333_3333_3333_3333
+        bits = (bits | bits >> 2) & 0x0F0F_0F0F_0F0F_0F0F
+        bits = (bits | bits >> 4) & 0x00FF_00FF_00FF_00FF
+        bits = (bits | bits >> 8) & 0x0000_FFFF_0000_FFFF
+        return (bits | bits >> 16) & 0xFFFF_FFFF
+    }
+
     /// Ranges of cell numbers that together hold every place between these edges, and some more; 18 at most.
     ///
     /// With `west` greater than `east` the box goes over the date line.
@@ -63,6 +77,33 @@ package enum GeoGrid {
                 merged.append(next)
             }
         }
+    }
+}
+
+/// A square of the grid, a power of two cells wide: one range of cell numbers.
+package struct GeoSquare: Hashable, Sendable {
+    private let first: UInt64
+    /// Its side is two to this power, in steps.
+    private let level: Int
+
+    package static let globe = GeoSquare(first: 0, level: GeoGrid.bits)
+
+    package var cells: ClosedRange<UInt64> { first...first + (UInt64(1) << UInt64(2 * level)) - 1 }
+
+    /// The four that it is made of; a single cell is made of none.
+    package var quarters: [GeoSquare] {
+        guard level > 0 else { return [] }
+        return (0..<4).map { GeoSquare(first: first + $0 << UInt64(2 * (level - 1)), level: level - 1) }
+    }
+
+    /// Its edges in degrees.
+    package var edges: (south: Double, north: Double, west: Double, east: Double) {
+        let (row, column) = GeoGrid.steps(of: first)
+        let side = UInt64(1) << UInt64(level)
+        func degrees(_ step: UInt64, _ half: Double) -> Double {
+            Double(step) / Double(GeoGrid.steps) * 2 * half - half
+        }
+        return (degrees(row, 90), degrees(row + side, 90), degrees(column, 180), degrees(column + side, 180))
     }
 }
 

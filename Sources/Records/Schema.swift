@@ -11,6 +11,9 @@ package struct Schema: Hashable, Sendable {
     ///
     /// No part of the schema's text, but kept and noticed with it: a right is decided by both.
     package var members: [UserID: Set<Role>] = [:]
+    /// Fields that were taken out, by their types' names: records may still hold them, so they come back as they were or
+    /// not at all.
+    package var retired: [String: [String: RecordType.Field]] = [:]
 
     package init(version: Int = 0, types: [String: RecordType] = [:], roles: Set<Role> = []) {
         self.version = version

@@ -148,12 +148,13 @@ final class NoticePort: Sendable {
     let relay: Relay
     let hub: NoticeHub
     let admission: RelayAdmission
+    let directory: AccountStore
 
     init() throws {
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
         settings.requestRate = nil
-        let directory = try AccountStore(inMemory: ())
+        directory = try AccountStore(inMemory: ())
         let drawn = Mutex(SplitMix(seed: 7))
         let hub = NoticeHub(relayName: "test", noticeID: { String(drawn.withLock { $0.next() }, radix: 16) })
         let stores = StoreFolder(
@@ -172,11 +173,17 @@ final class NoticePort: Sendable {
         admission = RelayAdmission(relay: relay, hub: hub, time: .system)
     }
 
-    /// The answer to a call on the user's private database; throws where it is not 200.
-    func ask(_ operation: String, of user: Int, device: String = "device-0", _ body: String) async throws -> JSONValue {
+    /// The answer to a call on the user's private database, or another; throws where it is not 200.
+    func ask(
+        _ operation: String,
+        of user: Int,
+        in database: String = "private",
+        device: String = "device-0",
+        _ body: String
+    ) async throws -> JSONValue {
         var request = APIRequest(
             method: .post,
-            path: "/database/1/\(Self.container)/development/private/\(operation)",
+            path: "/database/1/\(Self.container)/development/\(database)/\(operation)",
             query: "ckAPIToken=x&ckWebAuthToken=dev-user\(user)",
             body: Array(body.utf8)
         )

@@ -88,8 +88,8 @@ struct RecordAnswer {
         writer.close(UInt8(ascii: "}"))
     }
 
-    /// What became of one operation of a write.
-    func write(_ outcome: ModifyRecords.Outcome, to writer: inout JSONWriter) throws {
+    /// What became of one operation of a write; `requestID` goes with what failed.
+    func write(_ outcome: ModifyRecords.Outcome, requestID: String, to writer: inout JSONWriter) throws {
         switch outcome {
         case .saved(let record): try write(record, to: &writer)
         case .deleted(let name, let type): writeTombstone(name, type: type, to: &writer)
@@ -97,6 +97,7 @@ struct RecordAnswer {
             writer.open(UInt8(ascii: "{"))
             writer.member("recordName", name)
             writer.members(of: error)
+            writer.member("uuid", requestID)
             if let server {
                 writer.key("serverRecord")
                 try write(server, selecting: .all, to: &writer)

@@ -40,6 +40,8 @@ struct Upload {
 /// What a download address speaks for: one asset in one field, for one person.
 struct Download {
     var home: ContainerEnvironment
+    /// The sign-in that it was given to and ends with; `nil` where it came by other credentials.
+    var session: Session.ID?
     /// `nil`: anybody, in the public database.
     var user: UserID?
     var scope: DatabaseScope
@@ -48,16 +50,17 @@ struct Download {
     var field: String
     var hash: AssetHash
 
-    static let count = 8
+    static let count = 9
     var parts: [String] {
         [
             home.description, user?.recordName ?? "", scope.pathName, zone.zoneName, zone.owner.recordName, record,
-            field, hash.checksum,
+            field, hash.checksum, session.map { String($0.number, radix: 36) } ?? "",
         ]
     }
 
     init(
         home: ContainerEnvironment,
+        session: Session.ID?,
         user: UserID?,
         scope: DatabaseScope,
         zone: ZoneID,
@@ -66,6 +69,7 @@ struct Download {
         hash: AssetHash
     ) {
         self.home = home
+        self.session = session
         self.user = user
         self.scope = scope
         self.zone = zone
@@ -80,6 +84,7 @@ struct Download {
         else { return nil }
         self.init(
             home: home,
+            session: UInt128(parts[8], radix: 36).map { Session.ID($0) },
             user: parts[1].isEmpty ? nil : UserID(parts[1]),
             scope: scope,
             zone: ZoneID(parts[3], owner: UserID(parts[4])),

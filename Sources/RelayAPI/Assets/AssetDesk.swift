@@ -172,7 +172,7 @@ final class AssetDesk: Sendable {
     func download(_ request: APIRequest) throws(RelayError) -> APIResponse {
         guard let (purpose, sealed) = Self.place(request.path), purpose == .download,
             let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
-            let download = Download(parts), try isStillThere(download),
+            let download = Download(parts), isSignedIn(download), try isStillThere(download),
             let file = try stores.assets(of: download.home).file(of: download.hash)
         else { throw .assetAddressEnded }
         if download.scope == .public {
@@ -202,6 +202,12 @@ final class AssetDesk: Sendable {
             transfers.count(body.length, of: download.home)
         }
         return response
+    }
+
+    /// A sign-out ends the addresses that were given to it; a directory that cannot be read ends none.
+    private func isSignedIn(_ download: Download) -> Bool {
+        guard let session = download.session else { return true }
+        return (try? authenticator.isStillGood(session)) ?? true
     }
 
     private func isStillThere(_ download: Download) throws(RelayError) -> Bool {

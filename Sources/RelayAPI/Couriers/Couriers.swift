@@ -95,7 +95,7 @@ final class Couriers: Sendable {
             hub.leave(device, as: older)
         }
         var device = AdmittedDevice(address: address, deviceID: "courier-\(token.id)")
-        if case .session(let session, _) = token.credential { device.session = session }
+        if case .session = token.credential { device.credential = token.credential }
         do throws(NoticeClose) {
             let mark = try hub.join(device, as: connection, on: laneNumber)
             let known = try subscriptions(of: token.user, in: home)

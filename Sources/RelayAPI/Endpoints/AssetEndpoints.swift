@@ -18,9 +18,10 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
         if let name, !NameRules.isRecordName(name) { throw token.mismatch("a recordName of 1 to 255 ASCII characters") }
         return (name: name ?? context.newRecordName(), field: field)
     }
-    let (quota, scope) = (context.limits.quota, context.database.scope)
+    let (quota, database) = (context.limits.quota, context.database)
     let room = try context.store.read { reader throws(RelayError) in
-        try quota.room(in: zone, by: scope, from: reader)
+        guard try reader.zone(zone, in: database) != nil else { throw .zoneNotFound }
+        return try quota.room(in: zone, by: database.scope, from: reader)
     }
     if let room, room.assetBytesLeft == 0 { throw room.assetRefusal }
     let upload = Upload(home: context.home, user: user, owner: zone.owner, room: room?.assetBytesLeft)
@@ -83,10 +84,12 @@ extension RequestContext {
     var assetLinks: AssetLinks? {
         let types = assets.types(of: home, in: store.currentSchema)
         guard !types.isEmpty else { return nil }
+        let session: Session.ID? = if case .session(let id, _) = authentication.credential { id } else { nil }
         return AssetLinks(
             types: types,
             desk: assets,
             home: home,
+            session: session,
             user: database.caller.user,
             scope: database.scope,
             base: authentication.signIn.base
@@ -99,6 +102,7 @@ struct AssetLinks {
     var types: Set<String>
     var desk: AssetDesk
     var home: ContainerEnvironment
+    var session: Session.ID?
     var user: UserID?
     var scope: DatabaseScope
     var base: String
@@ -107,6 +111,7 @@ struct AssetLinks {
         guard let hash = AssetHash(checksum: asset.fileChecksum) else { return nil }
         let download = Download(
             home: home,
+            session: session,
             user: user,
             scope: scope,
             zone: zone,

@@ -40,7 +40,7 @@ private func write(
         throw error
     } catch {
         writer.rewind(to: mark)
-        writer.failure(of: zone, error)
+        writer.failure(of: context.database.full(zone), error)
     }
 }
 

@@ -85,7 +85,7 @@ final class RecordsWrite: Sendable {
                     own.map {
                         RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0)), links: links, shares: shares)
                     } ?? answer
-                try answer.write(outcome, to: &writer)
+                try answer.write(outcome, requestID: context.requestID, to: &writer)
             }
             writer.close(UInt8(ascii: "]"))
             if result.zone.tracksChanges, !result.isAtomicFailure {
@@ -144,7 +144,11 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let names = try items.map { try $0.required("recordName").string() }
     let outer = try context.selection(of: context.body)
     let selections = try items.map { try context.selection(of: $0, else: outer) }
-    let zone = try context.zone(of: context.body)
+    // Where only the records name a zone, theirs; all are of one.
+    let zone = try context.zone(of: context.body["zoneID"] == nil ? items.first ?? context.body : context.body)
+    let strays = Set(
+        try items.indices.filter { try items[$0]["zoneID"] != nil && context.zone(of: items[$0]) != zone }
+    )
     let found = try context.store.read { reader throws(RelayError) in
         try LookupRecords(names, in: zone, of: context.database).read(from: reader)
     }
@@ -153,9 +157,11 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
         writer.key("records")
         writer.open(UInt8(ascii: "["))
         for (index, result) in found.enumerated() {
-            switch result {
+            switch strays.contains(index) ? .failure(.anotherZone) : result {
             case .success(let record): try answer.write(record, selecting: selections[index], to: &writer)
-            case .failure(let error): try answer.write(.failed(name: names[index], error, server: nil), to: &writer)
+            case .failure(let error):
+                let failed = ModifyRecords.Outcome.failed(name: names[index], error, server: nil)
+                try answer.write(failed, requestID: context.requestID, to: &writer)
             }
         }
         writer.close(UInt8(ascii: "]"))

@@ -43,7 +43,7 @@ func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
         writer.array(zip(ids, found)) { writer, item in
             switch item.1 {
             case .success(let zone): writer.zone(zone, epoch: context.store.epoch)
-            case .failure(let error): writer.failure(of: item.0, error)
+            case .failure(let error): writer.failure(of: context.database.full(item.0), error)
             }
         }
     }
@@ -70,7 +70,7 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
         writer.array(outcomes) { writer, outcome in
             switch outcome {
             case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
-            case .failed(let id, let error): writer.failure(of: id, error)
+            case .failed(let id, let error): writer.failure(of: context.database.full(id), error)
             case .deleted(let id):
                 writer.object {
                     $0.key("zoneID")

@@ -65,10 +65,22 @@ struct MissedMatches {
         try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, _ in
             records.append(record)
         }
+        // The newest of what is as it was then was written before, so what was created later may be new to the device.
+        var known = Timestamp(milliseconds: .min)
+        if start > 0 {
+            try reader.visitRecords(in: zone, changes: 1...start, backwards: true, limit: 1) { record, _ in
+                known = record.modified.at
+            }
+        }
         var notices: [Notice] = []
         var spent: [SubscriptionIndex.Match] = []
         for record in records.reversed() {
-            let matches = try index.possibleMatches(record, in: zone.id, schema: schema)
+            let matches = try index.possibleMatches(
+                record,
+                mayBeNew: record.created.at >= known,
+                in: zone.id,
+                schema: schema
+            )
             let drafts = matches.map { ($0, QueryNotice($0, zone: zone.id, schema: schema)) }
             let visible = drafts.filter { $0.1.isVisible }
             for (match, draft) in visible.isEmpty ? Array(drafts.prefix(1)) : visible {

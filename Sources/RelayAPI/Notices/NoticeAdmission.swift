@@ -1,5 +1,5 @@
 package import Records
-package import RelayCore
+import RelayCore
 package import Wire
 
 /// Who may listen, and what they have missed: asked once for each notice connection.
@@ -40,15 +40,15 @@ package struct AdmittedDevice: Hashable, Sendable {
     package var address: NoticeAddress
     /// As requests name it too, so that its own changes can be told apart.
     package var deviceID: String
-    /// The sign-in it came with; `nil` where there is none that could be revoked.
-    package var session: Session.ID?
+    /// What it came with; `nil` where that cannot be revoked.
+    package var credential: Credential?
     /// How much longer the token is good; `nil`: it does not end.
     package var tokenLife: Duration?
 
-    package init(address: NoticeAddress, deviceID: String, session: Session.ID? = nil, tokenLife: Duration? = nil) {
+    package init(address: NoticeAddress, deviceID: String, credential: Credential? = nil, tokenLife: Duration? = nil) {
         self.address = address
         self.deviceID = deviceID
-        self.session = session
+        self.credential = credential
         self.tokenLife = tokenLife
     }
 }

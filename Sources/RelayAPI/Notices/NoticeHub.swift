@@ -1,5 +1,5 @@
 import Records
-package import RelayCore
+import RelayCore
 import Synchronization
 import Wire
 
@@ -61,16 +61,16 @@ package final class NoticeHub: Sendable {
         }
     }
 
-    /// The sign-ins that open connections came with, for a check against the ones that are still good.
-    package var liveSessions: Set<Session.ID> {
-        state.withLock { state in Set(state.listeners.values.flatMap { $0.sessions }) }
+    /// What open connections came with, for a check whether it is still good.
+    package var liveCredentials: Set<Credential> {
+        state.withLock { state in Set(state.listeners.values.flatMap { $0.credentials }) }
     }
 
-    /// Closes the connections that came with one of these sign-ins.
+    /// Closes the connections that came with one of these.
     ///
     /// Costs time in all connections.
-    package func revoke(_ sessions: Set<Session.ID>) {
-        end { $0.session.map { sessions.contains($0) } ?? false }
+    package func revoke(_ credentials: Set<Credential>) {
+        end { $0.credential.map { credentials.contains($0) } ?? false }
     }
 
     /// Closes all connections of a user.
@@ -142,7 +142,7 @@ package final class NoticeHub: Sendable {
     /// Gives a mark to hand to `learned`. Throws where the user has too many connections.
     func join(_ device: AdmittedDevice, as connection: NoticeConnectionID, on lane: Int) throws(NoticeClose) -> Int {
         let outcome = state.withLock { state -> Result<(Int, (any NoticeLane, NoticeOrder)?), NoticeClose> in
-            let entry = NoticeListeners.Device(connection: connection, lane: lane, session: device.session)
+            let entry = NoticeListeners.Device(connection: connection, lane: lane, credential: device.credential)
             // In place throughout: a copy would cost time in all devices of the user.
             let joined = state.listeners[device.address, default: NoticeListeners()]
                 .join(device.deviceID, entry, limit: limits.connectionsPerUser)

@@ -7,7 +7,7 @@ struct NoticeListeners {
         var connection: NoticeConnectionID
         /// The number of the lane that it lives on.
         var lane: Int
-        var session: Session.ID?
+        var credential: Credential?
     }
 
     private(set) var devices: [String: Device] = [:]
@@ -23,7 +23,7 @@ struct NoticeListeners {
     var isEmpty: Bool { devices.isEmpty }
     var count: Int { devices.count }
     var lanes: some Collection<Int> { laneCounts.keys }
-    var sessions: [Session.ID] { devices.values.compactMap(\.session) }
+    var credentials: [Credential] { devices.values.compactMap(\.credential) }
 
     /// Enters a device.
     ///

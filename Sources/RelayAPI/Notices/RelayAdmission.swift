@@ -10,8 +10,8 @@ package final class RelayAdmission: NoticeAdmission {
     private let relay: Relay
     private let hub: NoticeHub
     private let time: TimeSource
-    /// How each sign-in with an open socket came in, for fresh tokens and the look whether it is still good.
-    private let admitted = Mutex<[Session.ID: Authentication]>([:])
+    /// How each sign-in or server key with an open socket came in, for fresh tokens and the look whether it is still good.
+    private let admitted = Mutex<[Credential: Authentication]>([:])
     private let lastGeneration = Mutex<UInt64?>(nil)
 
     package init(relay: Relay, hub: NoticeHub, time: TimeSource) {
@@ -63,15 +63,17 @@ package final class RelayAdmission: NoticeAdmission {
         _ authentication: Authentication,
         _ hello: NoticeHello
     ) -> AdmittedDevice {
-        var session: Session.ID?
-        if case .session(let id, _) = authentication.credential {
-            session = id
-            remember(authentication, as: id)
+        var credential: Credential?
+        switch authentication.credential {
+        case .session, .serverKey:
+            credential = authentication.credential
+            remember(authentication)
+        case .apiToken, .dev: break
         }
         return AdmittedDevice(
             address: NoticeAddress(store: home, user: user),
             deviceID: hello.deviceID,
-            session: session,
+            credential: credential,
             tokenLife: authentication.expires.map { $0 - time.now() }
         )
     }
@@ -156,22 +158,22 @@ package final class RelayAdmission: NoticeAdmission {
     }
 
     package func renewedToken(for device: AdmittedDevice) -> RenewedToken? {
-        guard let session = device.session, let known = admitted.withLock({ $0[session] }) else { return nil }
+        guard let credential = device.credential, let known = admitted.withLock({ $0[credential] }) else { return nil }
         return try? relay.authenticator.renew(known)
     }
 
     /// Keeps about as many as there are sockets: those that closed go when there are twice as many.
-    private func remember(_ authentication: Authentication, as session: Session.ID) {
+    private func remember(_ authentication: Authentication) {
         let count = admitted.withLock { admitted in
-            admitted[session] = authentication
+            admitted[authentication.credential] = authentication
             return admitted.count
         }
         guard count > 1000 + 2 * hub.connectionCount else { return }
-        let live = hub.liveSessions.union([session])
+        let live = hub.liveCredentials.union([authentication.credential])
         admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
     }
 
-    /// Closes the sockets of sign-ins that were ended since the last call; costs one look at a number where none was.
+    /// Closes the sockets of sign-ins and keys that were ended since the last call; costs one look at a number where none was.
     ///
     /// To be called about once a second. Reliability reference 2 j.
     package func closeRevoked() {
@@ -181,7 +183,7 @@ package final class RelayAdmission: NoticeAdmission {
             return last
         }
         guard last != nil, last != generation else { return }
-        let live = hub.liveSessions
+        let live = hub.liveCredentials
         let known = admitted.withLock { admitted in
             admitted = admitted.filter { live.contains($0.key) }
             return admitted

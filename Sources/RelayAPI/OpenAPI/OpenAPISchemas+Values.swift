@@ -115,6 +115,7 @@ extension OpenAPISchemas {
                 "reason": { "type": "string" },
                 "ckErrorCode": { "$ref": "#/components/schemas/FineErrorCode" },
                 "retryAfter": { "type": "number" },
+                "uuid": { "type": "string", "description": "Of a record that failed: the request's." },
                 "serverRecord": { "$ref": "#/components/schemas/Record" } } }
             """#
         ),

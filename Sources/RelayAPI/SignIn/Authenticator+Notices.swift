@@ -60,11 +60,20 @@ extension Authenticator {
                 return key.revoked == nil
             case .dev(let account): return try stands(account)
             case .session(let id, let hash):
-                guard let session = try directory.session(id), session.revoked == nil else { return false }
-                guard try stands(session.account) else { return false }
+                guard try stands(id) else { return false }
                 return try stands(apiToken: hash)
             }
         }
+    }
+
+    /// Whether a sign-in is still good, by whatever API token it came.
+    func isStillGood(_ id: Session.ID) throws(CredentialRefusal) -> Bool {
+        try wrapping { () throws(DirectoryError) in try stands(id) }
+    }
+
+    private func stands(_ id: Session.ID) throws(DirectoryError) -> Bool {
+        guard let session = try directory.session(id), session.revoked == nil else { return false }
+        return try stands(session.account)
     }
 
     /// None at all is good only where it was let in without one, on a `--dev` relay.

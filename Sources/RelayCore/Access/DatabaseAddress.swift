@@ -36,6 +36,12 @@ package struct DatabaseAddress: Hashable, Sendable {
         }
     }
 
+    /// A zone ID as answers show it, whether or not there is such a zone: with the owner that it means.
+    package func full(_ id: ZoneID) -> ZoneID {
+        guard id.owner == .caller, let owner = owner ?? caller.user else { return id }
+        return ZoneID(id.zoneName, owner: owner)
+    }
+
     /// Whose zones make up this database; `nil` for the shared one, where they are of many.
     package var owner: UserID? {
         switch scope {

@@ -17,6 +17,43 @@ package enum Distance {
         return 2 * earthRadius * asin(min(1, chord.squareRoot()))
     }
 
+    /// How far rounding, above all near the opposite place, may take a distance from the truth, in metres.
+    package static let slack = 10.0
+
+    /// Metres to the nearest point of a square; zero inside.
+    package static func least(from place: Location, to square: GeoSquare) -> Double {
+        let (south, north, west, east) = square.edges
+        if place.longitude >= west, place.longitude <= east {
+            let nearest = min(max(place.latitude, south), north)
+            return earthRadius * radians(abs(place.latitude - nearest))
+        }
+        // Then it is on one of the two meridians: where a great circle from the place meets it at a right angle, or, since
+        // from there on distance only grows either way, at an end.
+        let latitude = radians(place.latitude)
+        var least = longest
+        for meridian in [west, east] {
+            let sideways = radians(meridian - place.longitude)
+            let foot = atan2(sin(latitude), cos(latitude) * cos(sideways)) * 180 / .pi
+            for nearest in [south, north, min(max(foot, south), north)] {
+                least = min(least, between(place, Location(latitude: nearest, longitude: meridian)))
+            }
+        }
+        return least
+    }
+
+    /// Metres to the farthest point of a square.
+    package static func most(from place: Location, to square: GeoSquare) -> Double {
+        longest - least(from: opposite(place), to: square)
+    }
+
+    /// The other end of the Earth.
+    package static func opposite(_ place: Location) -> Location {
+        Location(
+            latitude: -place.latitude,
+            longitude: place.longitude > 0 ? place.longitude - 180 : place.longitude + 180
+        )
+    }
+
     /// Ranges of grid cells that hold every place within `radius` metres of `center`.
     package static func cells(within radius: Double, of center: Location) -> [ClosedRange<UInt64>] {
         // A little more than asked, so that rounding loses nobody.

@@ -66,7 +66,7 @@ extension ModifyRecords {
                 throw .badRequest("A request may hold one operation for each record.")
             }
             if let zone = operation.record.zone, try request.database.zone(zone) != request.zone {
-                throw .badRequest("The record's zoneID is not that of the request.")
+                throw .anotherZone
             }
             if kind.needsChangeTag, operation.record.changeTag == nil {
                 throw .badRequest("recordChangeTag is required")

@@ -56,7 +56,8 @@ package struct FieldPreparation: Sendable {
                 cleared.insert(field.name)
                 continue
             }
-            let declared = try definition.declare(field, value: value, rules: rules, typeName: typeName)
+            let retired = schema.retired[typeName]?[field.name]
+            let declared = try definition.declare(field, value, rules, typeName: typeName, retired: retired)
             var entry = try Self.entry(field, value: value, declared: declared, rules: rules)
             if declared.type.isAsset { entry.value = try judge(entry.value, of: field.name, rules) }
             if declared.type.isReference { entry.value = try settle(entry.value, of: field.name, zone, database) }
@@ -180,11 +181,14 @@ extension RelayError {
 
 extension RecordType {
     /// How a field is declared, declaring it on the way where it is new and that is allowed.
+    ///
+    /// `retired` is what it was before it was taken out.
     fileprivate mutating func declare(
         _ field: FieldInput,
-        value: JSONValue,
-        rules: SchemaRules,
-        typeName: String
+        _ value: JSONValue,
+        _ rules: SchemaRules,
+        typeName: String,
+        retired: Field?
     ) throws(RelayError) -> Field {
         if field.isEncrypted, rules.scope == .public {
             throw .badRequest("encrypted fields are not supported in the public database")
@@ -205,6 +209,12 @@ extension RecordType {
             throw .badRequest("The value of field '\(field.name)' is of no type that a field can have.")
         }
         let declared = Field(type, isEncrypted: field.isEncrypted)
+        if let retired, retired.type != type || retired.isEncrypted != field.isEncrypted {
+            throw .badRequest(
+                "Field '\(field.name)' of record type '\(typeName)' was \(FieldForm(retired).text) before it was taken out "
+                    + "of the schema, and records may still hold that. It can be another only after 'zonecast schema reset'."
+            )
+        }
         fields[field.name] = declared
         return declared
     }

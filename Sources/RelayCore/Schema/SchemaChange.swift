@@ -35,6 +35,11 @@ package struct SchemaChange: Sendable {
             to: new,
             "in development; it can change only after 'zonecast schema reset'"
         )
+        forbidRetyping(
+            of: Schema(types: development.retired.mapValues { RecordType(fields: $0) }),
+            to: new,
+            "in what development's records may still hold; it can come back as another only after 'zonecast schema reset'"
+        )
         protectRoles(of: development, "development", from: new)
         protectRoles(of: production, "production", from: new)
         offences.sort { $0.element < $1.element }
@@ -119,6 +124,7 @@ extension Schema {
         var result = self
         result.version = old.version
         result.members = old.members
+        result.retired = old.retired
         return result
     }
 }

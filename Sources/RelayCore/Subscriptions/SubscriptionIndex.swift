@@ -117,9 +117,10 @@ package struct SubscriptionIndex: Sendable {
     }
 
     /// As `matches`, for a record of which only the present state is known, and that somebody owns: one that is gone may
-    /// have matched anything.
+    /// have matched anything, and one that `mayBeNew` may have been created and updated.
     package mutating func possibleMatches(
         _ record: StoredRecord,
+        mayBeNew: Bool,
         in zone: ZoneID,
         schema: Schema
     ) throws(RelayError) -> [Match] {
@@ -129,8 +130,16 @@ package struct SubscriptionIndex: Sendable {
         guard !record.isDeleted else {
             return Self.inOrder(bucket.entries(watching: .delete, in: zone).map { $0.match(.delete, record) })
         }
-        let event: RecordEvents = record.created == record.modified ? .create : .update
-        return Self.inOrder(try bucket.entries(for: record, event, in: zone).map { $0.match(event, record) })
+        let isUnchanged = record.created == record.modified
+        var matches: [Match] = []
+        if isUnchanged || mayBeNew {
+            matches = try bucket.entries(for: record, .create, in: zone).map { $0.match(.create, record) }
+        }
+        guard !isUnchanged else { return Self.inOrder(matches) }
+        let told = Set(matches.map(\.subscription.id))
+        matches += try bucket.entries(for: record, .update, in: zone).map { $0.match(.update, record) }
+            .filter { !told.contains($0.subscription.id) }
+        return Self.inOrder(matches)
     }
 
     private static func inOrder(_ matches: [Match]) -> [Match] {

@@ -44,8 +44,12 @@ package struct ModifyZones: Sendable {
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         try check()
         var outcomes: [Outcome] = []
+        var seen: Set<ZoneID> = []
         for operation in operations {
             do throws(RelayError) {
+                guard seen.insert(try database.zone(operation.zone)).inserted else {
+                    throw .badRequest("A request may hold one operation for each zone.")
+                }
                 outcomes.append(try run(operation, in: writer))
             } catch  where error.code == .tryAgainLater || error.code == .internalError {
                 throw error  // The store's own trouble takes the commit down, and all of it may be tried again.

@@ -13,7 +13,7 @@ import RelayAPI
 /// one that takes nothing, and the system moves the bytes without a copy of ours.
 final class FileSending {
     /// Bytes of one piece.
-    private static let piece = 256 * 1024
+    private static let piece = 512 * 1024
 
     private let handle: NIOFileHandle
     private var offset: Int

@@ -11,8 +11,8 @@ enum QueryPlan: Hashable, Sendable {
     case byName(IndexTarget, [QueryKey])
     /// Visit all that is in these ranges, and keep the first of the order.
     case gather(IndexTarget, [KeyRange])
-    /// Look around a place in growing circles until the nearest are found.
-    case nearest(Location, IndexTarget)
+    /// Look at squares of the globe, from the nearest to a place to the farthest or back, until the page is full.
+    case byDistance(IndexTarget)
     /// Look at every record there is, while they are few.
     case scan
 }
@@ -82,9 +82,7 @@ struct QueryPlanner {
             if best.target == orderTarget, best.ranges.count == 1 { return .inOrder(best.target, best.ranges[0]) }
             if best.count < tuning.manyEntries { return .gather(best.target, best.ranges) }
         }
-        if let place = order.sorts.first?.relativeLocation, let target = distanceTarget, isReady(target) {
-            return .nearest(place, target)
-        }
+        if let target = distanceTarget, isReady(target) { return .byDistance(target) }
         if let target = orderTarget, isReady(target) {
             let own = options.first { $0.target == target && $0.ranges.count == 1 }
             return .inOrder(target, own?.ranges[0] ?? .everything)
@@ -92,10 +90,9 @@ struct QueryPlanner {
         return best.map { .gather($0.target, $0.ranges) }
     }
 
-    /// The index of places for an order from near to far, if that is what is asked.
+    /// The index of places for an order by distance, if that is what is asked.
     var distanceTarget: IndexTarget? {
-        guard let sort = order.sorts.first, sort.relativeLocation != nil, sort.isAscending else { return nil }
-        return .value(sort.field)
+        order.sorts.first.flatMap { $0.relativeLocation == nil ? nil : .value($0.field) }
     }
 
     /// The indexes that this query should have had: those of the filters first, and that of the order where no filter says
@@ -109,7 +106,7 @@ struct QueryPlanner {
         guard unready.isEmpty else { return unready }
         if order.sorts.isEmpty, options.contains(where: { $0.points != nil }) { return [] }
         guard least >= tuning.manyEntries,
-            let target = distanceTarget ?? orderTarget ?? order.sorts.first.map({ .value($0.field) })
+            let target = distanceTarget ?? orderTarget
         else { return [] }
         return isReady(target) ? [] : [target]
     }

@@ -116,7 +116,7 @@ final class QueryRun {
             try visitInOrder(target, range, check)
         case .byName(let target, let keys): try visitByName(target, keys)
         case .gather(let target, let ranges): try gather(target, ranges)
-        case .nearest(let center, let target): try visitNearest(to: center, target)
+        case .byDistance(let target): try visitByDistance(target)
         case .scan: try scan()
         }
     }
@@ -158,43 +158,6 @@ final class QueryRun {
         }
     }
 
-    private func visitNearest(to center: Location, _ target: IndexTarget) throws {
-        guard let place = place(of: target) else { return }
-        let check = CandidateCheck(query.filters, run: self, through: nil)
-        let reach = reach(around: center)
-        // Places right there are at distance zero.
-        var done = -1.0
-        if case .real(let distance)? = start?.keys.first { done = min(distance, Distance.longest).nextDown }
-        var radius = max(done * 1.25, 100)
-        var ring = Ring(center: center, inner: done, outer: radius)
-        while done < Distance.longest {
-            for cells in Distance.cells(within: radius, of: center) {
-                var cursor = IndexCursor(place, zone: zone.number, range: KeyRange(cells: cells), in: reader.database)
-                while let entry = try cursor.advance() { try offer(entry, check, in: ring) }
-            }
-            if let last = page.entries.last, page.isFull, case .real(let bar)? = last.position.keys.first, bar <= radius
-            {
-                return
-            }
-            if let reach, radius >= reach { return }
-            done = radius
-            radius = min(radius * 2, Distance.longest * 1.001)
-            ring = Ring(center: center, inner: done, outer: radius)
-        }
-        var cursor = IndexCursor(place, zone: zone.number, range: .only(.absent), in: reader.database)
-        while let entry = try cursor.advance() { try offer(entry, check) }
-    }
-
-    /// How far from `center` a match can be, where a filter says so.
-    private func reach(around center: Location) -> Double? {
-        query.filters.compactMap { filter in
-            guard filter.comparator == .near, filter.field == order.sorts.first?.field,
-                case .location(let place)? = filter.values.first, Distance.between(place, center) == 0
-            else { return nil }
-            return filter.distance
-        }.min()
-    }
-
     private func scan() throws {
         let check = CandidateCheck(query.filters, run: self, through: nil)
         try reader.visitNames(ofType: typeNumber, in: zone) { name in
@@ -218,7 +181,7 @@ final class QueryRun {
     }
 
     /// Looks at one record that may match, and keeps it if it does and belongs on the page.
-    func offer(_ entry: IndexEntry, _ check: CandidateCheck, in ring: Ring? = nil) throws {
+    func offer(_ entry: IndexEntry, _ check: CandidateCheck) throws {
         try countOne()
         guard try check.passesProbes(entry.name), let record = try reader.liveRecord(named: entry.name, in: zone),
             record.type == query.recordType
@@ -226,21 +189,8 @@ final class QueryRun {
         let values = try QueryValues(record, fields: check.fieldNames)
         guard check.holds(for: values, under: entry.key) else { return }
         let position = Query.Position(keys: order.keys(of: values), recordName: record.name, zone: zone.id)
-        if let ring, !ring.holds(position) { return }
         if let start, !order.areInOrder(start, position) { return }
         page.insert(.init(position: position, zone: zone, record: record))
-    }
-}
-
-/// The places farther than one distance and no farther than another.
-struct Ring {
-    var center: Location
-    var inner: Double
-    var outer: Double
-
-    func holds(_ position: Query.Position) -> Bool {
-        guard case .real(let distance)? = position.keys.first else { return false }
-        return distance > inner && distance <= outer
     }
 }
 

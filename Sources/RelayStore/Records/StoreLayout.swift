@@ -27,6 +27,7 @@ enum StoreLayout {
         }
         migrator.registerMigration("6 quota") { try $0.execute(sql: quota) }
         migrator.registerMigration("9 sharing") { try $0.execute(sql: SharingLayout.tables) }
+        migrator.registerMigration("10 retired fields") { try $0.execute(sql: retiredFields) }
         try migrator.migrate(writer)
     }
 
@@ -189,6 +190,18 @@ enum StoreLayout {
         ) AS counted WHERE counted.zone = zone.id;
         -- the month as years times twelve
         CREATE TABLE transfer (month INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT;
+        """
+
+    /// What fields were before they were taken out of the schema.
+    private static let retiredFields = """
+        CREATE TABLE retired_field (
+            type INTEGER NOT NULL REFERENCES record_type (id),
+            name TEXT NOT NULL,
+            tag TEXT NOT NULL,
+            encrypted INTEGER NOT NULL,
+            number INTEGER NOT NULL,
+            PRIMARY KEY (type, name)
+        ) STRICT, WITHOUT ROWID;
         """
 
     /// What a query subscription has besides: its query as the client wrote it, and the bits of what it fires on, with 8 for

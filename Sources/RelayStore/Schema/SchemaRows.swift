@@ -61,6 +61,17 @@ enum SchemaRows {
         for row in try Row.fetchAll(database, sql: "SELECT user, role FROM role_member") {
             schema.members[UserID(row[0]), default: []].insert(Role(row[1]))
         }
+        for row in try Row.fetchAll(
+            database,
+            sql: """
+                SELECT t.name, f.name, f.tag, f.encrypted, f.number
+                FROM retired_field f JOIN record_type t ON t.id = f.type
+                """
+        ) {
+            guard let type = FieldType(tag: row[2]) else { continue }
+            let number = RecordType.NumberForm(rawValue: row[4])
+            schema.retired[row[0], default: [:]][row[1]] = .init(type, isEncrypted: row[3], indexes: [], number: number)
+        }
         return schema
     }
 
@@ -159,6 +170,20 @@ enum SchemaRows {
         return rows
     }
 
+    /// Remembers what a field was: see `Schema.retired`.
+    private static func retire(name: String, number: Int64, _ database: Database) throws {
+        let statement = try SQL(
+            """
+            INSERT OR REPLACE INTO retired_field (type, name, tag, encrypted, number)
+            SELECT type, name, tag, encrypted, number FROM record_field WHERE type = ? AND name = ?
+            """,
+            in: database
+        )
+        statement.bind(1, number)
+        statement.bind(2, name)
+        try statement.run()
+    }
+
     private static func write(_ row: TypeRow, name: String, number: Int64, _ database: Database) throws {
         let statement: SQL
         if let rights = row.rights {
@@ -187,6 +212,7 @@ enum SchemaRows {
     }
 
     private static func remove(name: String, isGrant: Bool, number: Int64, _ database: Database) throws {
+        if !isGrant, Query.SystemField(rawValue: name) == nil { try retire(name: name, number: number, database) }
         let statement = try SQL(
             isGrant
                 ? "DELETE FROM record_grant WHERE type = ? AND role = ?"

@@ -19,7 +19,9 @@ package enum QueryCodec {
             query.filters.append(try FilterReader(filter, type: type).read())
         }
         for sort in try json["sortBy"]?.elements() ?? [] {
-            var read = Query.Sort(.init(named: try sort.required("fieldName").string(), in: type))
+            // CloudKit JS has a name of its own for the fields that every record has.
+            let field = try sort["fieldName"] ?? sort["systemFieldName"] ?? sort.required("fieldName")
+            var read = Query.Sort(.init(named: try field.string(), in: type))
             read.isAscending = try sort["ascending"]?.bool() ?? true
             if let place = sort["relativeLocation"] {
                 // A field value by the page, a bare location from some clients.
@@ -47,7 +49,7 @@ private struct FilterReader {
             throw RelayError.badRequest("'\(word.prefix(64))' is not a comparator.")
         }
         self.comparator = comparator
-        let name = try json["fieldName"]?.string()
+        let name = try (json["fieldName"] ?? json["systemFieldName"])?.string()
         if let name, name != "self" || type?.fields[name] != nil {
             field = .init(named: name, in: type)
         } else if comparator.looksForTokens {

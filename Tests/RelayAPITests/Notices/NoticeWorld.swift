@@ -58,7 +58,7 @@ struct FakeAdmission: NoticeAdmission {
         return AdmittedDevice(
             address: NoticeAddress(store: store, user: UserID(token)),
             deviceID: hello.deviceID,
-            session: session
+            credential: session.map { .session($0, apiTokenHash: []) }
         )
     }
 

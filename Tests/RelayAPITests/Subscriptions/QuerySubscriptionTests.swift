@@ -173,6 +173,27 @@ import Wire
         #expect(laptop.zones == ["Notes"])
     }
 
+    @Test func aRecordMadeAndChangedMeanwhileIsToldAsMade() async throws {
+        let clock = HandClock()
+        let world = try SubscriptionWorld(time: clock.source)
+        try await world.makeZone("Notes")
+        for name in ["old", "kept"] {
+            try await world.change(name, #"{"done":{"value":1}}"#, zone: "Notes")
+            clock.advance(.milliseconds(1))
+        }
+        let alert = #","notificationInfo":{"alertBody":"x"}"#
+        try await world.subscribe("born", filters: done, on: #""create""#, extra: alert)
+        try await world.subscribe("changed", filters: done, on: #""update""#, extra: alert)
+        let token = try #require(try await world.ask("private/changes/database").json.text("syncToken"))
+        try await world.change("a", #"{"done":{"value":1}}"#, zone: "Notes")
+        clock.advance(.milliseconds(1))
+        try await world.change("a", #"{"done":{"value":1},"n":{"value":2}}"#, zone: "Notes")
+        try await world.change("old", #"{"done":{"value":1},"n":{"value":2}}"#, zone: "Notes")
+        let phone = await world.device(since: [.private: token])
+        // Whether it was changed since somebody last saw it nobody can say, so that is told as well.
+        #expect(told(phone) == ["born:a:1", "changed:a:2", "changed:old:2"])
+    }
+
     @Test func theIndexIsBuiltAnewFromTheStore() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: folder) }

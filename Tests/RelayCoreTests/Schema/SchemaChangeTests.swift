@@ -95,6 +95,19 @@ import Wire
         #expect(change.result.members == development.members)
     }
 
+    @Test func aFieldThatWasTakenOutComesBackAsItWas() {
+        var development = Self.schema(Self.note("a STRING"))
+        development.retired = ["Note": ["b": .init(.scalar(.int64))], "Gone": ["c": .init(.scalar(.string))]]
+        func offences(_ text: String) -> [SchemaElement] {
+            SchemaChange(importing: Self.schema(text), over: development, production: Schema()).offences.map(\.element)
+        }
+        #expect(offences(Self.note("a STRING, b INT64")) == [])
+        #expect(offences(Self.note("a STRING, b STRING")) == [.field(type: "Note", "b")])
+        #expect(offences(Self.note("a STRING, b LIST<INT64>")) == [.field(type: "Note", "b")])
+        let back = Self.note("a STRING") + "RECORD TYPE Gone ( c INT64 );"
+        #expect(offences(back) == [.field(type: "Gone", "c")])
+    }
+
     @Test func aPromotionAddsAndNamesAllThatWouldBeLost() {
         let development = Self.schema("CREATE ROLE R;" + Self.note("a STRING QUERYABLE, b INT64, GRANT READ TO R"))
         let first = SchemaChange(promoting: development, over: Schema())

@@ -97,11 +97,44 @@ import Testing
             #expect(first.names == Array(try world.expectation(query).prefix(10)), "\(query)")
             #expect(first.examined <= 14, "\(query): \(first.examined)")
         }
-        let nearest = query(sort: .init(.own("spot"), relativeTo: Location(latitude: 25.2, longitude: 20.1)))
-        for _ in 0..<3 { _ = try await world.firstPage(nearest, limit: 1) }
-        let first = try await world.firstPage(nearest, limit: 10)
-        #expect(first.names == Array(try world.expectation(nearest).prefix(10)))
-        #expect(first.examined <= 200, "\(first.examined)")
+    }
+
+    /// Wherever the place lies and whichever way the order goes; the last page costs no more than the first.
+    @Test(arguments: [(25.2, 20.1), (-89.9, 0), (40, 179.99), (2, -170)], [true, false])
+    func anOrderByDistanceLooksAtLittleMoreThanItsPages(_ place: (Double, Double), _ isAscending: Bool) async throws {
+        let world = try await world()
+        try await world.put(
+            [("nowhere1", ["count": .int64(1)]), ("nowhere2", ["count": .int64(2)])],
+            in: world.zones[0]
+        )
+        let center = Location(latitude: place.0, longitude: place.1)
+        let query = query(sort: .init(.own("spot"), ascending: isAscending, relativeTo: center))
+        for _ in 0..<3 { _ = try await world.firstPage(query, limit: 1) }
+        let first = try await world.firstPage(query, limit: 10)
+        let expected = try world.expectation(query)
+        #expect(first.names == Array(expected.prefix(10)))
+        #expect(first.examined <= 300, "\(first.examined)")
+        let all = try await world.answer(query, limit: 100)
+        #expect(all.names == expected)
+        // 31 pages.
+        #expect(all.examined <= 31 * 600, "\(all.examined)")
+    }
+
+    @Test func anOrderByDistanceInsideOfACircleStaysInside() async throws {
+        let world = try await world()
+        let near = Query.Filter(
+            .own("spot"),
+            .near,
+            [.location(Location(latitude: 20, longitude: 10))],
+            distance: 1_000_000
+        )
+        for isAscending in [true, false] {
+            let center = Location(latitude: 21, longitude: 12)
+            let query = query(near, sort: .init(.own("spot"), ascending: isAscending, relativeTo: center))
+            for _ in 0..<3 { _ = try await world.firstPage(query, limit: 1) }
+            let all = try await world.answer(query, limit: 10)
+            #expect(all.names == (try world.expectation(query)) && !all.names.isEmpty)
+        }
     }
 
     private func halved(_ number: Int) -> [String: FieldValue] {

@@ -172,6 +172,68 @@ import Wire
         }
     }
 
+    @Test func whatAFieldWasIsRememberedUntilAReset() async throws {
+        try await withFolder { folder, container in
+            let schemas = SchemaFolder(folder: folder, container: container)
+            try Self.put(Self.schema("RECORD TYPE Note ( a STRING, b ENCRYPTED INT64 );"), into: schemas, .development)
+            try Self.put(Self.schema("RECORD TYPE Note ( a STRING );"), into: schemas, .development)
+            let retired = try schemas.schema(of: .development).retired
+            #expect(retired["Note"]?["b"]?.type == .scalar(.int64))
+            #expect(retired["Note"]?["b"]?.isEncrypted == true)
+            try Self.put(Schema(), into: schemas, .development)
+            #expect(try schemas.schema(of: .development).retired["Note"]?.keys.sorted() == ["a", "b"])
+            try schemas.resetDevelopment { UInt64.random(in: 1 ... .max) }
+            #expect(try schemas.schema(of: .development).retired.isEmpty)
+        }
+    }
+
+    /// A reset takes the folder of assets with it; what it cannot take, the relay clears away.
+    @Test func assetsThatAResetLeftAreClearedAway() async throws {
+        try await withFolder { folder, container in
+            let home = ContainerEnvironment(container, .development)
+            let schemas = SchemaFolder(folder: folder, container: container)
+            let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
+            func keepAsset() throws -> AssetHash {
+                let intake = try stores.assets(of: home).begin()
+                let content = Array("content".utf8)
+                try content.withUnsafeBytes { try intake.take($0) }
+                return try intake.finish().hash
+            }
+            let hash = try keepAsset()
+            try await save("photo", holding: hash, in: stores.store(of: home))
+            let later = Timestamp(milliseconds: Int64(Date().timeIntervalSince1970 * 1000) + 3_600_000)
+            #expect(try await stores.removeUnusedAssets(before: later) == 0)
+            stores.close()
+
+            try schemas.resetDevelopment { UInt64.random(in: 1 ... .max) }
+            #expect(try stores.assets(of: home).file(of: hash) == nil)
+            // As if it had not been possible.
+            #expect(try keepAsset() == hash)
+            #expect(try await stores.removeUnusedAssets(before: later) == 1)
+            #expect(try stores.assets(of: home).file(of: hash) == nil)
+            stores.close()
+        }
+    }
+
+    private func save(_ name: String, holding hash: AssetHash, in store: any Store) async throws {
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 0))
+        try await store.write { writer throws(RelayError) in
+            try writer.define(["Photo": RecordType(fields: ["file": .init(.scalar(.asset))])])
+            let id = ZoneID(ZoneID.defaultName, owner: Zone.publicOwner)
+            guard let zone = try writer.zone(id) else { throw .zoneNotFound }
+            let asset = Asset(fileChecksum: hash.checksum, size: 7)
+            let record = StoredRecord(
+                name: name,
+                type: "Photo",
+                change: writer.takeChangeNumber(),
+                created: stamp,
+                modified: stamp,
+                fields: FieldsJSON.encode([.init(name: "file", value: .asset(asset))])
+            )
+            try writer.put([record], replacing: [:], in: zone, by: "")
+        }
+    }
+
     @Test func aResetLeavesProductionsSchemaAndNoRecords() async throws {
         try await withFolder { folder, container in
             let home = ContainerEnvironment(container, .development)

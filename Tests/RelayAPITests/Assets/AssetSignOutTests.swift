@@ -1,0 +1,65 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+import Wire
+
+/// Download addresses end with the sign-in that they were given to.
+///
+/// Reliability reference 2 j.
+@Suite struct AssetSignOutTests {
+    private func ask(_ relay: Relay, _ world: SignInWorld, _ operation: String, _ body: String, _ token: String)
+        async throws
+        -> JSONValue
+    {
+        var request = world.request(apiToken: world.apiToken, webToken: token)
+        request.method = .post
+        request.path = "/database/1/\(world.home.container)/development/\(operation)"
+        request.body = Array(body.utf8)
+        return try JSONDocument(parsing: await relay.respond(to: request).body).root
+    }
+
+    private func path(_ address: String) throws -> String { try #require(URLComponents(string: address)).path }
+
+    @Test func anAddressEndsWithItsSignIn() async throws {
+        let world = try SignInWorld()
+        let relay = Relay(
+            authenticator: try world.authenticator(),
+            stores: StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }),
+            time: world.clock.source,
+            random: .system
+        )
+        let phone = try world.signIn().webToken
+        let laptop = try world.signIn().webToken
+        let asked = #"{"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
+        let tokens = try await ask(relay, world, "private/assets/upload", asked, phone)
+        let upload = try path(try #require(tokens.required("tokens").elements().first?.text("url")))
+        let sent = await relay.respond(to: APIRequest(method: .post, path: upload, body: [1, 2, 3]))
+        let asset = try JSONDocument(parsing: sent.body).root.required("singleFile").rawBytes
+        let fields = #"{"file":{"value":\#(String(decoding: asset, as: UTF8.self))}}"#
+        let record = #"{"recordName":"p","recordType":"Photo","fields":\#(fields)}"#
+        let save = #"{"operations":[{"operationType":"create","record":\#(record)}]}"#
+        _ = try await ask(relay, world, "private/records/modify", save, phone)
+
+        func address(_ token: String) async throws -> String {
+            let lookup = #"{"records":[{"recordName":"p"}]}"#
+            let answer = try await ask(relay, world, "private/records/lookup", lookup, token)
+            let record = try #require(try answer.required("records").elements().first)
+            return try path(try #require(try record.field("file")?.text("downloadURL")))
+        }
+        let (first, second) = (try await address(phone), try await address(laptop))
+        func status(_ path: String) async -> Int {
+            await relay.respond(to: APIRequest(method: .get, path: path)).status.code
+        }
+        #expect(await status(first) == 200)
+        #expect(await status(second) == 200)
+        _ = try await ask(relay, world, "public/users/signout", "{}", phone)
+        #expect(await status(first) == 404)
+        #expect(await status(second) == 200)
+        try world.store.setDisabled(true, of: world.alice.id)
+        #expect(await status(second) == 404)
+    }
+}

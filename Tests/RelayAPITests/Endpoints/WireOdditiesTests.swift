@@ -1,0 +1,96 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import Testing
+import Wire
+
+/// Shapes of requests and answers that outside clients rely on, found by trying each documented call.
+@Suite struct WireOdditiesTests {
+    let world: RelayWorld
+
+    init() throws { world = try RelayWorld() }
+
+    @Test func aZoneMayBeNamedOnceInARequest() async throws {
+        let answer = try await world.ask(
+            "private/zones/modify",
+            """
+            {"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"A"}}},
+            {"operationType":"delete","zone":{"zoneID":{"zoneName":"A"}}}]}
+            """
+        )
+        let zones = try answer.items("zones")
+        #expect(zones[0].text("serverErrorCode") == nil)
+        #expect(zones[1].text("serverErrorCode") == "BAD_REQUEST")
+        #expect(try await world.ask("private/zones/list", method: .get).items("zones").count == 2)
+    }
+
+    /// Also of a zone that is not there the answer says whose it would be.
+    @Test func zonesThatFailHaveTheirOwner() async throws {
+        let caller = try await world.ask("public/users/caller", method: .get)
+        let name = try #require(caller.json.text("userRecordName"))
+        let gone = #"{"zoneName":"Gone"}"#
+        let answers = [
+            try await world.ask("private/zones/lookup", #"{"zones":[\#(gone)]}"#),
+            try await world.ask("private/changes/zone", #"{"zones":[{"zoneID":\#(gone)}]}"#),
+            try await world.ask(
+                "private/zones/modify",
+                #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(gone)}}]}"#
+            ),
+        ]
+        for answer in answers {
+            let zone = try #require(try answer.items("zones").first)
+            #expect(zone.text("serverErrorCode") == "ZONE_NOT_FOUND")
+            #expect(zone["zoneID"]?.text("ownerRecordName") == name)
+        }
+    }
+
+    @Test func theZoneOfALookupMayStandInItsRecords() async throws {
+        try await world.makeZone("Notes")
+        #expect(try await world.modify([.create("a")]).status == 200)
+        let inside = #"{"recordName":"a","zoneID":{"zoneName":"Notes"}}"#
+        let other = #"{"recordName":"a","zoneID":{"zoneName":"Other"}}"#
+        let answer = try await world.ask("private/records/lookup", #"{"records":[\#(inside),\#(other)]}"#)
+        let records = try answer.items("records")
+        #expect(records[0].text("recordType") == "Note")
+        #expect(records[1].text("serverErrorCode") == "BAD_REQUEST")
+        let outside = try await world.ask(
+            "private/records/lookup",
+            #"{"zoneID":{"zoneName":"Notes"},"records":[\#(inside),{"recordName":"a"}]}"#
+        )
+        #expect(try outside.items("records").allSatisfy { $0.text("recordType") == "Note" })
+    }
+
+    @Test func recordsThatFailNameTheRequest() async throws {
+        let answer = try await world.ask("private/records/lookup", #"{"records":[{"recordName":"no"}]}"#)
+        let failed = try #require(try answer.items("records").first)
+        #expect(failed.text("uuid") == answer.response.headers[.requestUUIDField])
+    }
+
+    @Test func systemFieldsMayBeNamedAsCloudKitJSDoes() async throws {
+        try await world.makeZone("Notes")
+        #expect(try await world.modify([.create("a"), .create("b")]).status == 200)
+        let answer = try await world.ask(
+            "private/records/query",
+            """
+            {"zoneID":{"zoneName":"Notes"},"query":{"recordType":"Note",
+            "filterBy":[{"systemFieldName":"recordName","comparator":"EQUALS","fieldValue":{"value":"b"}}],
+            "sortBy":[{"systemFieldName":"createdTimestamp","ascending":false}]}}
+            """
+        )
+        #expect(try answer.items("records").map { $0.text("recordName") } == ["b"])
+    }
+
+    @Test func uploadsForAZoneThatIsNotThereAreRefused() async throws {
+        let answer = try await world.ask(
+            "private/assets/upload",
+            #"{"zoneID":{"zoneName":"Gone"},"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
+        )
+        #expect(answer.status == 404 && answer.code == "ZONE_NOT_FOUND")
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static var requestUUIDField: HTTPField.Name {
+        HTTPField.Name("X-Apple-Request-UUID") ?? .contentType
+    }
+}
