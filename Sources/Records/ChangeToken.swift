@@ -20,7 +20,8 @@ package struct ChangeToken: Hashable, Sendable {
     package var position: UInt64
     /// Going backwards: where to stop, the position that the reading began from.
     ///
-    /// Otherwise 0.
+    /// In the middle of a listing from nothing: where the log ended when it began, since tombstones up to there mean
+    /// nothing to its reader. Otherwise 0.
     package var floor: UInt64
 
     package init(kind: Kind, log: UInt64, epoch: UInt64, position: UInt64, floor: UInt64 = 0) {

@@ -9,6 +9,8 @@ package import ZoneKit
 public final class TestNetwork: Sendable {
     /// What can go wrong with one request.
     public enum Fault: Sendable {
+        /// Nothing: for a request before the one that is to fail.
+        case passes
         /// It never reaches the relay.
         case unreachable
         /// The relay carries it out, and the answer is lost.
@@ -84,7 +86,7 @@ extension TestNetwork: RelayTransport {
         }
         if isCut { throw .offline }
         switch fault {
-        case nil: return try await deliver(request)
+        case nil, .passes: return try await deliver(request)
         case .unreachable: throw .unreachable("the test said so")
         case .losesAnswer:
             _ = try await deliver(request)

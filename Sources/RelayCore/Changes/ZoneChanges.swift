@@ -57,29 +57,45 @@ package struct ZoneChanges: Sendable {
             return Page(zone: zone, token: end, moreComing: false)
         }
 
-        var count = 0
+        let listed = start.listsUpTo(zone.lastChange)
         var last = start.position
-        try reader.visitRecords(in: zone, changes: range, backwards: isReversed, limit: limit) { record, position in
-            count += 1
-            last = position
-            if record.isDeleted, start.isFromNothing { return }
-            if let recordTypes, !recordTypes.contains(record.type) { return }
-            visit(record)
+        var moreComing = true
+        var live = 0
+        var left = range
+        // A listing passes over tombstones without an answer for every page of them.
+        for _ in 0..<(isReversed ? 1 : Self.maxPasses) where moreComing && live < limit {
+            var count = 0
+            let wanted = limit - live
+            try reader.visitRecords(in: zone, changes: left, backwards: isReversed, limit: wanted) {
+                record,
+                position in
+                count += 1
+                last = position
+                if record.isDeleted, position <= listed { return }
+                live += 1
+                if let recordTypes, !recordTypes.contains(record.type) { return }
+                visit(record)
+            }
+            moreComing = count == wanted && (isReversed ? last > range.lowerBound : last < range.upperBound)
+            if moreComing, !isReversed { left = last + 1...range.upperBound }
         }
-        let moreComing = count == limit && (isReversed ? last > range.lowerBound : last < range.upperBound)
         if moreComing {
             end.position = last
-            if isReversed { end = end.reversed(above: start.position) }
+            if isReversed { end = end.reversed(above: start.position) } else if last < listed { end.floor = listed }
         }
         return Page(zone: zone, token: end, moreComing: moreComing)
     }
+
+    /// How many pages of tombstones one answer may pass over.
+    private static let maxPasses = 50
 
     /// Where a token says to go on.
     private struct Start {
         var position: UInt64 = 0
         /// Going backwards: below this one.
         var ceiling: UInt64?
-        var isFromNothing = true
+        /// In the middle of a listing from nothing: where it ends.
+        private var listingEnd: UInt64 = 0
 
         init(_ text: String?, of zone: Zone, epoch: UInt64) throws(RelayError) {
             guard let text else { return }
@@ -88,8 +104,11 @@ package struct ZoneChanges: Sendable {
             else { throw .changeTokenExpired }
             if token.kind == .reverse { ceiling = token.position }
             position = token.kind == .reverse ? token.floor : token.position
-            isFromNothing = position == 0
+            if token.kind == .zone { listingEnd = token.floor }
         }
+
+        /// Tombstones up to here mean nothing to whoever began with nothing.
+        func listsUpTo(_ lastChange: UInt64) -> UInt64 { position == 0 ? lastChange : listingEnd }
 
         /// `nil` when nothing can have come since.
         func range(upTo lastChange: UInt64) -> ClosedRange<UInt64>? {

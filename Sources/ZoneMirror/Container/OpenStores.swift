@@ -58,11 +58,11 @@ final class OpenStores: Sendable {
                 state.files.append(file)
             }
         }
-        file.pool.add(
-            transactionObserver: CommitWatch(file.mapping.tableNames) { [weak self] tables in
-                self?.committed(file.id, tables)
-            }
-        )
+        let watch = CommitWatch(file.mapping.tableNames) { [weak self, id = file.id] tables in
+            self?.committed(id, tables)
+        }
+        // The file alone keeps it alive.
+        file.pool.add(transactionObserver: watch, extent: .databaseLifetime)
     }
 
     func close() { state.withLock { $0.files = [] } }

@@ -261,7 +261,7 @@ public final class MirrorContext: Sendable {
         guard let table = stores.table(T.entityName) else {
             throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
         }
-        let name = RecordName(id, origin: store.map { Origin(store: $0, row: row) })
+        let name = RecordName(id, origin: store.map { Origin(store: $0, name: id, row: row) })
         do {
             return try T(from: RowDecoder(table: table, id: name, row: row))
         } catch {

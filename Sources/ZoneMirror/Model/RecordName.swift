@@ -63,10 +63,12 @@ extension RecordName: DatabaseValueConvertible {
 /// A row as it was read: from which store, and with what values.
 final class Origin: Sendable {
     let store: StoreID
+    let name: String
     let row: [DatabaseValue]
 
-    init(store: StoreID, row: [DatabaseValue]) {
+    init(store: StoreID, name: String, row: [DatabaseValue]) {
         self.store = store
+        self.name = name
         self.row = row
     }
 }

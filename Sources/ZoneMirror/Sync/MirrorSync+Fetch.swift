@@ -66,7 +66,7 @@ extension MirrorSync {
         try? await file.pool.write { db in
             try State.set(db, .hasImported, "1")
             try State.set(db, .lastImport, now)
-            try db.execute(sql: "UPDATE mirror_duplicate SET isImported = 1 WHERE isExported = 1")
+            try Duplicates.removeSettled(db)
         }
     }
 

@@ -73,11 +73,13 @@ extension MirrorSync {
         let now = conditions.wallClock().timeIntervalSince1970
         let isDone = tally.error == nil
         try? await file.pool.write { db in
-            if isDone { try State.set(db, .lastExport, now) }
+            if isDone {
+                try State.set(db, .lastExport, now)
+                try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1")
+            }
             // What was held may go now that something has been saved.
             if hasSent {
                 try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'waiting'")
-                try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1")
             }
         }
         tally.outcome.madeProgress = hasSent
@@ -147,6 +149,8 @@ extension MirrorSync {
         let turnstile = exchange(zone)
         await turnstile.enter()
         defer { turnstile.leave() }
+        inFlight.formUnion(request.map(\.oid))
+        defer { inFlight.subtract(request.map(\.oid)) }
         let isAtomic = !isPublic && !zone.isDefault
         let answers: [MirrorLink.Answer]
         do throws(CKError) {

@@ -44,6 +44,8 @@ actor MirrorSync {
     /// How many rounds of any kind are under way.
     var working = 0
     var lastTrouble: CKError?
+    /// The objects whose change is on its way.
+    var inFlight: Set<String> = []
 
     init(
         file: StoreFile,
@@ -286,6 +288,7 @@ actor MirrorSync {
         do {
             name = try await link.callerName()
         } catch {
+            lastTrouble = error
             if error.code == .notAuthenticated, let previous { await accountChanged(previous, nil) }
             throw error
         }

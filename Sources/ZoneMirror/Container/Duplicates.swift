@@ -1,0 +1,94 @@
+import GRDB
+
+/// Objects that several devices have made for the same thing.
+///
+/// Simplest is to give such objects names that every device derives alike; see `RecordName.init(_:)`. Where that is too
+/// late, `deduplicate` keeps one of each: the one with the smallest name, so that every device picks the same.
+/// SDK reference 10.6.
+extension MirroredContainer {
+    /// Keeps one object of those that agree in some properties, in every mirrored store and zone.
+    ///
+    /// Links are moved to the one that stays. The others are deleted only after a later send and fetch have both gone
+    /// through, so that no device is left without. Objects that the user may not change are left alone.
+    ///
+    /// - Parameters:
+    ///   - type: The entity.
+    ///   - keys: The names of the properties.
+    /// - Returns: How many objects are to go.
+    /// - Throws: `unknownProperty`, and what SQLite throws.
+    @discardableResult
+    public func deduplicate<T: SyncedRecord>(_ type: T.Type, by keys: String...) async throws(MirrorError) -> Int {
+        var count = 0
+        for file in stores.files(holding: T.entityName) {
+            guard let table = file.mapping.tables[T.entityName] else { continue }
+            if let unknown = keys.first(where: { table.index[$0] == nil }) {
+                throw MirrorError(.unknownProperty, "\(T.entityName) has no stored property \(unknown).")
+            }
+            let judge = Permissions(file: file, account: stores.account)
+            count += try await writing(file.id) { db in
+                try Duplicates(db: db, file: file, table: table, judge: judge).mark(by: keys)
+            }
+        }
+        return count
+    }
+}
+
+/// Finds duplicates in one store, and removes them when their time has come.
+struct Duplicates {
+    let db: Database
+    let file: StoreFile
+    let table: TableForm
+    let judge: Permissions
+
+    func mark(by keys: [String]) throws -> Int {
+        let columns = keys.map { "t.\($0.quoted)" }.joined(separator: ", ")
+        let sql = """
+            SELECT t.id, \(columns), coalesce(r.zone, 0) FROM \(table.name.quoted) t
+            LEFT JOIN mirror_record r ON r.oid = t.id
+            WHERE t.id NOT IN (SELECT oid FROM mirror_duplicate) ORDER BY t.id
+            """
+        var groups: [[DatabaseValue]: [String]] = [:]
+        for row in try Row.fetchAll(db, sql: sql) {
+            // What was not sent yet goes into the home zone.
+            var zone: Int64 = row[keys.count + 1]
+            if zone == 0 { zone = try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0 }
+            let key = (1...keys.count).map { row[$0] as DatabaseValue } + [zone.databaseValue]
+            groups[key, default: []].append(row[0])
+        }
+        var count = 0
+        for ids in groups.values where ids.count > 1 {
+            guard let keeper = ids.first else { continue }
+            for id in ids.dropFirst() where try judge.canDelete(db, oid: id) {
+                try moveLinks(from: id, to: keeper)
+                try db.execute(
+                    sql: "INSERT INTO mirror_duplicate(oid, entity, keeper) VALUES (?, ?, ?)",
+                    arguments: [id, table.name, keeper]
+                )
+                count += 1
+            }
+        }
+        return count
+    }
+
+    private func moveLinks(from id: String, to keeper: String) throws {
+        for other in file.mapping.tables.values {
+            for position in other.links where other.columns[position].link?.destination == table.name {
+                let column = other.columns[position].name.quoted
+                try db.execute(
+                    sql: "UPDATE \(other.name.quoted) SET \(column) = ? WHERE \(column) = ?",
+                    arguments: [keeper, id]
+                )
+            }
+        }
+    }
+
+    /// A fetch has gone through: removes what was marked before the last send.
+    static func removeSettled(_ db: Database) throws {
+        let rows = try Row.fetchAll(db, sql: "SELECT oid, entity FROM mirror_duplicate WHERE isExported = 1")
+        for row in rows {
+            let (oid, entity): (String, String) = (row[0], row[1])
+            try db.execute(sql: "DELETE FROM \(entity.quoted) WHERE id = ?", arguments: [oid])
+            try db.execute(sql: "DELETE FROM mirror_duplicate WHERE oid = ?", arguments: [oid])
+        }
+    }
+}

@@ -1,0 +1,133 @@
+import Foundation
+import GRDB
+import Records
+import Synchronization
+import ZoneKit
+
+extension MirrorContext {
+    /// Marks an object as deleted by a date, where deletion does not travel: in a public database.
+    ///
+    /// The entity has to name the attribute (`Entity.softDeletion`); fetches leave marked objects out by default.
+    ///
+    /// - Throws: `unknownProperty` for an entity without such an attribute.
+    public func softDelete<T: SyncedRecord>(_ object: T) throws(MirrorError) {
+        guard let table = stores.table(T.entityName), let mark = table.entity?.softDeletion,
+            let position = table.index[mark], table.columns[position].attribute?.type == .date
+        else {
+            throw MirrorError(
+                .unknownProperty,
+                "\(T.entityName) names no date attribute for soft deletion. Set Entity.softDeletion in describe(_:)."
+            )
+        }
+        var row = try row(of: object)
+        row[position] = stores.now.timeIntervalSince1970.databaseValue
+        var marked = try decode(T.self, object.id.text, row, nil)
+        marked.id = object.id
+        try update(marked)
+    }
+}
+
+/// What one store holds.
+public struct StoreStatistics: Hashable, Sendable {
+    /// The file's size in bytes, its log included.
+    public var bytes: Int
+    /// How many objects, by entity.
+    public var rows: [String: Int]
+}
+
+/// Keeping a mirror of a database without tombstones clean, and seeing how large it is.
+///
+/// SDK reference 7.
+extension MirroredContainer {
+    /// Removes objects that were marked as deleted long enough ago: here, and on the relay where the user may.
+    ///
+    /// Nothing proves that every client has seen the mark before; choose a time longer than any client stays away.
+    ///
+    /// - Parameters:
+    ///   - type: The entity.
+    ///   - age: How long ago at least the mark was set.
+    /// - Returns: How many objects were removed here.
+    /// - Throws: `unknownProperty` for an entity without a mark, and what SQLite throws.
+    @discardableResult
+    public func purgeSoftDeleted<T: SyncedRecord>(
+        _ type: T.Type,
+        olderThan age: Duration
+    ) async throws(MirrorError) -> Int {
+        guard let mark = model.entities[T.entityName]?.softDeletion else {
+            throw MirrorError(.unknownProperty, "\(T.entityName) names no attribute for soft deletion.")
+        }
+        let now = conditions.wallClock()
+        let limit = now.addingTimeInterval(-age.inSeconds).timeIntervalSince1970
+        var count = 0
+        for file in stores.files(holding: T.entityName) {
+            let judge = Permissions(file: file, account: stores.account)
+            count += try await writing(file.id) { db in
+                let sql = "SELECT id FROM \(T.entityName.quoted) WHERE \(mark.quoted) < ?"
+                let old = try String.fetchAll(db, sql: sql, arguments: [limit])
+                let mine = try old.filter { try !file.isMirrored || judge.canDelete(db, oid: $0) }
+                guard let table = file.mapping.tables[T.entityName] else { return 0 }
+                for id in mine { try table.delete(db, id) }
+                let others = Set(old).subtracting(mine)
+                try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                    let importer = try Importer(db, file, transaction: transaction, now: now)
+                    for id in others { try KnownRecord.find(db, oid: id).map { try importer.remove($0) } }
+                }
+                return old.count
+            }
+        }
+        return count
+    }
+
+    /// Drops objects of a public store that the relay no longer has, by reading through all record names of their type.
+    ///
+    /// - Parameter type: The entity.
+    /// - Returns: How many were dropped.
+    /// - Throws: `wrongStore` where no public store holds the entity, and what stopped the reading.
+    @discardableResult
+    public func reconcile<T: SyncedRecord>(_ type: T.Type) async throws(MirrorError) -> Int {
+        guard let file = stores.files(holding: T.entityName).first(where: { $0.scope == .public }),
+            let cloud = file.description.cloud, let table = file.mapping.tables[T.entityName]
+        else { throw MirrorError(.wrongStore, "No public store holds \(T.entityName).") }
+        let link = MirrorLink(database: cloud.container.publicCloudDatabase)
+        let recordType = file.mapping.recordType(of: table)
+        var there: Set<String> = []
+        var marker: String?
+        do {
+            repeat {
+                let page = try await link.query(recordType, since: nil, marker: marker, namesOnly: true)
+                there.formUnion(page.records.map(\.id.recordName))
+                marker = page.marker
+            } while marker != nil
+        } catch {
+            throw MirrorError(from: error)
+        }
+        let (names, now) = (there, conditions.wallClock())
+        return try await writing(file.id) { db in
+            let sql = "SELECT oid, name FROM mirror_record WHERE entity = ? AND tag IS NOT NULL"
+            let rows = try Row.fetchAll(db, sql: sql, arguments: [table.name])
+            let gone = rows.filter { !names.contains($0[1]) }
+            try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                let importer = try Importer(db, file, transaction: transaction, now: now)
+                for row in gone { try KnownRecord.find(db, oid: row[0]).map { try importer.remove($0) } }
+            }
+            return gone.count
+        }
+    }
+
+    /// How large a store is, and what it holds: a public store holds the whole database.
+    public func statistics(_ store: StoreID) async throws(MirrorError) -> StoreStatistics {
+        guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is not open here.") }
+        let rows = try await reading(store) { db in
+            var rows: [String: Int] = [:]
+            for name in file.mapping.tableNames {
+                rows[name] = try Int.fetchOne(db, sql: "SELECT count(*) FROM \(name.quoted)") ?? 0
+            }
+            return rows
+        }
+        let bytes = [file.path, file.path + "-wal"].reduce(0) { sum, path in
+            let size = try? FileManager.default.attributesOfItem(atPath: path)[.size] as? Int
+            return sum + (size ?? 0)
+        }
+        return StoreStatistics(bytes: bytes, rows: rows)
+    }
+}

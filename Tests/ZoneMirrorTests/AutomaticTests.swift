@@ -1,0 +1,156 @@
+import Foundation
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// Mirrors by themselves: nobody calls anything.
+@Suite(.timeLimit(.minutes(2))) struct AutomaticTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    func device(_ name: String, user: String = "alice") async throws -> Mirrored {
+        try await Mirrored(relay.device(of: user, named: name), isAutomatic: true)
+    }
+
+    @Test func aSaveShowsOnTheOtherDevice() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        let shown = Shown(laptop.context().objects(Note.self))
+        try phone.save(Note(id: "milk", title: "Buy milk"))
+        try await shown.wait("the note to show") { $0.map(\.title) == ["Buy milk"] }
+        let context = phone.context()
+        try context.edit(Note.self, "milk") { $0.done = true }
+        try context.save()
+        try await shown.wait("the edit to show") { $0.map(\.done) == [true] }
+        try context.delete(Note.self, id: "milk")
+        try context.save()
+        try await shown.wait("the note to go") { $0.isEmpty }
+    }
+
+    @Test func anAbsentDeviceCatchesUp() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "a", title: "1"))
+        let shown = Shown(laptop.context().objects(Note.self, sortedBy: .ascending(\.title)))
+        try await shown.wait("the first note") { $0.map(\.title) == ["1"] }
+        laptop.device.network.cut()
+        try phone.save(Note(id: "b", title: "2"))
+        try laptop.save(Note(id: "c", title: "3"))
+        laptop.device.network.heal()
+        try await shown.wait("everything") { $0.map(\.title) == ["1", "2", "3"] }
+        let there = Shown(phone.context().objects(Note.self, sortedBy: .ascending(\.title)))
+        try await there.wait("everything there too") { $0.map(\.title) == ["1", "2", "3"] }
+    }
+
+    @Test func withoutAnyNoticeItConvergesWithinThePollPeriod() async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        try phone.save(Note(id: "a", title: "1"))
+        try await phone.sync()
+        var conditions = MirrorConditions()
+        conditions.time = Timekeeper(relay.clock)
+        let (clock, device) = (relay.clock, relay.device(of: "alice", named: "deaf"))
+        conditions.wallClock = { clock.date }
+        // No socket at all: nothing tells this one anything.
+        let connection = RelayConnection(
+            container: TestRelay.containerIdentifier,
+            url: nil,
+            credentials: RelayCredentials(apiToken: nil, webAuthToken: "dev-alice"),
+            deviceID: "deaf",
+            transport: device.network
+        )
+        let deaf = try await Mirrored(device, isAutomatic: true, conditions: conditions) {
+            $0.cloud?.container = CKContainer(connection: connection)
+        }
+        let shown = Shown(deaf.context().objects(Note.self, sortedBy: .ascending(\.title)))
+        try await shown.wait("the first fetch") { $0.map(\.title) == ["1"] }
+        try phone.save(Note(id: "b", title: "2"))
+        try await phone.sync()
+        let before = relay.clock.now
+        let poll = Task {
+            // The file watch sleeps by the same clock, a second at a time.
+            while !Task.isCancelled {
+                relay.clock.advance(by: .seconds(1))
+                try await Task.sleep(for: .milliseconds(2))
+            }
+        }
+        defer { poll.cancel() }
+        try await shown.wait("the poll") { $0.map(\.title) == ["1", "2"] }
+        #expect(before.duration(to: relay.clock.now) <= .seconds(90))
+    }
+
+    @Test func readsOfTheMainActorDoNotWaitForAnImport() async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let context = phone.context()
+        for number in 0..<5_000 { try context.insert(Note(id: RecordName("n\(number)"), title: "note \(number)")) }
+        try context.save()
+        try await phone.sync()
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        let calm = try await times(laptop, while: nil)
+        let busy = try await times(laptop) { try await laptop.container.fetchChanges() }
+        #expect(try laptop.titles.count == 5_000)
+        // Far below what a page's transaction takes, let alone the import.
+        #expect(busy < max(calm * 20, 0.05), "\(calm) s without, \(busy) s during the import")
+    }
+
+    /// The 99th of a hundred reads on the main actor, while something goes on.
+    @MainActor private func times(
+        _ mirror: Mirrored,
+        while work: (@Sendable () async throws -> Void)?
+    ) async throws -> Double {
+        let done = Mutex(work == nil)
+        let task = Task.detachedForTest {
+            try await work?()
+            done.withLock { $0 = true }
+        }
+        var times: [Double] = []
+        repeat {
+            let start = ContinuousClock.now
+            _ = try mirror.container.viewContext.fetch(Note.self, \.title == "note 7")
+            times.append((ContinuousClock.now - start).inSeconds)
+            await Task.yield()
+        } while !done.withLock { $0 } || times.count < 200
+        try await task.value
+        return times.sorted()[times.count * 99 / 100]
+    }
+}
+
+extension Duration {
+    var inSeconds: Double { Double(components.seconds) + Double(components.attoseconds) / 1e18 }
+}
+
+extension Task where Failure == any Error {
+    /// Off the caller's actor.
+    fileprivate static func detachedForTest(
+        _ work: @escaping @Sendable () async throws -> Success
+    ) -> Task<Success, any Error> { Task { @concurrent in try await work() } }
+}
+
+/// The results of a live request, waited for one after the other.
+final class Shown<T: Sendable>: Sendable {
+    struct InVain: Error, CustomStringConvertible {
+        var what: String
+        var description: String { "waited in vain for \(what)" }
+    }
+
+    private let latest = Mutex<[T]?>(nil)
+    private let task = Mutex<Task<Void, Never>?>(nil)
+
+    init(_ stream: AsyncStream<[T]>) {
+        let task = Task { [weak self] in
+            for await found in stream { self?.latest.withLock { $0 = found } }
+        }
+        self.task.withLock { $0 = task }
+    }
+
+    deinit { task.withLock { $0 }?.cancel() }
+
+    func wait(_ what: String, _ condition: @Sendable ([T]) -> Bool) async throws {
+        let end = ContinuousClock.now + .seconds(20)
+        while ContinuousClock.now < end {
+            if let found = latest.withLock({ $0 }), condition(found) { return }
+            try await Task.sleep(for: .milliseconds(2))
+        }
+        throw InVain(what: what)
+    }
+}

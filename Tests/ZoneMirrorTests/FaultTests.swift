@@ -1,0 +1,195 @@
+import Foundation
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// What goes wrong on the way, and comes right by itself.
+@Suite(.timeLimit(.minutes(3))) struct FaultTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    func device(_ name: String) async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: name)) }
+
+    @Test func everyTokenExpiredInMidRun() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"), Note(id: "gone", title: "3"))
+        try await phone.sync()
+        try await laptop.sync()
+        let there = phone.context()
+        try there.delete(Note.self, id: "gone")
+        try there.edit(Note.self, "a") { $0.title = "theirs" }
+        try there.save()
+        try await phone.sync()
+        let here = laptop.context()
+        try here.edit(Note.self, "b") { $0.title = "mine, not sent" }
+        try here.insert(Note(id: "new", title: "new, not sent"))
+        try here.save()
+        let zone = #"{"zoneName":"com.apple.coredata.cloudkit.zone"}"#
+        let expired = #""serverErrorCode":"BAD_REQUEST","ckErrorCode":"CHANGE_TOKEN_EXPIRED","reason":"old""#
+        laptop.device.network.forgetOperations()
+        laptop.device.network.fail(.answered(status: 400, body: "{\(expired),\"uuid\":\"u\"}"))
+        // The database is then asked from the beginning; the zone's token is refused as well.
+        try await expireZoneToken(of: laptop, zone: zone, expired: expired)
+        #expect(try laptop.titles == ["a": "theirs", "b": "mine, not sent", "new": "new, not sent"])
+        #expect(laptop.device.network.operations.count < 10)
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try phone.titles == ["a": "theirs", "b": "mine, not sent", "new": "new, not sent"])
+    }
+
+    /// The first request is refused by the fault set before; the second one (the database) passes, the third is refused.
+    private func expireZoneToken(of laptop: Mirrored, zone: String, expired: String) async throws {
+        let body = "{\"zones\":[{\"zoneID\":\(zone),\(expired)}]}"
+        laptop.device.network.fail(.passes, .answered(status: 200, body: body))
+        try await laptop.container.fetchChanges()
+    }
+
+    @Test func aLostAnswerDoublesNothing() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try await phone.sync()
+        try phone.save(Note(id: "a", title: "1"))
+        // The zone is made, then the records' answer is lost.
+        phone.device.network.fail(.passes, .losesAnswer)
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try await phone.container.pendingExportCount(phone.store) == 1)
+        try await phone.container.sendChanges()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        // And one whose object is deleted before the next try.
+        try phone.save(Note(id: "b", title: "2"))
+        phone.device.network.fail(.losesAnswer)
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        let context = phone.context()
+        try context.delete(Note.self, id: "b")
+        try context.save()
+        try await phone.sync()
+        try await laptop.sync()
+        #expect(try laptop.titles == ["a": "1"])
+        #expect(try phone.titles == ["a": "1"])
+    }
+
+    @Test(arguments: CrashPoint.allCases) func killedAt(_ point: CrashPoint) async throws {
+        let hits = Mutex(0)
+        var conditions = MirrorConditions()
+        conditions.crashPoint = { reached in
+            guard reached == point else { return }
+            if hits.withLock({
+                $0 += 1
+                return $0
+            }) == 2 {
+                throw Crash()
+            }
+        }
+        let other = try await device("other")
+        try other.save(Note(id: "theirs", title: "1"), Note(id: "theirs2", title: "1"))
+        try await other.sync()
+        let folder = try TemporaryFolder()
+        let phone = relay.device(of: "alice", named: "phone")
+        for round in 0..<3 {
+            // Each life ends at the point when it is reached for the second time; the next one goes on from the file.
+            let mirror = try await Mirrored(phone, folder: folder, conditions: conditions)
+            if round == 0 { try mirror.save(Note(id: "mine", title: "1"), Note(id: "mine2", title: "1")) }
+            try? await mirror.sync()
+            let context = mirror.context()
+            if round == 0 {
+                try context.insert(Note(id: "late", title: "1"))
+                try? context.delete(Note.self, id: "mine2")
+                try context.save()
+                try await edit(other, round)
+            }
+            try? await mirror.sync()
+            await mirror.container.close()
+        }
+        let mirror = try await Mirrored(phone, folder: folder)
+        try await mirror.sync()
+        try await other.sync()
+        let expected = ["theirs": "edited 0", "mine": "1", "late": "1", "theirs2": "1"]
+        #expect(try mirror.titles == expected)
+        #expect(try other.titles == expected)
+        #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+    }
+
+    private struct Crash: Error {}
+
+    private func edit(_ other: Mirrored, _ round: Int) async throws {
+        let context = other.context()
+        try context.edit(Note.self, "theirs") { $0.title = "edited \(round)" }
+        try context.save()
+        try await other.sync()
+    }
+
+    @Test func twoDevicesSeedTheSameOffline() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        for mirror in [phone, laptop] {
+            try mirror.save(Note(id: "seed-1", title: "Welcome"), Note(id: "seed-2", title: "Tips"))
+        }
+        try await phone.sync()
+        try await laptop.sync()
+        try await phone.sync()
+        for mirror in [phone, laptop] {
+            #expect(try mirror.titles == ["seed-1": "Welcome", "seed-2": "Tips"])
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+            #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+        }
+    }
+
+    @Test func duplicatesBecomeOne() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        for (mirror, name) in [(phone, "B"), (laptop, "A")] {
+            let context = mirror.context()
+            let folder = Folder(id: RecordName(name), name: "Inbox")
+            var note = Note(id: RecordName("in-" + name), title: name)
+            note.folder = ToOne(folder)
+            try context.insert(folder)
+            try context.insert(note)
+            try context.save()
+            try await mirror.sync()
+        }
+        try await phone.sync()
+        for mirror in [phone, laptop] {
+            #expect(try await mirror.container.deduplicate(Folder.self, by: "name") == 1)
+            #expect(try mirror.context().fetch(Folder.self).count == 2)
+            try await mirror.sync()
+            try await mirror.sync()
+        }
+        for mirror in [phone, laptop, phone] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            let folders = try mirror.context().fetch(Folder.self)
+            #expect(folders.map(\.id) == ["A"])
+            #expect(try mirror.context().related(to: folders[0], \.notes).map(\.title) == ["A", "B"])
+        }
+    }
+
+    @Test func aDeletedZoneTakesItsObjectsAlong() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "a", title: "1"))
+        try await phone.sync()
+        try await laptop.sync()
+        let zone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        _ = try await phone.device.privateDatabase.deleteRecordZone(withID: zone)
+        try laptop.save(Note(id: "new", title: "not sent yet"))
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.titles == ["new": "not sent yet"])
+        try await laptop.container.sendChanges()
+        try await phone.container.fetchChanges()
+        #expect(try phone.titles == ["new": "not sent yet"])
+    }
+
+    @Test func oneAliveAmongManyDeleted() async throws {
+        let phone = try await device("phone")
+        let context = phone.context()
+        for number in 0..<3_000 { try context.insert(Note(id: RecordName("n\(number)"), title: "x")) }
+        try context.save()
+        try await phone.sync()
+        for number in 1..<3_000 { try context.delete(Note.self, id: RecordName("n\(number)")) }
+        try context.save()
+        try await phone.sync()
+        let laptop = try await device("laptop")
+        laptop.device.network.forgetOperations()
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.titles == ["n0": "x"])
+        #expect(laptop.device.network.operations.filter { $0.hasSuffix("changes/zone") }.count <= 2)
+    }
+}

@@ -1,0 +1,61 @@
+import Testing
+import ZoneMirror
+
+@testable import ZoneMirror
+
+/// The whole truth table of permission checks.
+///
+/// SDK reference 11.
+@Suite struct PermissionTests {
+    typealias Facts = Permissions.Facts
+
+    static let kinds: [(String, Facts.Kind)] = [
+        ("local", .local), ("private", .privateStore), ("public-mine", .publicStore(isMine: true)),
+        ("public-other", .publicStore(isMine: false)), ("shared-RO", .sharedStore(canWrite: false, isRoot: false)),
+        ("shared-RW", .sharedStore(canWrite: true, isRoot: false)),
+        ("shared root", .sharedStore(canWrite: true, isRoot: true)),
+    ]
+    static let stages: [Facts.Stage] = [.temporary, .unexported, .exported]
+    static let standings: [Account.Standing] = [.signedIn, .signedOut, .paused]
+
+    /// What the reference says, written out once more: rows are kinds, columns temporary, unexported, exported; only
+    /// while signed in, for all but local and private.
+    static let update: [String: [Bool]] = [
+        "local": [true, true, true], "private": [true, true, true], "public-mine": [true, true, true],
+        "public-other": [true, true, false], "shared-RO": [true, false, false], "shared-RW": [true, true, true],
+        "shared root": [true, true, true],
+    ]
+    static let delete: [String: [Bool]] = [
+        "local": [true, true, true], "private": [true, true, true], "public-mine": [true, true, true],
+        "public-other": [true, true, false], "shared-RO": [true, false, false], "shared-RW": [true, true, true],
+        "shared root": [true, false, false],
+    ]
+
+    @Test(arguments: standings) func truthTable(_ standing: Account.Standing) {
+        for (name, kind) in Self.kinds {
+            let isFree = name == "local" || name == "private" || standing == .signedIn
+            for (column, stage) in Self.stages.enumerated() {
+                let facts = Facts(stage: stage, kind: kind, standing: standing)
+                let place = "\(name), \(stage), \(standing)"
+                #expect(
+                    Permissions.canUpdate(facts) == (isFree && Self.update[name]?[column] == true),
+                    "update \(place)"
+                )
+                #expect(
+                    Permissions.canDelete(facts) == (isFree && Self.delete[name]?[column] == true),
+                    "delete \(place)"
+                )
+            }
+        }
+    }
+
+    @Test func aReadOnlyStoreAllowsNothing() {
+        for (_, kind) in Self.kinds {
+            for stage in Self.stages {
+                let facts = Facts(stage: stage, kind: kind, standing: .signedIn, isReadOnly: true)
+                #expect(!Permissions.canUpdate(facts))
+                #expect(!Permissions.canDelete(facts))
+            }
+        }
+    }
+}
