@@ -29,6 +29,21 @@ import Testing
         #expect(list.containers.map(\.container) == ["iCloud.org.example.notes"])
     }
 
+    @Test func usageOfAContainerIsShown() throws {
+        struct Usage: Decodable {
+            var users: Int
+            var publicRecordBytes: Int
+            var owners: [[String: String]]
+        }
+        _ = try zonecast("container", "create", "iCloud.org.example.notes")
+        let usage = try zonecast("container", "usage", "iCloud.org.example.notes", "--json").json(Usage.self)
+        #expect(usage.users == 0 && usage.publicRecordBytes == 0 && usage.owners.isEmpty)
+        let text = try zonecast("container", "usage", "iCloud.org.example.notes", "--environment", "production")
+        #expect(text.status == 0 && text.output.contains("public records   0 bytes"))
+        #expect(try zonecast("container", "usage", "iCloud.org.example.other").status == 1)
+        #expect(try zonecast("container", "usage", "iCloud.org.example.notes", "--users", "-1").status == 2)
+    }
+
     @Test func tokensRoundTrip() throws {
         struct Token: Decodable { var apiToken: String, id: String }
         struct List: Decodable {

@@ -6,8 +6,8 @@ import RelayStore
 struct ContainerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "container",
-        abstract: "Create and list containers.",
-        subcommands: [Create.self, List.self]
+        abstract: "Create and list containers, and see what they hold.",
+        subcommands: [Create.self, List.self, ContainerUsage.self]
     )
 
     struct Create: ParsableCommand {

@@ -11,7 +11,7 @@ struct ShareWorld {
     static let bob = "bob@example.org"
     static let carol = "carol@example.org"
 
-    init() throws { world = try RelayWorld() }
+    init(limits: Limits = Limits()) throws { world = try RelayWorld(limits: limits) }
 
     /// The record name by which the container knows somebody.
     func name(of user: String) async throws -> String {

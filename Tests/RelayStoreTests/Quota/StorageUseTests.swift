@@ -157,6 +157,32 @@ import Testing
         }
     }
 
+    @Test func theOperatorIsToldWhoseItIs() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.notes")), .development)
+        let month = CalendarMonth(number: 24_000)
+        func report(naming count: Int = 10) throws -> StorageReport {
+            try StorageReport(folder: folder, home: home, month: month, naming: count)
+        }
+        #expect(try report().owners.isEmpty)
+        #expect(!FileManager.default.fileExists(atPath: folder))
+        let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
+        defer { stores.close() }
+        let store = try stores.sqliteStore(of: home)
+        try await save(store, ZoneID("A", owner: alice), [("a", fields(10, []))])
+        try await save(store, ZoneID("B", owner: alice), [("a", fields(10, []))])
+        try await save(store, ZoneID("A", owner: bob), [("a", fields(10, [5]))])
+        try await save(store, ZoneID(ZoneID.defaultName, owner: Zone.publicOwner), [("p", fields(7, [4]))])
+        try await store.write { writer throws(RelayError) in try writer.addTransfer(9, in: month) }
+        let told = try report()
+        #expect(told.owners.map(\.user) == [bob, alice])
+        #expect(told.owners.map(\.zones) == [1, 2])
+        #expect(told.owners.first?.use.assets == 500)
+        #expect(told.publicUse.assets == 400 && told.sent == 9 && told.users == 2)
+        #expect(try report(naming: 1).owners.map(\.user) == [bob])
+    }
+
     @Test func aWriteThatComesToNothingCountsNothing() async throws {
         try await withFile { path in
             let store = try open(path)

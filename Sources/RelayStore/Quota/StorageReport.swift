@@ -1,0 +1,71 @@
+import Foundation
+import GRDB
+package import Records
+package import RelayCore
+
+/// What a container's environment holds, owner by owner, for the operator; read beside a running relay.
+package struct StorageReport: Sendable {
+    /// Those of one user.
+    package struct Owner: Sendable {
+        package var user: UserID
+        package var use: StorageUse
+        package var zones: Int
+    }
+
+    package var publicUse = StorageUse()
+    package var users = 0
+    /// Bytes that the public database has sent this month.
+    package var sent: Int64 = 0
+    /// The users who have most, the most first.
+    package var owners: [Owner] = []
+
+    /// Reads the file; an environment that nobody has used yet holds nothing, and gets no file for being looked at.
+    ///
+    /// - Parameters:
+    ///   - folder: The data folder.
+    ///   - home: The container's environment.
+    ///   - month: Whose transfers are told.
+    ///   - count: How many users are named.
+    /// - Throws: `DirectoryError.unavailable` where the file cannot be used.
+    package init(folder: String, home: ContainerEnvironment, month: CalendarMonth, naming count: Int) throws {
+        let path = StoreFolder.path(of: home, in: folder)
+        guard FileManager.default.fileExists(atPath: path) else { return }
+        do {
+            let connections = try StoreConnections(.file(path: path))
+            defer { connections.close() }
+            try connections.read { database in
+                let reader = SQLiteReader(database, names: StoreNames(), schema: Schema())
+                publicUse = try reader.committedUse(of: Zone.publicOwner)
+                users = try reader.committedUserCount()
+                sent = try reader.transfer(in: month)
+                owners = try Self.owners(count, database)
+            }
+        } catch let error as DatabaseError {
+            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+        }
+    }
+
+    private static func owners(_ count: Int, _ database: Database) throws -> [Owner] {
+        let statement = try SQL(
+            """
+            SELECT u.name, sum(z.record_bytes), sum(z.asset_bytes), count(*) FROM zone z JOIN user u ON u.id = z.owner
+            WHERE z.deleted = 0 AND z.owner <> 1 GROUP BY z.owner
+            ORDER BY sum(z.record_bytes) + sum(z.asset_bytes) DESC, u.name LIMIT ?
+            """,
+            in: database
+        )
+        statement.bind(1, Int64(count))
+        defer { statement.reset() }
+        var owners: [Owner] = []
+        while try statement.step() {
+            owners.append(
+                Owner(
+                    user: UserID(statement.text(0)),
+                    use: StorageUse(records: statement.int(1), assets: statement.int(2)),
+                    zones: Int(statement.int(3))
+                )
+            )
+        }
+        return owners
+    }
+}
