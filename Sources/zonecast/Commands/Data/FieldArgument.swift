@@ -1,0 +1,72 @@
+import ArgumentParser
+import Wire
+
+/// A field on the command line: `title=Milk` is text, `count:=3` is JSON as the wire has it, `title=` clears.
+struct FieldArgument: ExpressibleByArgument {
+    var name: String
+    /// `nil` clears the field.
+    var json: [UInt8]?
+
+    init?(argument: String) {
+        guard let sign = argument.firstIndex(of: "="), sign != argument.startIndex else { return nil }
+        let value = String(argument[argument.index(after: sign)...])
+        let isJSON = argument[argument.index(before: sign)] == ":"
+        name = String(argument[..<(isJSON ? argument.index(before: sign) : sign)])
+        guard !name.isEmpty else { return nil }
+        if isJSON {
+            guard (try? JSONDocument(parsing: Array(value.utf8))) != nil else { return nil }
+            json = Array(value.utf8)
+        } else {
+            json = value.isEmpty ? nil : Self.string(value)
+        }
+    }
+
+    static func string(_ text: String) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.string(text)
+        return writer.bytes
+    }
+
+    func write(to writer: inout JSONWriter) {
+        writer.key(name)
+        writer.object { field in
+            field.key("value")
+            if let json { field.raw(json) } else { field.null() }
+        }
+    }
+}
+
+/// A filter on the command line: `FIELD COMPARATOR VALUE`, such as `title BEGINS_WITH Mi` or `count >= 3`.
+///
+/// The value is JSON where it can be read as such, else text.
+struct FilterArgument: ExpressibleByArgument {
+    private var field: String
+    private var comparator: String
+    private var value: [UInt8]
+
+    private static let signs = [
+        "=": "EQUALS", "==": "EQUALS", "!=": "NOT_EQUALS", "<": "LESS_THAN", "<=": "LESS_THAN_OR_EQUALS",
+        ">": "GREATER_THAN", ">=": "GREATER_THAN_OR_EQUALS",
+    ]
+
+    init?(argument: String) {
+        let words = argument.split(separator: " ", maxSplits: 2).map(String.init)
+        guard words.count == 3 else { return nil }
+        field = words[0]
+        comparator = Self.signs[words[1]] ?? words[1].uppercased()
+        let isJSON = (try? JSONDocument(parsing: Array(words[2].utf8))) != nil
+        value = isJSON ? Array(words[2].utf8) : FieldArgument.string(words[2])
+    }
+
+    func write(to writer: inout JSONWriter) {
+        writer.object { filter in
+            filter.member("fieldName", field)
+            filter.member("comparator", comparator)
+            filter.key("fieldValue")
+            filter.object {
+                $0.key("value")
+                $0.raw(value)
+            }
+        }
+    }
+}

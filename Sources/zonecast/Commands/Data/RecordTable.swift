@@ -1,0 +1,62 @@
+import Foundation
+import Wire
+
+/// Records as people read them, or as they are on the wire.
+enum RecordTable {
+    static func say(_ records: [JSONValue], json: Bool, empty: String) throws {
+        if json { return records.forEach { Terminal.say($0.line) } }
+        Terminal.say(
+            table: try records.map(cells),
+            heading: ["NAME", "TYPE", "TAG", "MODIFIED", "FIELDS"],
+            empty: empty
+        )
+    }
+
+    private static func cells(_ record: JSONValue) throws -> [String] {
+        let name = record.text("recordName") ?? ""
+        if (try? record["deleted"]?.bool()) == true {
+            return [name, record.text("recordType") ?? "", "", "", "deleted"]
+        }
+        let fields = try record["fields"]?.members().map { "\($0.name)=\(shown($0.value))" } ?? []
+        return [
+            name, record.text("recordType") ?? "", record.text("recordChangeTag") ?? "", moment(record["modified"]),
+            fields.joined(separator: " "),
+        ]
+    }
+
+    private static func moment(_ stamp: JSONValue?) -> String {
+        guard let time = try? stamp?["timestamp"]?.int64() else { return "" }
+        return Date(timeIntervalSince1970: Double(time / 1000)).formatted(.iso8601)
+    }
+
+    /// Text as it is, one line and not too long of it; the rest as JSON.
+    private static func shown(_ field: JSONValue) -> String {
+        guard let value = field["value"] else { return "" }
+        let text = (try? value.string()) ?? value.line
+        let line = text.map { $0.isNewline ? " " : $0 }
+        return line.count > 60 ? String(line.prefix(59)) + "…" : String(line)
+    }
+
+    /// Says what became of each operation; throws the first failure's exit code, once all are said.
+    static func say(outcomes: [JSONValue], json: Bool) throws {
+        var failure: CommandFailure?
+        for outcome in outcomes {
+            let name = outcome.text("recordName") ?? "?"
+            if json { Terminal.say(outcome.line) }
+            guard let code = outcome.text("serverErrorCode") else {
+                let isDeleted = (try? outcome["deleted"]?.bool()) == true
+                if !json {
+                    Terminal.say(
+                        isDeleted
+                            ? "deleted  \(name)" : "saved    \(name)  tag \(outcome.text("recordChangeTag") ?? "")"
+                    )
+                }
+                continue
+            }
+            if !json { Terminal.say("refused  \(name)  \(code)") }
+            let exit: CommandExit = code == "CONFLICT" ? .conflict : code == "ACCESS_DENIED" ? .notAllowed : .failed
+            failure = failure ?? CommandFailure(exit, "\(name): \(outcome.text("reason") ?? code)")
+        }
+        if let failure { throw failure }
+    }
+}

@@ -1,0 +1,116 @@
+import ArgumentParser
+import Records
+import Wire
+
+/// What a query asks for.
+struct QueryOptions: ParsableArguments {
+    @Argument(help: ArgumentHelp("The record type.", valueName: "type"))
+    var type: String
+    @Option(help: "FIELD COMPARATOR VALUE, such as 'title BEGINS_WITH Mi' or 'count >= 3'; may be repeated.")
+    var filter: [FilterArgument] = []
+    @OptionGroup var zone: ZoneOptions
+    @OptionGroup var remote: RemoteOptions
+
+    /// Hands over the results page by page, `limit` of them at most.
+    func pages(
+        sorts: [String] = [],
+        fields: [String]? = nil,
+        limit: Int?,
+        _ take: ([JSONValue]) async throws -> Void
+    ) async throws {
+        var left = limit ?? .max
+        var marker: String?
+        repeat {
+            let answer = try await remote.call("records/query", body(sorts, fields, marker, limit: min(left, 200))).root
+            let records = try answer.items("records")
+            left -= records.count
+            try await take(records)
+            marker = answer.text("continuationMarker")
+        } while marker != nil && left > 0
+    }
+
+    private func body(_ sorts: [String], _ fields: [String]?, _ marker: String?, limit: Int) -> JSONWriter {
+        var body = JSONWriter()
+        body.object { body in
+            zone.write(to: &body)
+            body.member("resultsLimit", limit)
+            if let marker { body.member("continuationMarker", marker) }
+            if let fields {
+                body.key("desiredKeys")
+                body.array(fields) { $0.string($1) }
+            }
+            body.key("query")
+            body.object { query in
+                query.member("recordType", type)
+                query.key("filterBy")
+                query.array(filter) { $1.write(to: &$0) }
+                query.key("sortBy")
+                query.array(sorts) { list, sort in
+                    list.object {
+                        $0.member("fieldName", String(sort.drop { $0 == "-" }))
+                        $0.member("ascending", !sort.hasPrefix("-"))
+                    }
+                }
+            }
+        }
+        return body
+    }
+}
+
+extension RecordsCommand {
+    struct Query: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Find records of a type.")
+
+        @OptionGroup var query: QueryOptions
+        @Option(help: "A field to sort by, -FIELD for downwards; may be repeated.")
+        var sort: [String] = []
+        @Option(help: "Only these fields, with commas between.")
+        var fields: String?
+        @Option(help: "How many at most.")
+        var limit: Int?
+
+        func run() async throws {
+            var found: [JSONValue] = []
+            let json = query.remote.json
+            let fields = fields?.split(separator: ",").map(String.init)
+            try await query.pages(sorts: sort, fields: fields, limit: limit) { page in
+                // Lines need not wait for the widths of a table.
+                if json { try RecordTable.say(page, json: true, empty: "") } else { found += page }
+            }
+            if !json {
+                try RecordTable.say(found, json: false, empty: "There are no such records of type \(query.type).")
+            }
+        }
+    }
+
+    struct DeleteMany: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "delete-many",
+            abstract: "Delete all records that a query finds.",
+            discussion: "Try it with --dry-run first: it deletes nothing and says how many there are."
+        )
+
+        @OptionGroup var query: QueryOptions
+        @Flag(help: "Delete nothing; say how many there are.")
+        var dryRun = false
+
+        func run() async throws {
+            var names: [String] = []
+            try await query.pages(fields: [], limit: nil) { names += $0.compactMap { $0.text("recordName") } }
+            if !dryRun {
+                try await RecordWrite.perform(
+                    names.map { RecordWrite("forceDelete", name: $0) },
+                    in: query.zone,
+                    query.remote
+                )
+            }
+            guard !query.remote.json || dryRun else { return }
+            let what = names.count == 1 ? "1 record" : "\(names.count) records"
+            if query.remote.json {
+                try Terminal.say(json: ["found": names.count])
+            } else {
+                Terminal.say(dryRun ? "\(what) would be deleted" : "\(what) deleted")
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+import Foundation
+import Testing
+
+/// `zonecast records` and `zonecast zones` against a running relay.
+@Suite(.timeLimit(.minutes(1))) struct RecordsCommandTests {
+    private let folder = ScratchFolder()
+    private let relay: RelayProcess
+
+    init() throws { relay = try RelayProcess(folder: folder.path) }
+
+    private func run(_ words: String..., zone: String? = "Notes", input: String = "", as user: String? = "alice") throws
+        -> Command
+    {
+        var arguments = words + ["--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:\(relay.port)"]
+        if let zone { arguments += ["--zone", zone] }
+        let environment = user.map { ["ZONECAST_WEB_TOKEN": "dev-\($0)"] } ?? [:]
+        return try Command.run(arguments, input: input, environment: environment)
+    }
+
+    @Test func recordsAreWrittenFoundAndDeleted() throws {
+        #expect(try run("zones", "create", "Notes", zone: nil).output == "created  Notes\n")
+        #expect(try run("zones", "list", zone: nil).output.contains("Notes"))
+        let milk = try run("records", "create", "Note", "title=Buy milk", "count:=2", "--name", "milk")
+        #expect(milk.status == 0 && milk.output.hasPrefix("saved    milk  tag "), "\(milk.complaint)")
+        #expect(
+            try run("records", "create", "Note", "title=Other", "--name", "milk").status == 5,
+            "it is there already"
+        )
+        #expect(try run("records", "create", "Note", "title=Call Bob", "count:=5", "--name", "bob").status == 0)
+
+        let found = try run("records", "query", "Note", "--filter", "count > 3", "--json")
+        #expect(found.output.contains(#""recordName":"bob""#) && !found.output.contains("milk"))
+        let sorted = try run("records", "query", "Note", "--sort=-count", "--filter", "title BEGINS_WITH B").output
+        #expect(sorted.contains("title=Buy milk") && !sorted.contains("Bob"))
+
+        #expect(try run("records", "update", "milk", "title=Buy oats", "count=").status == 0)
+        let shown = try run("records", "get", "milk")
+        #expect(shown.output.contains("title=Buy oats") && !shown.output.contains("count="))
+        #expect(try run("records", "update", "milk", "title=x", "--tag", "0").status == 5)
+        #expect(try run("records", "get", "nobody").status == 1)
+
+        #expect(try run("records", "delete-many", "Note", "--dry-run").output == "2 records would be deleted\n")
+        #expect(try run("records", "delete", "milk").output == "deleted  milk\n")
+        let changes = try run("records", "changes")
+        #expect(changes.output.contains("bob") && changes.output.contains("token  "))
+    }
+
+    @Test func whatIsExportedIsImportedAgain() throws {
+        #expect(try run("zones", "create", "Notes", "Copy", zone: nil).status == 0)
+        for number in 0..<3 {
+            #expect(try run("records", "create", "Note", "title=n\(number)", "--name", "n\(number)").status == 0)
+        }
+        let exported = try run("records", "export").output
+        #expect(exported.split(separator: "\n").count == 3)
+        let imported = try run("records", "import", "-", zone: "Copy", input: exported)
+        #expect(imported.output.split(separator: "\n").count == 3, "\(imported.complaint)")
+        #expect(try run("records", "get", "n2", zone: "Copy").output.contains("title=n2"))
+        let broken = try run("records", "import", "-", zone: "Copy", input: exported + "{\n")
+        #expect(broken.status == 2 && broken.complaint.contains("line 4"))
+    }
+
+    @Test func refusalsSayWhatToDo() throws {
+        let nobody = try run("records", "get", "x", as: nil)
+        #expect(nobody.status == 4 && nobody.complaint.contains("ZONECAST_WEB_TOKEN"))
+        let missing = try run("records", "get", "x", zone: "Nowhere")
+        #expect(missing.status == 1 && missing.complaint.contains("Zone not found"))
+        let away = try Command.run(
+            ["zones", "list", "--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:9"],
+            environment: ["ZONECAST_WEB_TOKEN": "dev-alice"]
+        )
+        #expect(away.status == 3 && away.complaint.contains("http://127.0.0.1:9"))
+        #expect(try run("records", "create", "Note", "title").status == 2)
+    }
+}
