@@ -26,7 +26,7 @@ struct RemoteOptions: ParsableArguments {
     private var environment: [String: String] { ProcessInfo.processInfo.environment }
 
     /// Sends one call and gives the answer; failures come as what a person can do about them.
-    func call(_ operation: String, _ body: JSONWriter) async throws -> JSONDocument {
+    func call(_ operation: String, _ body: borrowing JSONWriter) async throws -> JSONDocument {
         let address = url ?? environment["ZONECAST_URL"] ?? "http://127.0.0.1:8080"
         guard let base = URL(string: address), base.host != nil else {
             throw CommandFailure(.usage, "'\(address)' is not an address such as http://127.0.0.1:8080.")
