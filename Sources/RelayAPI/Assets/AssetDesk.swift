@@ -153,8 +153,14 @@ final class AssetDesk: Sendable {
         let (hash, size) = try await intake.finish { [self] size throws(RelayError) in
             if let room = try room(for: upload), size > room { throw upload.quotaExceeded }
         }
-        let end = time.now() + settings.receiptLifetime
-        pending.add(hash, size: size, of: upload.owner, in: upload.home, until: end)
+        pending.add(
+            hash,
+            size: size,
+            of: upload.owner,
+            in: upload.home,
+            for: settings.receiptLifetime,
+            at: time.now()
+        )
         return EndpointAnswer { writer in
             writer.key("singleFile")
             writer.object {

@@ -108,11 +108,7 @@ final class UploadIntake: BodyIntake {
         work.size += Int64(bytes.count)
         guard work.size <= limit else { throw Self.tooLarge(limit) }
         if let room = upload.room, work.size > room { throw upload.quotaExceeded }
-        var failure: RelayError?
-        bytes.withUnsafeBytes { bytes in
-            do throws(RelayError) { try intake.take(bytes) } catch { failure = error }
-        }
-        if let failure { throw failure }
+        try intake.take(bytes)
     }
 
     /// Keeps what has come, once all of it has, and if `allow` says nothing against its size.

@@ -125,11 +125,11 @@ private func find(
     _ context: RequestContext,
     _ write: @escaping (inout JSONWriter, LookupInfo, UserProfile) -> Void
 ) throws -> EndpointAnswer {
-    let lookups = asked.map(\.lookup)
+    let (lookups, caller) = (asked.map(\.lookup), try context.signedInUser())
     let profiles = try context.authenticator.profiles(matching: lookups.compactMap { $0 }, in: context.home)
     return EndpointAnswer { writer in
         writer.key("users")
-        writer.array(Discovery.find(lookups, among: profiles)) { writer, found in
+        writer.array(Discovery.find(lookups, among: profiles, by: caller)) { writer, found in
             writer.object { write(&$0, asked[found.index], found.profile) }
         }
     }

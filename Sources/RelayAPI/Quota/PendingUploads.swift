@@ -35,28 +35,46 @@ final class PendingUploads: Sendable {
         }
     }
 
-    private let uploads = Mutex<[Owner: Uploads]>([:])
+    private struct Owners {
+        var uploads: [Owner: Uploads] = [:]
+        /// So many are kept before those whose uploads have all ended are looked for.
+        var limit = 1_000
+    }
+
+    private let owners = Mutex(Owners())
 
     /// Bytes that wait to be saved in zones of `user`.
     func bytes(of user: UserID, in home: ContainerEnvironment, at now: Timestamp) -> Int64 {
-        uploads.withLock { uploads in
+        owners.withLock { owners in
             let owner = Owner(home: home, user: user)
-            uploads[owner]?.drop(at: now)
-            if uploads[owner]?.sizes.isEmpty ?? false { uploads[owner] = nil }
-            return uploads[owner]?.bytes ?? 0
+            owners.uploads[owner]?.drop(at: now)
+            if owners.uploads[owner]?.sizes.isEmpty ?? false { owners.uploads[owner] = nil }
+            return owners.uploads[owner]?.bytes ?? 0
         }
     }
 
-    func add(_ hash: AssetHash, size: Int64, of user: UserID, in home: ContainerEnvironment, until end: Timestamp) {
-        uploads.withLock { uploads in
-            uploads[Owner(home: home, user: user), default: Uploads()].add(hash, size: size, until: end)
+    /// Counts an asset until its receipt ends, `life` from now.
+    func add(
+        _ hash: AssetHash,
+        size: Int64,
+        of user: UserID,
+        in home: ContainerEnvironment,
+        for life: Duration,
+        at now: Timestamp
+    ) {
+        owners.withLock { owners in
+            owners.uploads[Owner(home: home, user: user), default: Uploads()].add(hash, size: size, until: now + life)
+            guard owners.uploads.count > owners.limit else { return }
+            for owner in owners.uploads.keys { owners.uploads[owner]?.drop(at: now) }
+            owners.uploads = owners.uploads.filter { !$0.value.sizes.isEmpty }
+            owners.limit = max(1_000, 2 * owners.uploads.count)
         }
     }
 
     /// They were saved, and count there.
     func remove(_ hashes: some Sequence<AssetHash>, of user: UserID, in home: ContainerEnvironment) {
-        uploads.withLock { uploads in
-            for hash in hashes { uploads[Owner(home: home, user: user)]?.remove(hash) }
+        owners.withLock { owners in
+            for hash in hashes { owners.uploads[Owner(home: home, user: user)]?.remove(hash) }
         }
     }
 }

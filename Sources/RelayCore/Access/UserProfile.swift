@@ -30,17 +30,19 @@ package enum UserLookup: Hashable, Sendable {
 
 /// Who of those looked for may be told about.
 ///
-/// Somebody who is not there and somebody who does not want to be found are the same: left out. Wire reference 14.
+/// Somebody who is not there and somebody who does not want to be found are the same: left out; but everybody finds
+/// themselves. Wire reference 14.
 package enum Discovery {
     /// The people behind `lookups`, in their order, each once for each place it stands at.
     package static func find(
         _ lookups: [UserLookup?],
-        among profiles: [UserLookup: UserProfile]
+        among profiles: [UserLookup: UserProfile],
+        by caller: UserID
     ) -> [(index: Int, profile: UserProfile)] {
         lookups.enumerated().compactMap { index, lookup in
-            guard let lookup, let profile = profiles[lookup], profile.isDiscoverable, !profile.account.isDisabled else {
-                return nil
-            }
+            guard let lookup, let profile = profiles[lookup], profile.isDiscoverable || profile.user == caller,
+                !profile.account.isDisabled
+            else { return nil }
             return (index, profile)
         }
     }

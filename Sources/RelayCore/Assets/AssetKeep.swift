@@ -51,7 +51,7 @@ package protocol AssetKeep: Sendable {
 /// Dropped unfinished it leaves nothing behind.
 package protocol AssetIntake: AnyObject {
     /// Writes some of its content, in its order.
-    func take(_ bytes: UnsafeRawBufferPointer) throws(RelayError)
+    func take(_ piece: [UInt8]) throws(RelayError)
     /// Keeps it under its hash; returns when it is on the disk, which may take long.
     func finish() throws(RelayError) -> (hash: AssetHash, size: Int64)
 }

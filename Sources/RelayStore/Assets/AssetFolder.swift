@@ -1,4 +1,5 @@
 import Crypto
+import Dispatch
 import Foundation
 package import Records
 package import RelayCore
@@ -145,7 +146,7 @@ private final class FileIntake: AssetIntake {
     private var descriptor: Int32
     private let path: String
     private let folder: AssetFolder
-    private var hasher = SHA256()
+    private let hasher = PieceHasher()
     private var size: Int64 = 0
     /// Bytes that the system was told to write.
     private var begun: Int64 = 0
@@ -157,17 +158,22 @@ private final class FileIntake: AssetIntake {
         self.folder = folder
     }
 
-    func take(_ bytes: UnsafeRawBufferPointer) throws(RelayError) {
-        hasher.update(bufferPointer: bytes)
-        size += Int64(bytes.count)
+    func take(_ piece: [UInt8]) throws(RelayError) {
+        hasher.add(piece)
+        size += Int64(piece.count)
+        guard piece.withUnsafeBytes({ writeAll($0) }) else { throw AssetFailure.relayError(AssetFailure("write")) }
+        if size - begun >= Self.writeBehind { beginWriting() }
+    }
+
+    private func writeAll(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var rest = bytes[...]
         while !rest.isEmpty {
             let count = write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
             if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw AssetFailure.relayError(AssetFailure("write")) }
+            guard count > 0 else { return false }
             rest = rest.dropFirst(count)
         }
-        if size - begun >= Self.writeBehind { beginWriting() }
+        return true
     }
 
     private static let writeBehind: Int64 = 4 * 1024 * 1024
@@ -183,7 +189,7 @@ private final class FileIntake: AssetIntake {
 
     func finish() throws(RelayError) -> (hash: AssetHash, size: Int64) {
         do {
-            guard let hash = AssetHash(hasher.finalize()) else { throw AssetFailure("hash") }
+            guard let hash = AssetHash(hasher.finish()) else { throw AssetFailure("hash") }
             guard fsync(descriptor) == 0 else { throw AssetFailure("fsync") }
             try folder.keep(path, as: hash)
             isKept = true
@@ -197,6 +203,27 @@ private final class FileIntake: AssetIntake {
         close(descriptor)
         if !isKept { unlink(path) }
     }
+}
+
+/// Hashes pieces beside their being written, which takes about as long.
+///
+/// A few may wait; then whoever brings the next one does.
+private final class PieceHasher: @unchecked Sendable {
+    // Touched on `queue` alone.
+    private var hasher = SHA256()
+    private let queue = DispatchQueue(label: "zonecast hashing")
+    private let room = DispatchSemaphore(value: 16)
+
+    func add(_ piece: [UInt8]) {
+        room.wait()
+        queue.async { [self] in
+            piece.withUnsafeBytes { hasher.update(bufferPointer: $0) }
+            room.signal()
+        }
+    }
+
+    /// The hash of all that was added.
+    func finish() -> SHA256.Digest { queue.sync { hasher.finalize() } }
 }
 
 /// A call to the system that failed.

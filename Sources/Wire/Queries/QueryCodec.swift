@@ -22,6 +22,8 @@ package enum QueryCodec {
             // CloudKit JS has a name of its own for the fields that every record has.
             let field = try sort["fieldName"] ?? sort["systemFieldName"] ?? sort.required("fieldName")
             var read = Query.Sort(.init(named: try field.string(), in: type))
+            // Sorting by what is encrypted is taken, and means nothing: wire reference 4.4.
+            if case .own(let own) = read.field, type?.fields[own]?.isEncrypted ?? false { continue }
             read.isAscending = try sort["ascending"]?.bool() ?? true
             if let place = sort["relativeLocation"] {
                 // A field value by the page, a bare location from some clients.

@@ -80,6 +80,35 @@ import Wire
         #expect(try answer.items("records").map { $0.text("recordName") } == ["b"])
     }
 
+    @Test func sortingByWhatIsEncryptedIsTakenAndMeansNothing() async throws {
+        try await world.makeZone("Notes")
+        let secret = #"{"secret":{"value":"x","type":"STRING","isEncrypted":true}}"#
+        #expect(try await world.modify([.init(kind: "create", name: "a", fields: secret), .create("b")]).status == 200)
+        let sorts = #"[{"fieldName":"secret","ascending":false},{"fieldName":"title"}]"#
+        let answer = try await world.ask(
+            "private/records/query",
+            #"{"zoneID":{"zoneName":"Notes"},"query":{"recordType":"Note","sortBy":\#(sorts)}}"#
+        )
+        #expect(try answer.items("records").map { $0.text("recordName") } == ["a", "b"])
+    }
+
+    @Test func everybodyFindsThemselves() async throws {
+        let caller = try await world.ask("public/users/caller", method: .get)
+        let name = try #require(caller.json.text("userRecordName"))
+        func found(_ operation: String, _ body: String, as user: String) async throws -> [String?] {
+            try await world.ask("public/users/\(operation)", as: user, body).items("users").map {
+                $0.text("userRecordName")
+            }
+        }
+        let discover = #"{"lookupInfos":[{"userRecordName":"\#(name)"}]}"#
+        let lookup = #"{"users":[{"userRecordName":"\#(name)"}]}"#
+        #expect(try await found("discover", discover, as: "alice") == [name])
+        #expect(try await found("lookup/id", lookup, as: "alice") == [name])
+        // Nobody else does, before it is wanted.
+        #expect(try await found("discover", discover, as: "bob") == [])
+        #expect(try await found("lookup/id", lookup, as: "bob") == [])
+    }
+
     @Test func uploadsForAZoneThatIsNotThereAreRefused() async throws {
         let answer = try await world.ask(
             "private/assets/upload",

@@ -195,8 +195,7 @@ import Wire
             let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
             func keepAsset() throws -> AssetHash {
                 let intake = try stores.assets(of: home).begin()
-                let content = Array("content".utf8)
-                try content.withUnsafeBytes { try intake.take($0) }
+                try intake.take(Array("content".utf8))
                 return try intake.finish().hash
             }
             let hash = try keepAsset()
