@@ -85,7 +85,7 @@ var package = Package(
         .ours(
             "ZoneKit",
             [
-                "Records", "Wire", "SyncCore", logging,
+                "Records", "Wire", "SyncCore", logging, crypto, cryptoExtras,
                 .target(name: "CLibWebSockets", condition: .when(platforms: [.linux])),
             ]
         ),

@@ -117,7 +117,17 @@ extension TestNetwork: RelayTransport {
         return RelayResponse(
             status: answer.status.code,
             headers: answer.headers.map { (name: $0.name.canonicalName, value: $0.value) },
-            body: answer.body
+            body: Self.body(of: answer)
         )
+    }
+
+    /// The bytes that a socket would carry, also where they come from a file.
+    private static func body(of answer: APIResponse) -> [UInt8] {
+        guard let file = answer.file else { return answer.body }
+        guard let handle = FileHandle(forReadingAtPath: file.path) else { return [] }
+        defer { try? handle.close() }
+        try? handle.seek(toOffset: UInt64(file.offset))
+        let data = try? handle.read(upToCount: Int(file.length))
+        return [UInt8](data ?? Data())
     }
 }

@@ -116,3 +116,88 @@ import ZoneTesting
         }
     }
 }
+
+/// Predicates in memory, and those that no relay is asked.
+@Suite struct PredicateEvaluationTests {
+    private let record: CKRecord
+
+    init() {
+        record = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "milk"))
+        record["title"] = "Bread and Milk"
+        record["count"] = 3
+        record["tags"] = ["home", "shop"]
+        record["due"] = Date(timeIntervalSince1970: 100)
+        record["spot"] = CLLocation(latitude: 52.52, longitude: 13.405)
+        record["owner"] = CKRecord.Reference(recordID: CKRecord.ID(recordName: "o1"), action: .none)
+    }
+
+    // Unsafe: never changed, and each test reads a row of its own.
+    nonisolated(unsafe) private static let cases: [(String, [Any], Bool)] = [
+        ("title == %@", ["Bread and Milk" as any CVarArg], true),
+        ("title == 'bread and milk'", [], false),
+        ("title ==[c] 'bread and milk'", [], true),
+        ("title LIKE 'B*Milk'", [], true),
+        ("title LIKE[c] 'b?ead*'", [], true),
+        ("title MATCHES '[A-Z].*k'", [], true),
+        ("title MATCHES 'B'", [], false),
+        ("title ENDSWITH 'Milk' AND count > 2", [], true),
+        ("title CONTAINS 'and'", [], true),
+        ("title CONTAINS[cd] 'MÍLK'", [], true),
+        ("tags CONTAINS 'home'", [], true),
+        ("count == 4 OR count == 3", [], true),
+        ("(count == 4 || count == 5) && title != nil", [], false),
+        ("NOT (count == 4 OR count == 5)", [], true),
+        ("missing == nil AND title != nil", [], true),
+        ("count BETWEEN {1, 3}", [], true),
+        ("count IN {7, 8}", [], false),
+        ("count >= %lu", [3 as UInt], true),
+        ("count < %i", [3], false),
+        ("ANY tags BEGINSWITH 'sh'", [], true),
+        ("self CONTAINS 'milk shop'", [], true),
+        ("self CONTAINS 'milk office'", [], false),
+        ("owner == %@", [CKRecord.Reference(recordID: CKRecord.ID(recordName: "o1"), action: .none)], true),
+        ("due < %@", [Date(timeIntervalSince1970: 200) as any CVarArg], true),
+        ("recordID == %@", [CKRecord.ID(recordName: "milk")], true),
+        (
+            "distanceToLocation:fromLocation:(spot, %@) < %f",
+            [CLLocation(latitude: 52.5, longitude: 13.4), 5_000.0], true
+        ),
+        ("TRUEPREDICATE", [], true),
+    ]
+
+    @Test(arguments: cases.indices) func decidesInMemory(_ index: Int) {
+        let (format, arguments, expected) = Self.cases[index]
+        let predicate = NSPredicate(format: format, argumentArray: arguments)
+        #expect(predicate.evaluate(with: record) == expected, "\(format)")
+    }
+
+    @Test func dictionariesAndCompoundsAndFilters() {
+        let predicate = NSPredicate(format: "count > 2 AND title BEGINSWITH 'B'")
+        #expect(predicate.evaluate(with: ["count": 3, "title": "Bread"] as [String: Any]))
+        #expect(!predicate.evaluate(with: ["count": 1, "title": "Bread"] as [String: Any]))
+        #expect(!predicate.evaluate(with: 7))
+        let either = NSCompoundPredicate(orPredicateWithSubpredicates: [
+            NSPredicate(format: "count == 9"), NSPredicate(format: "title ENDSWITH 'Milk'"),
+        ])
+        #expect(either.evaluate(with: record))
+        #expect([record].filter { predicate.evaluate(with: $0) }.count == 1)
+    }
+
+    @Test(arguments: [
+        ("a == 1 OR b == 2", "joined by AND"), ("a LIKE 'x*'", "LIKE"), ("a ENDSWITH 'x'", "ENDSWITH"),
+        ("a == nil", "nil"), ("a ==[c] 'x'", "exact"), ("NOT (a > 3)", "NOT"), ("a ==", "value is missing"),
+        ("a == 'x", "cannot be read"), ("a == %@", "argument is missing"), ("1 == a", "field's name"),
+    ])
+    func whatCannotBeSentSaysWhy(_ format: String, _ why: String) async throws {
+        let relay = ScriptedRelay()
+        let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: format))
+        do {
+            _ = try await relay.container().publicCloudDatabase.records(matching: query)
+            Issue.record("\(format) was sent")
+        } catch let error as CKError {
+            #expect(error.code == .invalidArguments)
+            #expect(error.localizedDescription.contains(why), "\(error.localizedDescription)")
+        }
+        #expect(relay.requests.isEmpty)
+    }
+}

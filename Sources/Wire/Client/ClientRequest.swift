@@ -14,6 +14,10 @@ package enum ClientRequest {
         package var fields: [String: FieldValue?]
         /// `.some(nil)` clears the parent; `nil` leaves it alone.
         package var parent: String??
+        /// The record is to be shared: the relay gives it a link.
+        package var createsShortGUID = false
+        /// The record is a share.
+        package var share: ShareWrite?
 
         package init(
             _ type: OperationType,
@@ -62,6 +66,8 @@ package enum ClientRequest {
             if let type = write.recordType { record.member("recordType", type) }
             if let tag = write.changeTag { record.member("recordChangeTag", tag) }
             guard !write.type.isDelete else { return }
+            if write.createsShortGUID { record.member("createShortGUID", true) }
+            write.share?.write(to: &record)
             if let parent = write.parent {
                 record.key("parent")
                 if let parent { record.object { $0.member("recordName", parent) } } else { record.null() }

@@ -11,6 +11,8 @@ extension ClientResponse {
         package var isAtomic: Bool
         package var isEligibleForZoneShare: Bool
         package var isEligibleForHierarchicalShare: Bool
+        /// The name of the share of the whole zone, where there is one and the relay says so.
+        package var share: String?
     }
 
     /// One entry of a `zones` array.
@@ -43,7 +45,8 @@ extension ClientResponse {
             syncToken: try json["syncToken"]?.string(),
             isAtomic: try json["atomic"]?.bool() ?? false,
             isEligibleForZoneShare: try json["isEligibleForZoneShare"]?.bool() ?? false,
-            isEligibleForHierarchicalShare: try json["isEligibleForHierarchicalShare"]?.bool() ?? false
+            isEligibleForHierarchicalShare: try json["isEligibleForHierarchicalShare"]?.bool() ?? false,
+            share: try json["share"]?["recordName"]?.string()
         )
     }
 

@@ -11,6 +11,8 @@ package enum ClientResponse {
         package var uuid: String?
         /// With a conflict: the record that the relay has.
         package var serverRecord: Record?
+        /// With a conflict of a share: what that record says of people.
+        package var serverShare: ClientShare?
 
         package init(error: RelayError, uuid: String? = nil, serverRecord: Record? = nil) {
             self.error = error
@@ -29,7 +31,11 @@ package enum ClientResponse {
         error.retryAfter = seconds(json["retryAfter"])
         error.redirectURL = try json["redirectURL"]?.string()
         var failure = Failure(error: error, uuid: try json["uuid"]?.string())
-        if let server = json["serverRecord"] { failure.serverRecord = try record(server, zone: zone) }
+        if let server = json["serverRecord"] {
+            let record = try record(server, zone: zone)
+            failure.serverRecord = record
+            if record.type == shareType { failure.serverShare = try ClientShare(server) }
+        }
         return failure
     }
 
@@ -45,6 +51,8 @@ package enum ClientResponse {
     /// One entry of a `records` array.
     package enum RecordEntry: Sendable {
         case record(Record)
+        /// A share, with what it says of people.
+        case share(Record, ClientShare)
         case deleted(name: String, type: String?, zone: ZoneID?)
         case failed(name: String?, Failure)
     }
@@ -66,10 +74,14 @@ package enum ClientResponse {
                 let name = try entry.required("recordName").string()
                 body(.deleted(name: name, type: try entry["recordType"]?.string(), zone: home))
             } else {
-                body(.record(try record(entry, zone: zone)))
+                let record = try record(entry, zone: zone)
+                body(record.type == shareType ? .share(record, try ClientShare(entry)) : .record(record))
             }
         }
     }
+
+    /// The record type of shares.
+    package static let shareType = "cloudkit.share"
 
     /// The zone that an entry names.
     package static func zone(of json: JSONValue) throws(JSONError) -> ZoneID? {

@@ -11,7 +11,7 @@ package struct RelayConnection: Sendable {
     package var deviceID: String
     package var transport: any RelayTransport
     /// What is known of the user; shared by copies of this value.
-    package let caller = CallerMemory()
+    package let caller: CallerMemory
     /// The notice connection of all engines that use this one; shared by copies of this value.
     package let notices = NoticeStation()
     /// Makes the notice connection's socket; `nil`: the system's sockets, or none for a relay in this process.
@@ -33,6 +33,19 @@ package struct RelayConnection: Sendable {
         self.deviceID = deviceID
         self.transport = transport
         self.sockets = sockets
+        caller = CallerMemory(relay: url) {
+            // Not this connection: its memory, which holds the keeper, would hold itself.
+            AssetKeeper(
+                RelayConnection(
+                    container: container,
+                    environment: environment,
+                    url: url,
+                    credentials: credentials,
+                    deviceID: deviceID,
+                    transport: transport
+                )
+            )
+        }
     }
 
     package init(container: String, endpoint: RelayEndpoint) {
@@ -51,9 +64,37 @@ package struct RelayConnection: Sendable {
     }
 }
 
-/// The user's own record name, once some answer has told it.
+/// What readers of answers need to know: the user's own record name, once some answer has told it, and the relay that
+/// the links of shares lead to.
 package final class CallerMemory: Sendable {
     private let name = Mutex<String?>(nil)
+    private let relay: URL
+    private let makeKeeper: (@Sendable () -> AssetKeeper)?
+    private let keeper = Mutex<AssetKeeper?>(nil)
+
+    /// A relay in this process has no address; links to it only look like links.
+    package init(relay: URL? = nil, assets: (@Sendable () -> AssetKeeper)? = nil) {
+        self.relay = relay ?? URL(filePath: "/zonecast")
+        makeKeeper = assets
+    }
+
+    /// The files of this connection; `nil` where there is no connection.
+    package var assets: AssetKeeper? {
+        keeper.withLock { keeper in
+            if keeper == nil { keeper = makeKeeper?() }
+            return keeper
+        }
+    }
+
+    /// The link of a share; the title behind it is for people.
+    package func link(_ shortGUID: String, title: String?) -> URL? {
+        let link = relay.appendingPathComponent("share").appendingPathComponent(shortGUID)
+        guard let title, !title.isEmpty, var parts = URLComponents(url: link, resolvingAgainstBaseURL: false) else {
+            return link
+        }
+        parts.fragment = title
+        return parts.url
+    }
 
     package var recordName: String? {
         get { name.withLock { $0 } }

@@ -125,7 +125,10 @@ extension CKDatabase {
             switch item {
             case .record(let record):
                 let id = CKRecord.ID(recordName: record.id.recordName, zoneID: zoneID)
-                page.records.append(CKRecord(state: RecordState(reader.withCallerNamed(record), id: id)))
+                page.records.append(reader.record(record, id: id))
+            case .share(let record, let share):
+                let id = CKRecord.ID(recordName: record.id.recordName, zoneID: zoneID)
+                page.records.append(reader.record(record, share, id: id))
             case .deleted(let name, let type, _):
                 let id = CKRecord.ID(recordName: name, zoneID: zoneID)
                 page.deletions.append(.init(recordID: id, recordType: type ?? ""))

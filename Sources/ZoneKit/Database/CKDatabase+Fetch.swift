@@ -52,6 +52,9 @@ extension CKDatabase {
                 case .record(let found):
                     let id = CKRecord.ID(recordName: found.id.recordName, zoneID: zone)
                     results[id] = .success(reader.record(found))
+                case .share(let found, let share):
+                    let id = CKRecord.ID(recordName: found.id.recordName, zoneID: zone)
+                    results[id] = .success(reader.record(found, share))
                 case .deleted(let name, _, _):
                     results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(.unknownItem))
                 case .failed(let name, let failure):

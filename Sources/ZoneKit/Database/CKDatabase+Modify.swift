@@ -65,8 +65,8 @@ extension CKDatabase {
         tell: (ModifyEvent) -> Void = { _ in }
     ) async throws(CKError) -> ModifyOutcome {
         var outcome = ModifyOutcome()
-        let items =
-            recordsToSave.map { ModifyItem($0, savePolicy) } + recordIDsToDelete.map { ModifyItem(deleting: $0) }
+        let files = try await sendFiles(of: recordsToSave, savePolicy, tell)
+        let items = ModifyItem.items(saving: recordsToSave, deleting: recordIDsToDelete, savePolicy, files)
         let isAtomic = atomically && databaseScope != .public
         let chunks = outcome.refuseUnsendable(items, isAtomic: isAtomic)
         outcome.report(items, tell)
@@ -127,6 +127,14 @@ enum ModifyEvent {
     case deleted(CKRecord.ID, Result<Void, any Error>)
 }
 
+extension ModifyItem {
+    /// A field holds what no field can.
+    fileprivate var unsendable: CKError? {
+        guard let (field, type) = state?.unsendable.min(by: { $0.key < $1.key }) else { return nil }
+        return CKError(.invalidArguments, "Field '\(field)' holds a \(type), which no record field can hold.")
+    }
+}
+
 /// One item of a batch with what is sent for it.
 struct ModifyItem {
     /// `nil`: a deletion.
@@ -135,18 +143,46 @@ struct ModifyItem {
     let state: RecordState?
     let id: CKRecord.ID
     let write: ClientRequest.Write
+    /// Why it is not even sent.
+    let refusal: CKError?
 
-    init(_ record: CKRecord, _ policy: CKModifyRecordsOperation.RecordSavePolicy) {
+    /// `roots` are the names of the records in the same call.
+    init(
+        _ record: CKRecord,
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        _ files: SentFiles = SentFiles(),
+        roots: Set<String> = []
+    ) {
         let state = record.state.withLock { $0 }
         self.record = record
         self.state = state
         id = state.id
-        write = state.write(policy)
+        refusal = files.failures[state.id]
+        var write = state.write(policy, files)
+        write.createsShortGUID = state.asksForLink
+        if let share = record as? CKShare { write.share = share.sharing.withLock { $0.write(policy, roots: roots) } }
+        self.write = write
+    }
+
+    /// A call's items in the order in which they are sent: shares after the records they share.
+    static func items(
+        saving records: [CKRecord],
+        deleting ids: [CKRecord.ID],
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        _ files: SentFiles = SentFiles()
+    ) -> [ModifyItem] {
+        let shares = records.filter { $0 is CKShare }
+        let deletions = ids.map { ModifyItem(deleting: $0) }
+        guard !shares.isEmpty else { return records.map { ModifyItem($0, policy, files) } + deletions }
+        let others = records.filter { !($0 is CKShare) }
+        let roots = Set(others.map(\.recordID.recordName))
+        return (others + shares).map { ModifyItem($0, policy, files, roots: roots) } + deletions
     }
 
     init(deleting id: CKRecord.ID) {
         record = nil
         state = nil
+        refusal = nil
         self.id = id
         write = ClientRequest.Write(.forceDelete, id.recordName)
     }
@@ -154,7 +190,10 @@ struct ModifyItem {
 
 extension RecordState {
     /// What to send to save this state: only what was changed, unless the policy wants all.
-    func write(_ policy: CKModifyRecordsOperation.RecordSavePolicy) -> ClientRequest.Write {
+    func write(
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        _ files: SentFiles = SentFiles()
+    ) -> ClientRequest.Write {
         var write = ClientRequest.Write(.forceUpdate, id.recordName, recordType: type)
         switch policy {
         case .ifServerRecordUnchanged:
@@ -166,6 +205,9 @@ extension RecordState {
         case .allKeys:
             write.type = .forceReplace
             write.fields = fields.mapValues { $0 }
+        }
+        for (key, field) in write.fields where field?.type.isAsset == true {
+            write.fields[key] = files.value(of: key, in: self)
         }
         if parentEdit != nil || (policy == .allKeys && parent != nil) { write.parent = .some(parent) }
         return write
@@ -188,11 +230,11 @@ struct ModifyOutcome {
         var refusedZones: Set<CKRecordZone.ID> = []
         var good: [ModifyItem] = []
         for item in items {
-            guard let (field, type) = item.state?.unsendable.min(by: { $0.key < $1.key }) else {
+            guard let error = item.refusal ?? item.unsendable else {
                 good.append(item)
                 continue
             }
-            fail(item, CKError(.invalidArguments, "Field '\(field)' holds a \(type), which no record field can hold."))
+            fail(item, error)
             if isAtomic, item.id.zoneID.zoneName != CKRecordZone.ID.defaultZoneName {
                 refusedZones.insert(item.id.zoneID)
             }
@@ -232,10 +274,19 @@ struct ModifyOutcome {
             let named = reader.withCallerNamed(saved)
             record.state.withLock { $0.saved(as: named, sent: state.editCount) }
             saveResults[item.id] = .success(record)
-        case (.deleted, nil, _), (.record, nil, _):
+        case (.share(let saved, let details), let record?, let state?):
+            _ = reader.zoneID(saved.id.zone)
+            let named = reader.withCallerNamed(saved)
+            record.state.withLock { $0.saved(as: named, sent: state.editCount) }
+            (record as? CKShare)?.sharing.withLock { $0.take(details, caller: reader.caller) }
+            saveResults[item.id] = .success(record)
+        case (.deleted, nil, _), (.record, nil, _), (.share, nil, _):
             deleteResults[item.id] = .success(())
         case (.failed(_, let failure), _, _):
-            fail(item, error(failure, of: item, &reader))
+            let error = error(failure, of: item, &reader)
+            // A receipt may have ended: then the file goes again with the next try.
+            if error.code == .invalidArguments { item.sentFiles.forEach { reader.caller.assets?.forget($0) } }
+            fail(item, error)
         default:
             fail(item, CKError(.internalError, "The relay's answer for this item is of the wrong kind."))
         }
@@ -250,9 +301,7 @@ struct ModifyOutcome {
         let error = CKError(failure, at: .item)
         guard error.code == .serverRecordChanged, let state = item.state else { return error }
         let ancestor = state.changeTag == nil ? nil : CKRecord(state: state.ancestor)
-        let server = failure.serverRecord.map { found in
-            CKRecord(state: RecordState(reader.withCallerNamed(found), id: item.id))
-        }
+        let server = failure.serverRecord.map { reader.record($0, failure.serverShare, id: item.id) }
         return error.adding(CKRecordChangedErrorServerRecordKey, server)
             .adding(CKRecordChangedErrorClientRecordKey, item.record)
             .adding(CKRecordChangedErrorAncestorRecordKey, ancestor)

@@ -73,8 +73,12 @@ extension CKDatabase {
         var results: [(CKRecord.ID, Result<CKRecord, any Error>)] = []
         let marker = try reading { () throws(JSONError) in
             try ClientResponse.records(document.root, zone: nil) { entry in
-                guard case .record(let found) = entry else { return }
-                let record = reader.record(found)
+                let record: CKRecord
+                switch entry {
+                case .record(let found): record = reader.record(found)
+                case .share(let found, let share): record = reader.record(found, share)
+                case .deleted, .failed: return
+                }
                 results.append((record.recordID, .success(record)))
             }
             return try document.root["continuationMarker"]?.string()

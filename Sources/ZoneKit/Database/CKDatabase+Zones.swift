@@ -134,6 +134,9 @@ extension CKRecordZone {
         if zone.isAtomic { capabilities.insert(.atomic) }
         if zone.isEligibleForHierarchicalShare { capabilities.insert(.sharing) }
         if zone.isEligibleForZoneShare { capabilities.insert(.zoneWideSharing) }
-        self.init(zoneID: id, capabilities: capabilities)
+        let share = zone.share.map {
+            CKRecord.Reference(recordID: CKRecord.ID(recordName: $0, zoneID: id), action: .none)
+        }
+        self.init(zoneID: id, capabilities: capabilities, share: share)
     }
 }

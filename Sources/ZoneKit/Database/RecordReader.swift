@@ -1,5 +1,5 @@
 package import Records
-import Wire
+package import Wire
 
 /// Makes `CKRecord`s of a database's answers.
 ///
@@ -28,9 +28,19 @@ package struct RecordReader {
         return made
     }
 
-    package mutating func record(_ record: Record) -> CKRecord {
+    package mutating func record(_ record: Record, _ share: ClientShare? = nil) -> CKRecord {
         let id = CKRecord.ID(recordName: record.id.recordName, zoneID: zoneID(record.id.zone))
-        return CKRecord(state: RecordState(withCallerNamed(record), id: id))
+        return self.record(record, share, id: id)
+    }
+
+    /// The record under an address that is known already.
+    package func record(_ record: Record, _ share: ClientShare? = nil, id: CKRecord.ID) -> CKRecord {
+        var state = RecordState(withCallerNamed(record), id: id)
+        if record.fields.values.contains(where: \.type.isAsset) {
+            state.assetSource = caller.assets.map { AssetSource(keeper: $0, scope: scope) }
+        }
+        guard let share else { return CKRecord(state: state) }
+        return CKShare(state: state, sharing: ShareState(share, caller: caller))
     }
 
     /// The record with the caller's own name put in where it stands for them.

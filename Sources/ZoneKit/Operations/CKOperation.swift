@@ -162,7 +162,9 @@ open class CKOperation: Operation, @unchecked Sendable {
 
 /// An operation on one database.
 open class CKDatabaseOperation: CKOperation, @unchecked Sendable {
-    /// The database; left out, the container's private one. `CKDatabase.add` sets it.
+    /// The database; left out, the container's private one.
+    ///
+    /// `CKDatabase.add` sets it.
     public var database: CKDatabase?
 
     package var resolvedDatabase: CKDatabase {

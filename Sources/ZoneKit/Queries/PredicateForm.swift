@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import Synchronization
 
 /// What a predicate asks, as far as the relay can be asked it.
 enum PredicateForm: Sendable {
@@ -19,6 +20,20 @@ enum PredicateForm: Sendable {
             self = .none
         } else {
             self = Self.written(predicate)
+        }
+    }
+
+    /// What a format asks.
+    init(_ format: String, _ node: Result<PredicateNode, PredicateParser.Refusal>) {
+        let form: PredicateForm =
+            switch node {
+            case .success(let node): node.form
+            case .failure(let refusal): .refused(refusal.why)
+            }
+        if case .refused(let why) = form {
+            self = .refused("The predicate \"\(format)\" cannot be sent: \(why).")
+        } else {
+            self = form
         }
     }
 }
@@ -59,7 +74,7 @@ extension PredicateForm {
         case .not where parts.count == 1:
             return parts[0].negated
                 ?? .refused("NOT can stand before one comparison by =, IN, BEGINSWITH or CONTAINS only.")
-        default: return .refused("Comparisons can only be joined by AND.")
+        default: return .refused("The predicate cannot be sent: comparisons can only be joined by AND.")
         }
     }
 }
@@ -75,7 +90,7 @@ extension Query.Comparator {
     extension PredicateForm {
         /// Apple's predicates print themselves in the format language.
         private static func written(_ predicate: NSPredicate) -> PredicateForm {
-            PredicateParser.parse(predicate.predicateFormat, [])
+            PredicateForm(predicate.predicateFormat, PredicateParser.parse(predicate.predicateFormat, []))
         }
     }
 
@@ -100,9 +115,10 @@ extension Query.Comparator {
     }
 
     extension NSPredicate {
-        /// A predicate for `CKQuery`, in the format language; comparisons of one field each, joined by `AND`.
+        /// A predicate in the format language: for `CKQuery`, comparisons of one field each, joined by `AND`.
         ///
-        /// It is for queries only: in memory it matches nothing.
+        /// In memory it decides about a `CKRecord` or a dictionary of values, there with `OR` and all comparisons of text
+        /// too.
         ///
         /// - Parameters:
         ///   - format: Such as `"modificationDate > %@"`.
@@ -111,18 +127,23 @@ extension Query.Comparator {
             self.init(format: format, argumentArray: arguments)
         }
 
-        /// A predicate for `CKQuery`, in the format language; comparisons of one field each, joined by `AND`.
+        /// A predicate in the format language: for `CKQuery`, comparisons of one field each, joined by `AND`.
         ///
-        /// It is for queries only: in memory it matches nothing.
+        /// In memory it decides about a `CKRecord` or a dictionary of values, there with `OR` and all comparisons of text
+        /// too.
         ///
         /// - Parameters:
         ///   - format: Such as `"modificationDate > %@"`.
         ///   - arguments: What stands for each `%`.
         public convenience init(format: String, argumentArray arguments: [Any]?) {
-            let form = PredicateParser.parse(format, arguments ?? [])
+            let node = PredicateParser.parse(format, arguments ?? [])
+            let form = PredicateForm(format, node)
             self.init { object, _ in
                 if let probe = object as? PredicateProbe { probe.form = form }
-                return false
+                guard case .success(let node) = node else { return false }
+                if let record = object as? CKRecord { return node.holds(for: record.state.withLock { $0 }) }
+                guard let values = object as? [String: Any] else { return false }
+                return node.holds(for: DictionarySubject(values: values))
             }
         }
     }

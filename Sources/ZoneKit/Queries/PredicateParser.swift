@@ -5,7 +5,8 @@ import Records
 ///
 /// `field = value` and its kin, `BEGINSWITH`, `BETWEEN`, `IN`, `CONTAINS` and `ANY` for lists, `value IN list`,
 /// `self CONTAINS` and `TOKENMATCHES` for words, `distanceToLocation:fromLocation:(field, place) < metres`, and `NOT` before
-/// any of these that has an opposite.
+/// any of these that has an opposite. `OR`, `LIKE`, `MATCHES`, `ENDSWITH`, `[cd]` and `nil` are read too: a predicate of
+/// them decides in memory, and says why when it is sent.
 struct PredicateParser {
     /// Why a format cannot be read or sent.
     struct Refusal: Error {
@@ -15,108 +16,173 @@ struct PredicateParser {
     private var tokens: ArraySlice<PredicateToken>
     private var arguments: ArraySlice<Any>
 
-    static func parse(_ format: String, _ arguments: [Any]) -> PredicateForm {
+    /// Reads a format; a refusal says why it cannot be read.
+    static func parse(_ format: String, _ arguments: [Any]) -> Result<PredicateNode, Refusal> {
         do throws(Refusal) {
             guard let tokens = PredicateToken.tokens(of: format) else { throw Refusal(why: "it cannot be read") }
             var parser = PredicateParser(tokens: tokens[...], arguments: arguments[...])
-            let form = try parser.conjunction()
+            let node = try parser.disjunction()
             guard parser.tokens.isEmpty else { throw Refusal(why: "comparisons can only be joined by AND") }
-            return form
+            return .success(node)
         } catch {
-            return .refused("The predicate \"\(format)\" cannot be sent: \(error.why).")
+            return .failure(error)
         }
     }
 
     // MARK: Structure
 
-    private mutating func conjunction() throws(Refusal) -> PredicateForm {
-        var form = try term()
-        while tokens.first == .word("AND") || tokens.first == .sign("&&") {
+    private mutating func disjunction() throws(Refusal) -> PredicateNode {
+        var parts = [try conjunction()]
+        while tokens.first == .word("OR") || tokens.first == .sign("||") {
             tokens.removeFirst()
-            form = form.and(try term())
+            parts.append(try conjunction())
         }
-        return form
+        return parts.count == 1 ? parts[0] : .or(parts)
     }
 
-    private mutating func term() throws(Refusal) -> PredicateForm {
+    private mutating func conjunction() throws(Refusal) -> PredicateNode {
+        var parts = [try term()]
+        while tokens.first == .word("AND") || tokens.first == .sign("&&") {
+            tokens.removeFirst()
+            parts.append(try term())
+        }
+        return parts.count == 1 ? parts[0] : .and(parts)
+    }
+
+    private mutating func term() throws(Refusal) -> PredicateNode {
         switch tokens.first {
         case .word("NOT"), .sign("!"):
             tokens.removeFirst()
-            guard let form = try term().negated else {
-                throw Refusal(why: "NOT can stand before one comparison by =, IN, BEGINSWITH or CONTAINS only")
-            }
-            return form
+            return .not(try term())
         case .sign("("):
             tokens.removeFirst()
-            let form = try conjunction()
-            guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "comparisons can only be joined by AND") }
-            return form
+            let node = try disjunction()
+            guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "a parenthesis has no end") }
+            return node
         case .word("TRUEPREDICATE"):
             tokens.removeFirst()
-            return .all
+            return .constant(true)
         case .word("FALSEPREDICATE"):
             tokens.removeFirst()
-            return .none
-        default: return .filters(try comparison())
+            return .constant(false)
+        default: return try comparison()
         }
     }
 
     // MARK: Comparisons
 
-    private mutating func comparison() throws(Refusal) -> [Query.Filter] {
+    private mutating func comparison() throws(Refusal) -> PredicateNode {
         switch tokens.first {
         case .word("distanceToLocation:fromLocation:"):
             tokens.removeFirst()
-            return [try nearness()]
+            return .filter(try nearness())
         case .word("SELF"), .word("allTokens"):
             tokens.removeFirst()
-            return [try words(in: .anySearchable)]
+            return .filter(try words(in: .anySearchable))
         case .word("ANY"), .word("SOME"):
             tokens.removeFirst()
-            return [try membership(of: field())]
-        case .text, .number, .argument("@"), .argument("d"), .argument("i"), .argument("ld"), .argument("f"):
+            return .filter(try membership(of: field()))
+        case .text, .number, .argument("@"), .argument("d"), .argument("i"), .argument("ld"), .argument("f"),
+            .argument("lu"), .argument("u"), .argument("lld"), .argument("llu"), .argument("g"):
             let value = try self.value()
             guard tokens.popFirst() == .word("IN") else {
                 throw Refusal(why: "each comparison must begin with a field's name")
             }
             let field = try field()
-            return [try filter(field, .listContains, [value])]
+            return .filter(try filter(field, .listContains, [value]))
         default: return try comparison(of: field())
         }
     }
 
-    private mutating func comparison(of field: Query.Field) throws(Refusal) -> [Query.Filter] {
+    private mutating func comparison(of field: Query.Field) throws(Refusal) -> PredicateNode {
         switch tokens.first {
         case .word("IN"):
             tokens.removeFirst()
-            return [try filter(field, .in, elements("IN"))]
+            return .filter(try filter(field, .in, elements("IN")))
         case .word("BETWEEN"):
             tokens.removeFirst()
             let bounds = try elements("BETWEEN")
             guard bounds.count == 2 else { throw Refusal(why: "BETWEEN needs an array of two") }
-            return [
-                try filter(field, .greaterThanOrEquals, [bounds[0]]), try filter(field, .lessThanOrEquals, [bounds[1]]),
-            ]
-        case .word("TOKENMATCHES"): return [try words(in: field)]
-        case .word("CONTAINS"):
-            tokens.removeFirst()
-            try refuseOptions()
-            return [try filter(field, .listContains, [value()])]
-        case .word("BEGINSWITH"):
-            tokens.removeFirst()
-            try refuseOptions()
-            return [try filter(field, .beginsWith, [value()])]
-        default:
-            let comparator = try self.comparator()
-            try refuseOptions()
-            return [try filter(field, comparator, [value()])]
+            return .and([
+                .filter(try filter(field, .greaterThanOrEquals, [bounds[0]])),
+                .filter(try filter(field, .lessThanOrEquals, [bounds[1]])),
+            ])
+        case .word("TOKENMATCHES"): return .filter(try words(in: field))
+        case .word("CONTAINS"): return try text(field, .contains, .listContains)
+        case .word("BEGINSWITH"): return try text(field, .beginsWith, .beginsWith)
+        case .word("ENDSWITH"): return try text(field, .endsWith, nil)
+        case .word("LIKE"): return try text(field, .like, nil)
+        case .word("MATCHES"): return try text(field, .matches, nil)
+        default: return try equation(of: field)
         }
+    }
+
+    /// A comparison of texts, which the relay can be asked where it has a word for it and case matters.
+    private mutating func text(
+        _ field: Query.Field,
+        _ comparison: LocalComparison.Operator,
+        _ comparator: Query.Comparator?
+    ) throws(Refusal) -> PredicateNode {
+        guard case .word(let word)? = tokens.popFirst() else { throw Refusal(why: "a comparison is missing") }
+        let options = takeOptions()
+        let value = try self.value()
+        if let comparator, options == nil { return .filter(try filter(field, comparator, [value])) }
+        return .local(
+            local(
+                field,
+                comparison,
+                try operand(value, of: field),
+                options,
+                why: comparator == nil ? "'\(word)' is not a comparison it can be asked for" : nil
+            )
+        )
+    }
+
+    private mutating func equation(of field: Query.Field) throws(Refusal) -> PredicateNode {
+        let comparator = try self.comparator()
+        let options = takeOptions()
+        let isEquation = comparator == .equals || comparator == .notEquals
+        let comparison = comparator == .notEquals ? LocalComparison.Operator.notEquals : .equals
+        if isEquation, tokens.first == .word("NULL") || tokens.first == .word("NIL") || isNothing {
+            _ = try? value()
+            return .local(local(field, comparison, nil, nil, why: "nothing can be compared with nil"))
+        }
+        let value = try self.value()
+        if isEquation, let options {
+            return .local(local(field, comparison, try operand(value, of: field), options, why: nil))
+        }
+        return .filter(try filter(field, comparator, [value]))
+    }
+
+    /// The next value is an argument that stands for nothing.
+    private var isNothing: Bool {
+        guard case .argument(let kind)? = tokens.first, kind != "K" else { return false }
+        return arguments.first is NSNull
+    }
+
+    private func local(
+        _ field: Query.Field,
+        _ comparison: LocalComparison.Operator,
+        _ operand: FieldValue?,
+        _ options: String?,
+        why: String?
+    ) -> LocalComparison {
+        LocalComparison(
+            field: field,
+            comparison: comparison,
+            operand: operand,
+            ignoresCase: options?.contains("c") ?? false,
+            ignoresDiacritics: options?.contains("d") ?? false,
+            why: why ?? "comparisons are exact, and '\(options ?? "")' is for words only"
+        )
     }
 
     /// `ANY list = value`, `ANY list IN values`, `ANY list BEGINSWITH text`.
     private mutating func membership(of field: Query.Field) throws(Refusal) -> Query.Filter {
         let sign = tokens.popFirst()
-        try refuseOptions()
+        if let options = takeOptions() {
+            throw Refusal(why: "comparisons are exact, and '\(options)' is for words only")
+        }
         switch sign {
         case .sign("="), .sign("=="): return try filter(field, .listContains, [value()])
         case .word("IN"): return try filter(field, .listContainsAny, elements("IN"))
@@ -165,10 +231,11 @@ struct PredicateParser {
         }
     }
 
-    private func refuseOptions() throws(Refusal) {
-        if case .sign(let options) = tokens.first, options.hasPrefix("[") {
-            throw Refusal(why: "comparisons are exact, and '\(options)' is for words only")
-        }
+    /// `[c]`, `[d]` or both, behind an operator.
+    private mutating func takeOptions() -> String? {
+        guard case .sign(let options)? = tokens.first, options.hasPrefix("[") else { return nil }
+        tokens.removeFirst()
+        return options
     }
 
     // MARK: Operands

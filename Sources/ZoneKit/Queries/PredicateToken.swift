@@ -37,7 +37,11 @@ enum PredicateToken: Equatable {
             return quoted(of: &rest, by: first)
         case "%":
             rest.removeFirst()
-            let kind = take(&rest) { $0.isLetter || $0 == "@" }
+            if rest.first == "@" {
+                rest.removeFirst()
+                return .argument("@")
+            }
+            let kind = take(&rest) { $0.isLetter }
             return kind.isEmpty ? nil : .argument(kind)
         case "(", ")", "{", "}", ",":
             rest.removeFirst()

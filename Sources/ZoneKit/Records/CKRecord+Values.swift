@@ -59,13 +59,10 @@ extension CKRecord {
     }
 }
 
+extension CKRecord: CKRecordKeyValueSetting {}
+
 /// Over the names of the fields that have a value, with the values.
 extension CKRecord: Sequence {
     /// Walks over name and value of each field, sorted by name.
-    public func makeIterator() -> AnyIterator<(CKRecord.FieldKey, any CKRecordValueProtocol)> {
-        let pairs = state.withLock { state in
-            state.fields.keys.sorted().compactMap { key in state.object(for: key).map { (key, $0) } }
-        }
-        return AnyIterator(pairs.makeIterator())
-    }
+    public func makeIterator() -> CKRecordKeyValueIterator { CKRecordKeyValueIterator(self) }
 }

@@ -4,8 +4,8 @@ package import Records
 /// What a record's field can hold.
 ///
 /// Strings, integers and floating-point numbers, booleans (kept as 0 and 1), dates (to the millisecond once saved), data,
-/// references, locations, and arrays of one kind of these. Reading gives `String`, `NSNumber`, `Date`, `Data`,
-/// `CKRecord.Reference`, `CLLocation` or an array of one of them; casts such as `as? Int` work on numbers.
+/// references, locations, assets, and arrays of one kind of these. Reading gives `String`, `NSNumber`, `Date`, `Data`,
+/// `CKRecord.Reference`, `CLLocation`, `CKAsset` or an array of one of them; casts such as `as? Int` work on numbers.
 ///
 /// Do not conform types of your own: saving a record with such a value fails with `invalidArguments`.
 public protocol CKRecordValueProtocol {}
@@ -36,6 +36,7 @@ extension NSData: CKRecordValueProtocol {}
 extension NSArray: CKRecordValueProtocol {}
 extension CKReference: CKRecordValueProtocol {}
 extension CLLocation: CKRecordValueProtocol {}
+extension CKAsset: CKRecordValueProtocol {}
 extension Array: CKRecordValueProtocol where Element: CKRecordValueProtocol {}
 
 extension FieldValue {
@@ -52,6 +53,7 @@ extension FieldValue {
         case let data as Data: self = .bytes([UInt8](data))
         case let reference as CKRecord.Reference: self = .reference(reference.value(in: zone))
         case let place as CLLocation: self = .location(place.value)
+        case let asset as CKAsset: self = .asset(asset.wire)
         case let number as NSNumber: self = FieldValue(number)
         case let elements as [Any]:
             guard let list = FieldValue(elements, in: zone, emptyType: Self.elementType(of: value) ?? elementType)
@@ -112,6 +114,7 @@ extension FieldValue {
         case is [Data].Type, is [NSData].Type: .bytes
         case is [CKRecord.Reference].Type: .reference
         case is [CLLocation].Type: .location
+        case is [CKAsset].Type: .asset
         case is [Int].Type, is [Int64].Type, is [Int32].Type, is [Bool].Type, is [UInt].Type: .int64
         default: nil
         }

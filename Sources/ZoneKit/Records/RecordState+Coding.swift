@@ -10,6 +10,10 @@ extension RecordState {
     package func encode(with coder: NSCoder) {
         encodeSystemFields(with: coder)
         coder.encode(Self.archive(fields), forKey: "Fields")
+        let files = assets.mapValues { $0.compactMap(\.fileToUpload?.path) }.filter { !$0.value.isEmpty }
+        if !files.isEmpty, let json = try? JSONEncoder().encode(files) {
+            coder.encode(json as NSData, forKey: "AssetFiles")
+        }
         guard !edits.isEmpty else { return }
         coder.encode(edits.keys.sorted().joined(separator: "\n") as NSString, forKey: "ChangedKeys")
         coder.encode(Self.archive(edits.compactMapValues(\.original)), forKey: "OriginalFields")
@@ -25,6 +29,11 @@ extension RecordState {
         guard let data = coder.bytes("Fields") else { return true }
         guard let values = Self.unarchive(data) else { return false }
         fields = values
+        if let json = coder.bytes("AssetFiles"),
+            let files = try? JSONDecoder().decode([String: [String]].self, from: Data(json))
+        {
+            restoreAssets(files.mapValues { $0.map { URL(fileURLWithPath: $0) } })
+        }
         guard let keys = coder.text("ChangedKeys") else { return true }
         guard let data = coder.bytes("OriginalFields"),
             let originals = Self.unarchive(data)

@@ -1,6 +1,12 @@
 import Foundation
 package import Records
 
+/// From where a record's assets are downloaded.
+package struct AssetSource: Sendable {
+    package var keeper: AssetKeeper
+    package var scope: DatabaseScope
+}
+
 /// What a `CKRecord` holds: the record, and what was changed in it since the relay last saw it.
 package struct RecordState: Sendable {
     /// One field's change.
@@ -24,8 +30,14 @@ package struct RecordState: Sendable {
     /// How often anything was changed here.
     package private(set) var editCount: UInt64 = 0
     package private(set) var parentEdit: UInt64?
+    /// The record is the root of a share that was not saved yet.
+    package private(set) var asksForLink = false
     /// Dates as the program set them: `fields` has them to the millisecond, and a program expects to read its own.
     private var exactDates: [String: Date] = [:]
+    /// Assets as the program set them, by field; one that was fetched is in `fields` only.
+    package private(set) var assets: [String: [CKAsset]] = [:]
+    /// From where fetched assets come.
+    package var assetSource: AssetSource?
     /// Fields holding what cannot be sent, with the name of its type; saving such a record fails.
     package private(set) var unsendable: [String: String] = [:]
 
@@ -51,7 +63,16 @@ package struct RecordState: Sendable {
     }
 
     package func object(for key: String) -> (any CKRecordValueProtocol)? {
-        exactDates[key] ?? fields[key]?.object(in: id.zoneID)
+        if let date = exactDates[key] { return date }
+        guard let field = fields[key] else { return nil }
+        guard field.type.isAsset else { return field.object(in: id.zoneID) }
+        let found = assets[key] ?? fetchedAssets(field, key)
+        return field.type == .scalar(.asset) ? found.first : found
+    }
+
+    private func fetchedAssets(_ field: FieldValue, _ key: String) -> [CKAsset] {
+        let origin = AssetOrigin(scope: assetSource?.scope ?? .private, record: id.record, field: key)
+        return field.assets.map { CKAsset($0, origin: origin, keeper: assetSource?.keeper) }
     }
 
     // MARK: Changes
@@ -59,6 +80,7 @@ package struct RecordState: Sendable {
     package mutating func set(_ value: Any?, for key: String) {
         unsendable[key] = nil
         exactDates[key] = value as? Date
+        assets[key] = (value as? CKAsset).map { [$0] } ?? value as? [CKAsset]
         guard let value else {
             replace(key, with: nil)
             return
@@ -84,6 +106,17 @@ package struct RecordState: Sendable {
         parent = name
     }
 
+    /// A share of this record has been made, and is to be saved together with it.
+    package mutating func beginSharing(_ share: String) {
+        self.share = share
+        asksForLink = true
+    }
+
+    /// Puts back the files that an archive remembers.
+    package mutating func restoreAssets(_ files: [String: [URL]]) {
+        for (key, urls) in files { assets[key] = urls.map { CKAsset(fileURL: $0) } }
+    }
+
     /// Puts back the changes that an archive remembers.
     package mutating func restoreEdits(_ keys: [String], originals: [String: FieldValue]) {
         for key in keys {
@@ -97,7 +130,10 @@ package struct RecordState: Sendable {
     /// The record as it was before its pending changes.
     package var ancestor: RecordState {
         var ancestor = self
-        for (key, edit) in edits { ancestor.fields[key] = edit.original }
+        for (key, edit) in edits {
+            ancestor.fields[key] = edit.original
+            ancestor.assets[key] = nil
+        }
         ancestor.edits = [:]
         ancestor.exactDates = [:]
         ancestor.unsendable = [:]
@@ -112,6 +148,7 @@ package struct RecordState: Sendable {
         created = record.created ?? created
         modified = record.modified
         share = record.share
+        asksForLink = false
         edits = edits.filter { $0.value.number > sent }
         for (key, edit) in edits { edits[key] = Edit(original: record.fields[key], number: edit.number) }
         for (key, value) in record.fields where edits[key] == nil {

@@ -1,3 +1,5 @@
+import Foundation
+
 /// One request to a relay as a value, credentials and all.
 package struct RelayRequest: Sendable {
     package enum Method: String, Sendable {
@@ -16,6 +18,8 @@ package struct RelayRequest: Sendable {
     package var isWrite: Bool
     /// How long to wait for the answer; `nil`: as long as the transport usually does.
     package var timeout: Duration?
+    /// The whole address, where the relay has given one; `nil`: `path` below the relay's own.
+    package var address: URL?
 
     package init(
         method: Method,

@@ -35,7 +35,9 @@ package final class URLSessionTransport: RelayTransport {
 
     package func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
         let address = base + request.path + (request.query.isEmpty ? "" : "?" + request.query)
-        guard let url = URL(string: address) else { throw .unreachable("The relay's address makes no valid URL.") }
+        guard let url = request.address ?? URL(string: address) else {
+            throw .unreachable("The relay's address makes no valid URL.")
+        }
         var urlRequest = URLRequest(url: url)
         urlRequest.httpMethod = request.method.rawValue
         for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }

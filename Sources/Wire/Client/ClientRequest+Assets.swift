@@ -1,0 +1,51 @@
+package import Records
+
+extension ClientRequest {
+    /// `assets/upload`: addresses for files, each for a field of a record.
+    ///
+    /// Wire reference 15.
+    package static func uploads(
+        _ fields: [(recordName: String, recordType: String, fieldName: String)],
+        in zone: ZoneID
+    ) -> [UInt8] {
+        body { object in
+            zoneID(zone, &object)
+            object.key("tokens")
+            object.array(fields) { list, field in
+                list.object {
+                    $0.member("recordName", field.recordName)
+                    $0.member("recordType", field.recordType)
+                    $0.member("fieldName", field.fieldName)
+                }
+            }
+        }
+    }
+
+    /// `assets/rereference` of one field's asset.
+    package static func rereference(_ recordName: String, _ fieldName: String, in zone: ZoneID) -> [UInt8] {
+        body { object in
+            zoneID(zone, &object)
+            object.key("assets")
+            object.array(CollectionOfOne(recordName)) { list, name in
+                list.object {
+                    $0.member("recordName", name)
+                    $0.member("fieldName", fieldName)
+                }
+            }
+        }
+    }
+}
+
+extension ClientResponse {
+    /// What the relay says of a file that it has taken.
+    package static func uploadedAsset(_ json: JSONValue) throws(JSONError) -> Asset {
+        var asset = Asset(
+            fileChecksum: try json.required("fileChecksum").string(),
+            size: try json.required("size").int64()
+        )
+        asset.receipt = try json["receipt"]?.string()
+        asset.referenceChecksum = try json["referenceChecksum"]?.string()
+        asset.wrappingKey = try json["wrappingKey"]?.string()
+        return asset
+    }
+}

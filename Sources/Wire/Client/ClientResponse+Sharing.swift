@@ -1,0 +1,72 @@
+package import Records
+
+extension ClientResponse {
+    /// A share as `records/resolve` and `records/accept` describe it.
+    ///
+    /// Wire reference 10.
+    package struct SharedThing: Sendable {
+        package var shortGUID: String
+        package var containerIdentifier: String
+        /// The caller's own, as the owner sees it, or the shared database.
+        package var scope: DatabaseScope
+        package var zone: ZoneID
+        package var rootRecordName: String?
+        package var rootRecord: Record?
+        /// The share record with what it says of people; `nil` where the relay leaves it out.
+        package var share: (record: Record, details: ClientShare)?
+        package var owner: ClientIdentity
+        package var participantType: String
+        package var participantStatus: String
+        package var participantPermission: String
+    }
+
+    package enum SharedThingEntry: Sendable {
+        case found(SharedThing)
+        case failed(Failure)
+    }
+
+    /// The `results` array, in the order of the request.
+    package static func sharedThings(_ json: JSONValue) throws(JSONError) -> [SharedThingEntry] {
+        var entries: [SharedThingEntry] = []
+        for entry in try json["results"]?.elements() ?? [] {
+            if let failure = try failure(entry, zone: nil) {
+                entries.append(.failed(failure))
+            } else {
+                entries.append(.found(try sharedThing(entry)))
+            }
+        }
+        return entries
+    }
+
+    private static func sharedThing(_ json: JSONValue) throws(JSONError) -> SharedThing {
+        let zone = try ZoneIDCodec.read(json.required("zoneID"))
+        var thing = SharedThing(
+            shortGUID: try json.required("shortGUID").required("value").string(),
+            containerIdentifier: try json["containerIdentifier"]?.string() ?? "",
+            scope: try json["databaseScope"]?.string() == "PRIVATE" ? .private : .shared,
+            zone: zone,
+            rootRecordName: try json["rootRecordName"]?.string(),
+            owner: try identity(json["ownerIdentity"]),
+            participantType: try json["participantType"]?.string() ?? "UNKNOWN",
+            participantStatus: try json["participantStatus"]?.string() ?? "UNKNOWN",
+            participantPermission: try json["participantPermission"]?.string() ?? "UNKNOWN"
+        )
+        if let root = json["rootRecord"] { thing.rootRecord = try record(root, zone: zone) }
+        if let share = json["share"] { thing.share = (try record(share, zone: zone), try ClientShare(share)) }
+        return thing
+    }
+
+    private static func identity(_ json: JSONValue?) throws(JSONError) -> ClientIdentity {
+        guard let json else { return ClientIdentity() }
+        return try ClientIdentity(json)
+    }
+
+    /// The `users` array.
+    ///
+    /// Wire reference 14.
+    package static func users(_ json: JSONValue) throws(JSONError) -> [ClientIdentity] {
+        var users: [ClientIdentity] = []
+        for entry in try json["users"]?.elements() ?? [] { users.append(try ClientIdentity(entry)) }
+        return users
+    }
+}

@@ -1,0 +1,171 @@
+/// What a client knows of a share beside its fields.
+///
+/// Wire reference 4.9.
+package struct ClientShare: Hashable, Sendable {
+    /// Somebody a share is for, in the wire's own words.
+    package struct Participant: Hashable, Sendable {
+        /// `nil` until the relay has given one.
+        package var id: String?
+        package var type: String
+        package var permission: String
+        package var acceptanceStatus: String
+        package var identity: ClientIdentity
+
+        package init(
+            id: String? = nil,
+            type: String,
+            permission: String,
+            acceptanceStatus: String,
+            identity: ClientIdentity
+        ) {
+            self.id = id
+            self.type = type
+            self.permission = permission
+            self.acceptanceStatus = acceptanceStatus
+            self.identity = identity
+        }
+    }
+
+    package var publicPermission: String?
+    /// The owner included.
+    package var participants: [Participant] = []
+    package var owner: Participant?
+    package var currentUser: Participant?
+    package var shortGUID: String?
+
+    package init() {}
+
+    /// The share that a share record's dictionary describes.
+    package init(_ json: JSONValue) throws(JSONError) {
+        publicPermission = try json["publicPermission"]?.string()
+        shortGUID = try json["shortGUID"]?.string()
+        for entry in try json["participants"]?.elements() ?? [] { participants.append(try Participant(entry)) }
+        if let owner = json["owner"] { self.owner = try Participant(owner) }
+        if let current = json["currentUserParticipant"] { currentUser = try Participant(current) }
+    }
+
+    /// Reads what `json` wrote.
+    package init?(json: [UInt8]) {
+        guard let document = try? JSONDocument(parsing: json, limits: .response),
+            let share = try? ClientShare(document.root)
+        else { return nil }
+        self = share
+    }
+
+    /// For keeping, in the wire's own form.
+    package var json: [UInt8] {
+        ClientRequest.body { object in
+            if let publicPermission { object.member("publicPermission", publicPermission) }
+            if let shortGUID { object.member("shortGUID", shortGUID) }
+            object.key("participants")
+            object.array(participants) { $1.write(to: &$0) }
+            if let owner {
+                object.key("owner")
+                owner.write(to: &object)
+            }
+            if let currentUser {
+                object.key("currentUserParticipant")
+                currentUser.write(to: &object)
+            }
+        }
+    }
+}
+
+extension ClientShare.Participant {
+    package init(_ json: JSONValue) throws(JSONError) {
+        id = try json["participantId"]?.string()
+        type = try json["type"]?.string() ?? "UNKNOWN"
+        permission = try json["permission"]?.string() ?? "UNKNOWN"
+        acceptanceStatus = try json["acceptanceStatus"]?.string() ?? "UNKNOWN"
+        identity = if let user = json["userIdentity"] { try ClientIdentity(user) } else { ClientIdentity() }
+    }
+
+    package func write(to writer: inout JSONWriter) {
+        writer.object { object in
+            if let id { object.member("participantId", id) }
+            object.member("type", type)
+            object.member("permission", permission)
+            object.member("acceptanceStatus", acceptanceStatus)
+            object.key("userIdentity")
+            identity.write(to: &object)
+        }
+    }
+}
+
+/// A user as far as the relay says, and by what they were looked for.
+///
+/// Wire reference 4.8.
+package struct ClientIdentity: Hashable, Sendable {
+    /// By what a user is looked for.
+    package struct Lookup: Hashable, Sendable {
+        package var emailAddress: String?
+        package var phoneNumber: String?
+        package var userRecordName: String?
+
+        package init(emailAddress: String? = nil, phoneNumber: String? = nil, userRecordName: String? = nil) {
+            self.emailAddress = emailAddress
+            self.phoneNumber = phoneNumber
+            self.userRecordName = userRecordName
+        }
+    }
+
+    /// A name in parts, by the wire's own keys.
+    package enum NamePart: String, Hashable, Sendable, CaseIterable {
+        case namePrefix, givenName, middleName, familyName, nameSuffix, nickname
+    }
+
+    package var userRecordName: String?
+    package var name: [NamePart: String] = [:]
+    package var lookup: Lookup?
+
+    package init(userRecordName: String? = nil, lookup: Lookup? = nil) {
+        self.userRecordName = userRecordName
+        self.lookup = lookup
+    }
+
+    package init(_ json: JSONValue) throws(JSONError) {
+        userRecordName = try json["userRecordName"]?.string()
+        if let parts = json["nameComponents"] {
+            for (key, value) in try parts.members() {
+                if let part = NamePart(rawValue: key), !value.isNull { name[part] = try value.string() }
+            }
+        }
+        if let info = json["lookupInfo"] { lookup = try Lookup(info) }
+    }
+
+    package func write(to writer: inout JSONWriter) {
+        writer.object { object in
+            if let userRecordName { object.member("userRecordName", userRecordName) }
+            if !name.isEmpty {
+                object.key("nameComponents")
+                object.object { parts in
+                    for part in NamePart.allCases {
+                        guard let text = name[part] else { continue }
+                        parts.key(part.rawValue)
+                        parts.string(text)
+                    }
+                }
+            }
+            if let lookup {
+                object.key("lookupInfo")
+                lookup.write(to: &object)
+            }
+        }
+    }
+}
+
+extension ClientIdentity.Lookup {
+    package init(_ json: JSONValue) throws(JSONError) {
+        emailAddress = try json["emailAddress"]?.string()
+        phoneNumber = try json["phoneNumber"]?.string()
+        userRecordName = try json["userRecordName"]?.string()
+    }
+
+    package func write(to writer: inout JSONWriter) {
+        writer.object { object in
+            if let emailAddress { object.member("emailAddress", emailAddress) }
+            if let phoneNumber { object.member("phoneNumber", phoneNumber) }
+            if let userRecordName { object.member("userRecordName", userRecordName) }
+        }
+    }
+}

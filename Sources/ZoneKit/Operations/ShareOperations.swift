@@ -1,0 +1,167 @@
+public import Foundation
+
+/// Fetches shares by their links.
+open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
+    /// The links.
+    public var shareURLs: [URL]?
+    /// Whether root records are wanted too.
+    public var shouldFetchRootRecord = false
+    /// The fields of root records that are wanted; `nil`: all.
+    public var rootRecordDesiredKeys: [CKRecord.FieldKey]?
+
+    /// Told what became of each link; the older form of `perShareMetadataResultBlock`.
+    public var perShareMetadataBlock: ((URL, CKShare.Metadata?, (any Error)?) -> Void)?
+    /// Told what became of each link.
+    public var perShareMetadataResultBlock:
+        ((_ shareURL: URL, _ shareMetadataResult: Result<CKShare.Metadata, any Error>) -> Void)?
+    /// Told at the end; the older form of `fetchShareMetadataResultBlock`.
+    public var fetchShareMetadataCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    /// Told at the end; fails with `partialFailure` if single links failed.
+    public var fetchShareMetadataResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+
+    /// An operation with nothing to do yet.
+    public override init() { super.init() }
+
+    /// An operation that fetches these.
+    public convenience init(shareURLs: [URL]) {
+        self.init()
+        self.shareURLs = shareURLs
+    }
+
+    package override func perform() async {
+        var tally = OperationTally<CKShare.Metadata, URL>()
+        let urls = shareURLs ?? []
+        do {
+            try requireNotCancelled()
+            let results = try await configuredContainer.shareMetadatas(
+                for: urls,
+                fetchingRoots: shouldFetchRootRecord,
+                rootKeys: rootRecordDesiredKeys
+            )
+            for url in urls {
+                guard let result = results[url] else { continue }
+                perShareMetadataResultBlock?(url, result)
+                perShareMetadataBlock?(url, try? result.get(), result.error)
+                tally.saved(url, result)
+            }
+        } catch {
+            fetchShareMetadataCompletionBlock?(error)
+            fetchShareMetadataResultBlock?(.failure(error))
+            return
+        }
+        fetchShareMetadataCompletionBlock?(tally.failure)
+        fetchShareMetadataResultBlock?(tally.result)
+    }
+}
+
+/// Comes into shares.
+open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
+    /// The shares.
+    public var shareMetadatas: [CKShare.Metadata]?
+
+    /// Told what became of each share; the older form of `perShareResultBlock`.
+    public var perShareCompletionBlock: ((CKShare.Metadata, CKShare?, (any Error)?) -> Void)?
+    /// Told what became of each share.
+    public var perShareResultBlock:
+        ((_ shareMetadata: CKShare.Metadata, _ acceptedShareResult: Result<CKShare, any Error>) -> Void)?
+    /// Told at the end; the older form of `acceptSharesResultBlock`.
+    public var acceptSharesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    /// Told at the end; fails with `partialFailure` if single shares failed.
+    public var acceptSharesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+
+    /// An operation with nothing to do yet.
+    public override init() { super.init() }
+
+    /// An operation that comes into these.
+    public convenience init(shareMetadatas: [CKShare.Metadata]) {
+        self.init()
+        self.shareMetadatas = shareMetadatas
+    }
+
+    package override func perform() async {
+        var tally = OperationTally<CKShare, CKShare.Metadata>()
+        let metadatas = shareMetadatas ?? []
+        do {
+            try requireNotCancelled()
+            let results = try await configuredContainer.accept(metadatas)
+            for metadata in metadatas {
+                guard let result = results[metadata] else { continue }
+                perShareResultBlock?(metadata, result)
+                perShareCompletionBlock?(metadata, try? result.get(), result.error)
+                tally.saved(metadata, result)
+            }
+        } catch {
+            acceptSharesCompletionBlock?(error)
+            acceptSharesResultBlock?(.failure(error))
+            return
+        }
+        acceptSharesCompletionBlock?(tally.failure)
+        acceptSharesResultBlock?(tally.result)
+    }
+}
+
+/// Finds people to invite.
+open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
+    /// By what they are looked for.
+    public var userIdentityLookupInfos: [CKUserIdentity.LookupInfo]?
+
+    /// Told of each who was found; the older form of `perShareParticipantResultBlock`.
+    public var shareParticipantFetchedBlock: ((CKShare.Participant) -> Void)?
+    /// Told what became of each.
+    public var perShareParticipantResultBlock:
+        (
+            (
+                _ userIdentityLookupInfo: CKUserIdentity.LookupInfo,
+                _ shareParticipantResult: Result<CKShare.Participant, any Error>
+            ) -> Void
+        )?
+    /// Told at the end; the older form of `fetchShareParticipantsResultBlock`.
+    public var fetchShareParticipantsCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    /// Told at the end; fails with `partialFailure` if somebody was not found.
+    public var fetchShareParticipantsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+
+    /// An operation with nothing to do yet.
+    public override init() { super.init() }
+
+    /// An operation that finds these.
+    public convenience init(userIdentityLookupInfos: [CKUserIdentity.LookupInfo]) {
+        self.init()
+        self.userIdentityLookupInfos = userIdentityLookupInfos
+    }
+
+    package override func perform() async {
+        var tally = OperationTally<CKShare.Participant, CKUserIdentity.LookupInfo>()
+        let infos = userIdentityLookupInfos ?? []
+        do {
+            try requireNotCancelled()
+            let results = try await configuredContainer.shareParticipants(for: infos)
+            for info in infos {
+                guard let result = results[info] else { continue }
+                perShareParticipantResultBlock?(info, result)
+                if case .success(let participant) = result { shareParticipantFetchedBlock?(participant) }
+                tally.saved(info, result)
+            }
+        } catch {
+            fetchShareParticipantsCompletionBlock?(error)
+            fetchShareParticipantsResultBlock?(.failure(error))
+            return
+        }
+        fetchShareParticipantsCompletionBlock?(tally.failure)
+        fetchShareParticipantsResultBlock?(tally.result)
+    }
+}
+
+extension CKOperation {
+    /// The container, for requests of this operation's settings.
+    var configuredContainer: CKContainer {
+        CKContainer(sharing: resolvedContainer.session, settings: requestSettings)
+    }
+}
+
+extension Result {
+    /// What went wrong, if it did.
+    var error: Failure? {
+        if case .failure(let error) = self { return error }
+        return nil
+    }
+}

@@ -1,0 +1,158 @@
+import Foundation
+
+/// The calls of `CKContainer` about people, for callers without tasks.
+///
+/// Each does what the call of the same meaning does, and calls back once, on any thread, with a value or an error.
+extension CKContainer {
+    /// Finds somebody to invite; see `shareParticipant(forEmailAddress:)`.
+    @preconcurrency
+    public func fetchShareParticipant(
+        withEmailAddress emailAddress: String,
+        completionHandler: @escaping @Sendable (CKShare.Participant?, (any Error)?) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) {
+            try await self.shareParticipant(forEmailAddress: emailAddress)
+        }
+    }
+
+    /// Finds somebody to invite; see `shareParticipant(forPhoneNumber:)`.
+    @preconcurrency
+    public func fetchShareParticipant(
+        withPhoneNumber phoneNumber: String,
+        completionHandler: @escaping @Sendable (CKShare.Participant?, (any Error)?) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.shareParticipant(forPhoneNumber: phoneNumber) }
+    }
+
+    /// Finds somebody to invite; see `shareParticipant(forUserRecordID:)`.
+    @preconcurrency
+    public func fetchShareParticipant(
+        withUserRecordID userRecordID: CKRecord.ID,
+        completionHandler: @escaping @Sendable (CKShare.Participant?, (any Error)?) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.shareParticipant(forUserRecordID: userRecordID) }
+    }
+
+    /// Finds people to invite; see `shareParticipants(for:)`.
+    @preconcurrency
+    public func fetchShareParticipants(
+        for lookupInfos: [CKUserIdentity.LookupInfo],
+        completionHandler:
+            @escaping @Sendable (
+                Result<[CKUserIdentity.LookupInfo: Result<CKShare.Participant, any Error>], any Error>
+            ) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.shareParticipants(for: lookupInfos) }
+    }
+
+    /// Finds people to invite; see `shareParticipants(forEmailAddresses:)`.
+    @preconcurrency
+    public func fetchShareParticipants(
+        forEmailAddresses emails: [String],
+        completionHandler:
+            @escaping @Sendable (Result<[String: Result<CKShare.Participant, any Error>], any Error>) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.shareParticipants(forEmailAddresses: emails) }
+    }
+
+    /// Finds people to invite; see `shareParticipants(forPhoneNumbers:)`.
+    @preconcurrency
+    public func fetchShareParticipants(
+        forPhoneNumbers phoneNumbers: [String],
+        completionHandler:
+            @escaping @Sendable (Result<[String: Result<CKShare.Participant, any Error>], any Error>) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.shareParticipants(forPhoneNumbers: phoneNumbers) }
+    }
+
+    /// Finds people to invite; see `shareParticipants(forUserRecordIDs:)`.
+    @preconcurrency
+    public func fetchShareParticipants(
+        forUserRecordIDs userRecordIDs: [CKRecord.ID],
+        completionHandler:
+            @escaping @Sendable (Result<[CKRecord.ID: Result<CKShare.Participant, any Error>], any Error>) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) {
+            try await self.shareParticipants(forUserRecordIDs: userRecordIDs)
+        }
+    }
+
+    /// Finds a user; see `userIdentity(forEmailAddress:)`.
+    @preconcurrency
+    public func discoverUserIdentity(
+        withEmailAddress email: String,
+        completionHandler: @escaping @Sendable (CKUserIdentity?, (any Error)?) -> Void
+    ) {
+        runOptional(completionHandler) { try await self.userIdentity(forEmailAddress: email) }
+    }
+
+    /// Finds a user; see `userIdentity(forPhoneNumber:)`.
+    @preconcurrency
+    public func discoverUserIdentity(
+        withPhoneNumber phoneNumber: String,
+        completionHandler: @escaping @Sendable (CKUserIdentity?, (any Error)?) -> Void
+    ) {
+        runOptional(completionHandler) { try await self.userIdentity(forPhoneNumber: phoneNumber) }
+    }
+
+    /// Finds a user; see `userIdentity(forUserRecordID:)`.
+    @preconcurrency
+    public func discoverUserIdentity(
+        withUserRecordID userRecordID: CKRecord.ID,
+        completionHandler: @escaping @Sendable (CKUserIdentity?, (any Error)?) -> Void
+    ) {
+        runOptional(completionHandler) { try await self.userIdentity(forUserRecordID: userRecordID) }
+    }
+
+    /// Finds all users there are to be found; see `allUserIdentitiesFromContacts()`.
+    @preconcurrency
+    public func discoverAllIdentities(
+        completionHandler: @escaping @Sendable ([CKUserIdentity]?, (any Error)?) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.allUserIdentitiesFromContacts() }
+    }
+
+    /// Says what the program is allowed; see `applicationPermissionStatus(for:)`.
+    @preconcurrency
+    public func status(
+        forApplicationPermission applicationPermission: ApplicationPermissions,
+        completionHandler: @escaping @Sendable (ApplicationPermissionStatus, (any Error)?) -> Void
+    ) {
+        runPermission(completionHandler) { try await self.applicationPermissionStatus(for: applicationPermission) }
+    }
+
+    /// Asks to be allowed something; see `requestApplicationPermission(_:)`.
+    @preconcurrency
+    public func requestApplicationPermission(
+        _ applicationPermission: ApplicationPermissions,
+        completionHandler: @escaping @Sendable (ApplicationPermissionStatus, (any Error)?) -> Void
+    ) {
+        runPermission(completionHandler) { try await self.requestApplicationPermission(applicationPermission) }
+    }
+
+    private func runOptional<Value>(
+        _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
+        _ body: @escaping @Sendable () async throws -> sending Value?
+    ) {
+        Task {
+            do {
+                completionHandler(try await body(), nil)
+            } catch {
+                completionHandler(nil, error)
+            }
+        }
+    }
+
+    private func runPermission(
+        _ completionHandler: @escaping @Sendable (ApplicationPermissionStatus, (any Error)?) -> Void,
+        _ body: @escaping @Sendable () async throws -> ApplicationPermissionStatus
+    ) {
+        Task {
+            do {
+                completionHandler(try await body(), nil)
+            } catch {
+                completionHandler(.couldNotComplete, error)
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+public import Foundation
+import Records
+import Wire
+
+extension CKContainer {
+    // MARK: Shares by their links
+
+    /// A share by its link, before or after coming in.
+    ///
+    /// - Parameter url: The link, as `CKShare.url` gave it to somebody.
+    /// - Returns: What the relay tells the current user of it.
+    /// - Throws: `unknownItem` when there is no such share (any more), `permissionFailure` when it is for others, and what
+    ///   any call throws.
+    public func shareMetadata(for url: URL) async throws -> CKShare.Metadata {
+        let results = try await shareMetadatas(for: [url])
+        guard let result = results[url] else { throw CKError(.unknownItem) }
+        return try result.get()
+    }
+
+    /// Some shares by their links.
+    ///
+    /// - Parameter urls: The links.
+    /// - Returns: For each link a share or its own error.
+    /// - Throws: What concerns the request as a whole.
+    public func shareMetadatas(for urls: [URL]) async throws -> [URL: Result<CKShare.Metadata, any Error>] {
+        try await shareMetadatas(for: urls, fetchingRoots: false, rootKeys: nil)
+    }
+
+    package func shareMetadatas(
+        for urls: [URL],
+        fetchingRoots: Bool,
+        rootKeys: [CKRecord.FieldKey]?
+    ) async throws(CKError) -> [URL: Result<CKShare.Metadata, any Error>] {
+        let body = ClientRequest.shares(
+            urls.map(\.lastPathComponent),
+            fetchingRoots: fetchingRoots,
+            rootKeys: rootKeys
+        )
+        let metadatas = try await sharedThings("records/resolve", body, count: urls.count)
+        return Dictionary(zip(urls, metadatas)) { first, _ in first }
+    }
+
+    /// Comes into a share: its zone appears in the shared database.
+    ///
+    /// - Parameter metadata: The share, as `shareMetadata(for:)` gave it.
+    /// - Returns: The share as the current user now has it.
+    /// - Throws: `unknownItem`, `permissionFailure`, `participantMayNeedVerification`, and what any call throws.
+    @discardableResult
+    public func accept(_ metadata: CKShare.Metadata) async throws -> CKShare {
+        let results = try await accept([metadata])
+        guard let result = results[metadata] else { throw CKError(.internalError) }
+        return try result.get()
+    }
+
+    /// Comes into some shares.
+    ///
+    /// - Parameter metadatas: The shares.
+    /// - Returns: Each share's own outcome.
+    /// - Throws: What concerns the request as a whole.
+    public func accept(
+        _ metadatas: [CKShare.Metadata]
+    ) async throws -> [CKShare.Metadata: Result<CKShare, any Error>] {
+        let body = ClientRequest.shares(metadatas.map(\.shortGUID))
+        let results = try await sharedThings("records/accept", body, count: metadatas.count)
+        let shares = results.map { result in result.map(\.share) }
+        return Dictionary(zip(metadatas, shares)) { first, _ in first }
+    }
+
+    /// `records/resolve` or `records/accept`, with one result for each of the shares asked for.
+    private func sharedThings(
+        _ operation: String,
+        _ body: [UInt8],
+        count: Int
+    ) async throws(CKError) -> [Result<CKShare.Metadata, any Error>] {
+        guard count > 0 else { return [] }
+        let connection = try await privateCloudDatabase.connectionKnowingCaller()
+        if connection.caller.recordName == nil, connection.credentials.webAuthToken != nil {
+            _ = try? await connection.fetchCallerName()
+        }
+        let isWrite = operation == "records/accept"
+        let document = try await publicCloudDatabase.call(operation, body, isWrite: isWrite)
+        let entries = try reading { () throws(JSONError) in try ClientResponse.sharedThings(document.root) }
+        let missing = CKError(.internalError, "The relay's answer leaves this share out.")
+        return (0..<count).map { place in
+            guard place < entries.count else { return .failure(missing) }
+            switch entries[place] {
+            case .failed(let failure): return .failure(CKError(failure, at: .item))
+            case .found(let thing): return Self.metadata(thing, connection.caller)
+            }
+        }
+    }
+
+    private static func metadata(
+        _ thing: ClientResponse.SharedThing,
+        _ caller: CallerMemory
+    ) -> Result<CKShare.Metadata, any Error> {
+        var reader = RecordReader(scope: thing.scope, caller: caller)
+        let zoneID = reader.zoneID(thing.zone)
+        guard let found = thing.share, let share = reader.record(found.record, found.details) as? CKShare else {
+            return .failure(CKError(.internalError, "The relay's answer leaves the share record out."))
+        }
+        let root = thing.rootRecord.map { reader.record($0) }
+        return .success(
+            CKShare.Metadata(
+                thing,
+                share: share,
+                rootRecord: root,
+                zoneID: zoneID,
+                callerName: caller.recordName
+            )
+        )
+    }
+}
+
+extension CKContainer {
+    // MARK: The same, for callers without tasks
+
+    /// Fetches a share by its link; see `shareMetadata(for:)`.
+    @preconcurrency
+    public func fetchShareMetadata(
+        with url: URL,
+        completionHandler: @escaping @Sendable (CKShare.Metadata?, (any Error)?) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.shareMetadata(for: url) }
+    }
+
+    /// Fetches shares by their links; see `shareMetadatas(for:)`.
+    @preconcurrency
+    public func fetchShareMetadatas(
+        for urls: [URL],
+        completionHandler: @escaping @Sendable (Result<[URL: Result<CKShare.Metadata, any Error>], any Error>) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.shareMetadatas(for: urls) }
+    }
+
+    /// Comes into a share; see `accept(_:)`.
+    @preconcurrency
+    public func accept(
+        _ metadata: CKShare.Metadata,
+        completionHandler: @escaping @Sendable (CKShare?, (any Error)?) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.accept(metadata) }
+    }
+
+    /// Comes into shares; see `accept(_:)`.
+    @preconcurrency
+    public func accept(
+        _ metadatas: [CKShare.Metadata],
+        completionHandler:
+            @escaping @Sendable (Result<[CKShare.Metadata: Result<CKShare, any Error>], any Error>) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.accept(metadatas) }
+    }
+}

@@ -1,0 +1,139 @@
+import Foundation
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Files beside records: sent first and once, fetched when asked for.
+@Suite(.timeLimit(.minutes(1))) struct AssetTests {
+    let relay: TestRelay
+    let phone: TestDevice
+    let laptop: TestDevice
+    let zone = CKRecordZone(zoneName: "Photos")
+    let folder: URL
+
+    init() async throws {
+        relay = try TestRelay()
+        phone = relay.device(of: "alice", named: "phone")
+        laptop = relay.device(of: "alice", named: "laptop")
+        folder = FileManager.default.temporaryDirectory.appendingPathComponent("assets-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        try await phone.privateDatabase.save(zone)
+    }
+
+    private func file(_ name: String, _ text: String) throws -> URL {
+        let url = folder.appendingPathComponent(name)
+        try Data(text.utf8).write(to: url)
+        return url
+    }
+
+    private func photo(_ name: String) -> CKRecord {
+        CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: name, zoneID: zone.zoneID))
+    }
+
+    private func text(_ asset: CKAsset?) throws -> String {
+        String(decoding: try Data(contentsOf: try #require(asset?.fileURL)), as: UTF8.self)
+    }
+
+    @Test func aFileTravelsAndIsFetchedOnlyWhenAskedFor() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("a.jpg", "a picture"))
+        record["title"] = "A"
+        try await phone.privateDatabase.save(record)
+        #expect(phone.network.operations.suffix(3) == ["private/assets/upload", "", "private/records/modify"])
+        #expect((record["image"] as? CKAsset)?.fileURL?.lastPathComponent == "a.jpg", "the program's own stays")
+
+        let fetched = try await laptop.privateDatabase.record(for: record.recordID)
+        let asset = try #require(fetched["image"] as? CKAsset)
+        #expect(laptop.network.operations == ["private/records/lookup"], "nothing was downloaded yet")
+        #expect(asset.size == 9)
+        #expect(try text(asset) == "a picture")
+        #expect(try text(fetched["image"]) == "a picture")
+        #expect(laptop.network.operations.count == 2, "one content comes once")
+    }
+
+    @Test func sameContentIsSentOnce() async throws {
+        let (first, second) = (photo("a"), photo("b"))
+        first["image"] = CKAsset(fileURL: try file("1", "same"))
+        second["image"] = CKAsset(fileURL: try file("2", "same"))
+        second["more"] = [CKAsset(fileURL: try file("3", "other")), CKAsset(fileURL: try file("4", "same"))]
+        let (saves, _) = try await phone.privateDatabase.modifyRecords(saving: [first, second], deleting: [])
+        for result in saves.values { _ = try result.get() }
+        #expect(phone.network.operations.filter { $0 == "private/assets/upload" }.count == 2)
+        let fetched = try await laptop.privateDatabase.record(for: second.recordID)
+        let more = try #require(fetched["more"] as? [CKAsset])
+        #expect(try more.map { try text($0) } == ["other", "same"])
+    }
+
+    @Test func anAssetCanBePutIntoAnotherRecord() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("1", "moving"))
+        try await phone.privateDatabase.save(record)
+        let fetched = try await laptop.privateDatabase.record(for: record.recordID)
+        let copy = photo("copy")
+        copy["image"] = fetched["image"] as? CKAsset
+        try await laptop.privateDatabase.save(copy)
+        #expect(!laptop.network.operations.contains("private/assets/upload"))
+        let again = try await phone.privateDatabase.record(for: copy.recordID)
+        #expect(try text(again["image"]) == "moving")
+        // Saving all fields of what was fetched keeps its file.
+        fetched["title"] = "new"
+        _ = try await laptop.privateDatabase.modifyRecords(saving: [fetched], deleting: [], savePolicy: .allKeys)
+        #expect(try await text(phone.privateDatabase.record(for: record.recordID)["image"]) == "moving")
+    }
+
+    @Test func aMissingFileIsItsRecordsOwnFailure() async throws {
+        let (good, bad) = (photo("good"), photo("bad"))
+        good["title"] = "fine"
+        bad["image"] = CKAsset(fileURL: folder.appendingPathComponent("nowhere"))
+        let results = try await phone.privateDatabase.modifyRecords(
+            saving: [good, bad],
+            deleting: [],
+            atomically: false
+        )
+        _ = try results.saveResults[good.recordID]?.get()
+        expect(.assetFileNotFound) { _ = try results.saveResults[bad.recordID]?.get() }
+    }
+
+    @Test func downloadSaysWhatIsWrong() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("1", "gone soon"))
+        try await phone.privateDatabase.save(record)
+        let fetched = try await laptop.privateDatabase.record(for: record.recordID)
+        let asset = try #require(fetched["image"] as? CKAsset)
+        try await phone.privateDatabase.deleteRecord(withID: record.recordID)
+        await expect(.assetNotAvailable) { _ = try await asset.download() }
+        #expect(asset.fileURL == nil)
+    }
+
+    @Test func anAddressThatEndedIsAskedForAnew() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("1", "still there"))
+        try await phone.privateDatabase.save(record)
+        let fetched = try await laptop.privateDatabase.record(for: record.recordID)
+        relay.clock.advance(by: .seconds(3 * 3600))
+        #expect(try text(fetched["image"]) == "still there")
+    }
+
+    @Test func filesSurviveAnArchive() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("1", "kept"))
+        let data = try NSKeyedArchiver.archivedData(withRootObject: record, requiringSecureCoding: true)
+        let read = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data))
+        try await phone.privateDatabase.save(read)
+        #expect(try await text(laptop.privateDatabase.record(for: record.recordID)["image"]) == "kept")
+    }
+
+    @Test func operationsTellOfProgress() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("1", "one"))
+        let operation = CKModifyRecordsOperation(recordsToSave: [record])
+        let heard = Mutex<[Double]>([])
+        operation.perRecordProgressBlock = { _, share in heard.withLock { $0.append(share) } }
+        await withCheckedContinuation { done in
+            operation.completionBlock = { done.resume() }
+            phone.privateDatabase.add(operation)
+        }
+        #expect(heard.withLock { $0 } == [0.5, 1])
+    }
+}
