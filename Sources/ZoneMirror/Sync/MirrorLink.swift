@@ -61,7 +61,7 @@ struct MirrorLink: Sendable {
             )
             try ClientResponse.records(entry, zone: zone) { item in
                 switch item {
-                case .record(let record): page.changed.append(record)
+                case .record(let record), .share(let record, _): page.changed.append(record)
                 case .deleted(let name, let type, _): page.deleted.append((RecordID(name, in: zone), type ?? ""))
                 case .failed: break
                 }
@@ -129,7 +129,7 @@ struct MirrorLink: Sendable {
         try reading { () throws(JSONError) in
             try ClientResponse.records(document.root, zone: zone) { entry in
                 switch entry {
-                case .record(let record): answers.append(.saved(record))
+                case .record(let record), .share(let record, _): answers.append(.saved(record))
                 case .deleted: answers.append(.deleted)
                 case .failed(_, let failure):
                     answers.append(.failed(CKError(failure, at: .item), failure.serverRecord))
