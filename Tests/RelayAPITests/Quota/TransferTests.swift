@@ -14,9 +14,10 @@ import Wire
 
     init() throws { world = try SignInWorld() }
 
-    private func relay(transfer: Int64? = nil) throws -> Relay {
+    private func relay(transfer: Int64? = nil, privateBytes: Int64? = nil) throws -> Relay {
         var limits = Limits()
         limits.quota = .unlimited
+        limits.quota.privateBytes = privateBytes
         limits.quota.publicTransfer = transfer.map { .init(base: $0, perUser: 0) }
         return Relay(
             authenticator: try world.authenticator(),
@@ -76,7 +77,12 @@ import Wire
         #expect(await ask(try relay(), "public/records/lookup", lookup).status == .ok)
     }
 
-    private func upload(_ relay: Relay, to database: String, webToken: String) async throws -> APIResponse {
+    private func upload(
+        _ relay: Relay,
+        to database: String,
+        webToken: String,
+        _ content: [UInt8] = [1, 2, 3]
+    ) async throws -> APIResponse {
         let tokens = await ask(
             relay,
             "\(database)/assets/upload",
@@ -86,7 +92,7 @@ import Wire
         let list = try JSONDocument(parsing: tokens.body).root.required("tokens").elements()
         let address = try #require(list.first?.text("url"))
         let path = try #require(URLComponents(string: address)).path
-        return await relay.respond(to: APIRequest(method: .post, path: path, body: [1, 2, 3]))
+        return await relay.respond(to: APIRequest(method: .post, path: path, body: content))
     }
 
     @Test func downloadsOfPublicAssetsCount() async throws {
@@ -128,6 +134,23 @@ import Wire
         #expect(String(decoding: refused.body, as: UTF8.self).contains("THROTTLED"))
         // A private database has no such rate.
         #expect(try await upload(relay, to: "private", webToken: token).status == .ok)
+    }
+
+    @Test func whatIsUploadedAndNeverSavedTakesRoomUntilItsReceiptEnds() async throws {
+        let relay = try relay(privateBytes: 1_000)
+        func upload(_ filler: UInt8) async throws -> Int {
+            // A sign-in for each, since time goes on.
+            let token = try world.signIn().webToken
+            let content = Array(repeating: filler, count: 400)
+            return try await self.upload(relay, to: "private", webToken: token, content).status.code
+        }
+        #expect(try await upload(1) == 200)
+        world.clock.advance(.seconds(600))
+        #expect(try await upload(2) == 200)
+        #expect(try await upload(3) == 413)
+        world.clock.advance(.seconds(3001))
+        #expect(try await upload(3) == 200)
+        #expect(try await upload(4) == 413)
     }
 
     @Test func uploadsArePartOfAUsersRate() async throws {
