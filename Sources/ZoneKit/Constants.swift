@@ -4,6 +4,24 @@ public let CKCurrentUserDefaultName = "__defaultOwner__"
 /// The older spelling of `CKCurrentUserDefaultName`.
 public let CKOwnerDefaultName = "__defaultOwner__"
 
+/// The name of the zone that every private and public database has.
+public let CKRecordZoneDefaultName = "_defaultZone"
+
+/// The name under which queries know the record above a record.
+public let CKRecordParentKey = "parent"
+
+/// The name under which queries know the share that a record is the root of.
+public let CKRecordShareKey = "share"
+
+/// The field of a share that holds its title.
+public let CKShareTitleKey = "cloudkit.title"
+
+/// The field of a share that holds a small picture.
+public let CKShareThumbnailImageDataKey = "cloudkit.thumbnailImageData"
+
+/// The field of a share that says what kind of thing it is.
+public let CKShareTypeKey = "cloudkit.type"
+
 /// The record name of the share of a whole zone.
 public let CKRecordNameZoneWideShare = "cloudkit.zoneshare"
 

@@ -16,7 +16,13 @@ public final class TestDevice: Sendable {
 
     package let connection: RelayConnection
 
-    init(relay: TestRelay, user: String?, name: String, container: String) {
+    init(
+        relay: TestRelay,
+        user: String?,
+        name: String,
+        container: String,
+        encryptionKey: (any EncryptionKeyProvider)? = nil
+    ) {
         self.user = user
         self.name = name
         network = TestNetwork(relay: relay)
@@ -28,6 +34,7 @@ public final class TestDevice: Sendable {
             transport: network
         )
         connection.sockets = TestSockets(network: network)
+        connection.encryptionKey = encryptionKey
         self.connection = connection
         self.container = CKContainer(connection: connection)
     }

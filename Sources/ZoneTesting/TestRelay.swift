@@ -4,6 +4,7 @@ package import RelayAPI
 import RelayCore
 import RelayStore
 import Synchronization
+public import ZoneKit
 
 /// A whole relay inside a test: the server's own code, without sockets, under a clock that stands still until told.
 ///
@@ -80,13 +81,15 @@ public final class TestRelay: Sendable {
     ///   - user: Any name; the user is made when first seen.
     ///   - name: What the device is called; left out, `device`.
     ///   - container: Left out, `TestRelay.containerIdentifier`.
+    ///   - encryptionKey: Gives the user's key of encrypted values; left out, they go to the relay as they are.
     /// - Returns: A device that is online.
     public func device(
         of user: String,
         named name: String = "device",
-        container: String = TestRelay.containerIdentifier
+        container: String = TestRelay.containerIdentifier,
+        encryptionKey: (any EncryptionKeyProvider)? = nil
     ) -> TestDevice {
-        TestDevice(relay: self, user: user, name: name, container: container)
+        TestDevice(relay: self, user: user, name: name, container: container, encryptionKey: encryptionKey)
     }
 
     /// Somebody who is not signed in, and can but read the public database.

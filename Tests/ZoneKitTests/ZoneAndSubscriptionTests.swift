@@ -95,7 +95,7 @@ import ZoneTesting
             options: .firesOnRecordUpdate
         )
         try await alice.publicDatabase.save(everywhere)
-        let nothing = CKQuerySubscription(recordType: "Note", predicate: NSPredicate(value: true))
+        let nothing = CKQuerySubscription(recordType: "Note", predicate: NSPredicate(value: true), options: [])
         await expect(.invalidArguments) { try await database.save(nothing) }
     }
 

@@ -72,6 +72,45 @@ import ZoneTesting
         }
     }
 
+    /// Operations, files and encrypted values as a program has them, over sockets.
+    @Test func operationsFilesAndSecretsGoThroughASocket() async throws {
+        let relay = try TestRelay()
+        try await served({ await relay.respond(to: $0) }) { endpoint in
+            var endpoint = endpoint
+            endpoint.encryptionKey = PassphraseEncryptionKey("alice's own", cost: .light)
+            let database = CKContainer(identifier: TestRelay.containerIdentifier, endpoint: endpoint)
+                .privateCloudDatabase
+            let zone = try await database.save(CKRecordZone(zoneName: "Photos")).zoneID
+            let file = FileManager.default.temporaryDirectory.appendingPathComponent("photo-\(UUID().uuidString)")
+            defer { try? FileManager.default.removeItem(at: file) }
+            let content = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+            try content.write(to: file)
+            let photo = CKRecord(recordType: "Photo", recordID: .init(recordName: "p", zoneID: zone))
+            photo["image"] = CKAsset(fileURL: file)
+            photo.encryptedValues["caption"] = "us two"
+            let save = CKModifyRecordsOperation(recordsToSave: [photo])
+            let isSaved: Bool = await withCheckedContinuation { done in
+                save.modifyRecordsCompletionBlock = { saved, _, error in
+                    done.resume(returning: error == nil && saved?.count == 1)
+                }
+                database.add(save)
+            }
+            #expect(isSaved)
+
+            endpoint.deviceID = "laptop"
+            let laptop = CKContainer(identifier: TestRelay.containerIdentifier, endpoint: endpoint)
+                .privateCloudDatabase
+            let fetch = CKFetchRecordsOperation(recordIDs: [photo.recordID])
+            let found: CKRecord? = await withCheckedContinuation { done in
+                fetch.fetchRecordsCompletionBlock = { records, _ in done.resume(returning: records?.values.first) }
+                laptop.add(fetch)
+            }
+            #expect(found?.encryptedValues["caption"] == "us two")
+            let image = try #require(found?["image"] as? CKAsset)
+            #expect(try Data(contentsOf: await image.download()) == content)
+        }
+    }
+
     /// What a page of a first fetch takes is given back before the next, however many there are.
     @Test func noPageOutlivesTheNext() async throws {
         let pages = 40

@@ -91,12 +91,24 @@ func discoverability(_ context: RequestContext) async throws -> EndpointAnswer {
 
 /// `users/signin`, ours: exchanges an identity token (JWT) of an issuer that the container trusts for a web auth token.
 ///
-/// Takes `{ "identityToken": "…", "keepSignedIn": false }`; the API token says for which container. Whatever is wrong
+/// Takes `{ "identityToken": "…", "keepSignedIn": false }`, or for an account of the relay's own `emailAddress` and
+/// `password` instead; the API token says for which container. Whatever is wrong
 /// with the token, the answer is the same. Design 6.
 func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
     if case .serverKey = context.database.caller.identity { throw RelayError.accessDenied }
-    let token = try context.body.required("identityToken").string()
     let kind: Session.Kind = try context.body["keepSignedIn"]?.bool() ?? false ? .kept : .brief
+    if let email = try context.body["emailAddress"]?.string() {
+        let password = try context.body.required("password").string()
+        let (authenticator, home, address) = (context.authenticator, context.home, context.remoteAddress)
+        let (webToken, user) = try await authenticator.passwordDesk.inTurn { () throws(CredentialRefusal) in
+            try authenticator.signIn(email: email, password: password, from: address, in: home, kind: kind)
+        }
+        return EndpointAnswer {
+            $0.member("ckWebAuthToken", webToken)
+            $0.member("userRecordName", user.recordName)
+        }
+    }
+    let token = try context.body.required("identityToken").string()
     let started = try await context.authenticator.signIn(
         identityToken: token,
         from: context.remoteAddress,

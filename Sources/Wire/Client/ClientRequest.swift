@@ -16,6 +16,8 @@ package enum ClientRequest {
         package var parent: String??
         /// The record is to be shared: the relay gives it a link.
         package var createsShortGUID = false
+        /// The fields whose values are encrypted.
+        package var encrypted: Set<String> = []
         /// The record is a share.
         package var share: ShareWrite?
 
@@ -77,7 +79,7 @@ package enum ClientRequest {
                 for (name, value) in write.fields {
                     fields.key(name)
                     if let value {
-                        FieldCodec.write(value, to: &fields)
+                        FieldCodec.write(value, isEncrypted: write.encrypted.contains(name), to: &fields)
                     } else {
                         fields.object { entry in
                             entry.key("value")

@@ -7,6 +7,8 @@ import Wire
 struct SentFiles {
     /// What a record's field is to say of an asset.
     var assets: [ObjectIdentifier: Asset] = [:]
+    /// Encrypted fields as they are sent.
+    var sealed: [CKRecord.ID: [String: FieldValue?]] = [:]
     /// Records whose files could not be sent.
     var failures: [CKRecord.ID: CKError] = [:]
 

@@ -10,7 +10,7 @@ extension CKContainer {
     /// - Throws: `badContainer` when no relay is configured.
     public func accountStatus() async throws -> CKAccountStatus {
         let connection = try session.connection()
-        guard connection.credentials.webAuthToken != nil else { return .noAccount }
+        guard connection.credentials.namesUser else { return .noAccount }
         do {
             _ = try await connection.fetchCallerName()
             return .available
@@ -33,6 +33,7 @@ extension CKContainer {
     }
 
     /// The same as `accountStatus()`, for callers without tasks.
+    @preconcurrency
     public func accountStatus(completionHandler: @escaping @Sendable (CKAccountStatus, (any Error)?) -> Void) {
         Task {
             do {
@@ -44,6 +45,7 @@ extension CKContainer {
     }
 
     /// The same as `userRecordID()`, for callers without tasks.
+    @preconcurrency
     public func fetchUserRecordID(completionHandler: @escaping @Sendable (CKRecord.ID?, (any Error)?) -> Void) {
         Task {
             do {

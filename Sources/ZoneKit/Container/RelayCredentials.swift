@@ -1,3 +1,4 @@
+import Foundation
 import Synchronization
 
 /// Who a program is to its relay, kept while it runs.
@@ -6,19 +7,45 @@ import Synchronization
 /// goes on taking the older ones until their own end, so requests may overlap and come back in any order.
 package final class RelayCredentials: Sendable {
     private struct State {
+        var credential: RelayCredential
         var webAuthToken: String?
         /// Draws apart the answers to requests made before a change of account from those made after it.
         var generation = 0
+        /// The sign-in that is under way; whoever needs a token meanwhile waits for it.
+        var signIn: Task<String, any Error>?
+        var serverKey: ServerKey?
     }
 
     package let apiToken: String?
     private let state: Mutex<State>
     private let renewed: (@Sendable (String) -> Void)?
 
-    package init(apiToken: String?, webAuthToken: String?, renewed: (@Sendable (String) -> Void)? = nil) {
+    package init(
+        apiToken: String?,
+        credential: RelayCredential,
+        renewed: (@Sendable (String) -> Void)? = nil
+    ) {
         self.apiToken = apiToken
         self.renewed = renewed
-        state = Mutex(State(webAuthToken: webAuthToken))
+        state = Mutex(Self.state(of: credential, generation: 0))
+    }
+
+    package convenience init(
+        apiToken: String?,
+        webAuthToken: String?,
+        renewed: (@Sendable (String) -> Void)? = nil
+    ) {
+        self.init(
+            apiToken: apiToken,
+            credential: webAuthToken.map { .webAuthToken($0) } ?? .nobody,
+            renewed: renewed
+        )
+    }
+
+    private static func state(of credential: RelayCredential, generation: Int) -> State {
+        var state = State(credential: credential, webAuthToken: credential.presetToken, generation: generation)
+        if case .serverKey(let id, let pem) = credential { state.serverKey = ServerKey(id: id, pem: pem) }
+        return state
     }
 
     /// The token to send now, and the generation to hand back with the one that comes in answer.
@@ -27,6 +54,19 @@ package final class RelayCredentials: Sendable {
     }
 
     package var webAuthToken: String? { state.withLock { $0.webAuthToken } }
+
+    /// Whether there is, or can be, a user to speak for.
+    package var namesUser: Bool { state.withLock { $0.webAuthToken != nil || $0.credential.canSignIn } }
+
+    var serverKey: ServerKey? { state.withLock { $0.serverKey } }
+
+    /// A server key was named that is none.
+    var hasUnusableKey: Bool {
+        state.withLock { state in
+            if case .serverKey = state.credential { return state.serverKey == nil }
+            return false
+        }
+    }
 
     /// Takes a token that the relay sent in answer to a request of that generation; an older account's is dropped.
     package func renew(_ token: String, generation: Int) {
@@ -40,9 +80,42 @@ package final class RelayCredentials: Sendable {
 
     /// Signs in as somebody else, or out.
     package func replace(webAuthToken: String?) {
+        replace(by: webAuthToken.map { .webAuthToken($0) } ?? .nobody)
+    }
+
+    /// Speaks as somebody else from now on.
+    package func replace(by credential: RelayCredential) {
         state.withLock { state in
-            state.webAuthToken = webAuthToken
-            state.generation += 1
+            state.signIn?.cancel()
+            state = Self.state(of: credential, generation: state.generation + 1)
         }
+    }
+
+    /// A token by signing in, where the credential can; `nil` where it cannot.
+    ///
+    /// `refused` is the token that the relay did not take: if another is known by now, that one is it. Several who ask
+    /// wait for one sign-in.
+    func signedIn(
+        insteadOf refused: String?,
+        by signIn: @escaping @Sendable (RelayCredential) async throws -> String
+    ) async throws -> String? {
+        let (known, task, generation) = state.withLock { state -> (String?, Task<String, any Error>?, Int) in
+            if let token = state.webAuthToken, token != refused { return (token, nil, state.generation) }
+            guard state.credential.canSignIn else { return (nil, nil, state.generation) }
+            if let running = state.signIn { return (nil, running, state.generation) }
+            let credential = state.credential
+            let task = Task { try await signIn(credential) }
+            state.signIn = task
+            return (nil, task, state.generation)
+        }
+        guard let task else { return known }
+        defer {
+            state.withLock { state in
+                if state.signIn == task { state.signIn = nil }
+            }
+        }
+        let token = try await task.value
+        renew(token, generation: generation)
+        return token
     }
 }

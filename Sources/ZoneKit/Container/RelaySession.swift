@@ -16,6 +16,10 @@ package struct RelayConnection: Sendable {
     package let notices = NoticeStation()
     /// Makes the notice connection's socket; `nil`: the system's sockets, or none for a relay in this process.
     package var sockets: (any SocketConnector)?
+    /// Gives the user's key for encrypted values.
+    package var encryptionKey: (any EncryptionKeyProvider)?
+    /// The keys of zones that were opened with it; shared by copies of this value.
+    package let zoneKeys = ZoneKeyring()
 
     package init(
         container: String,
@@ -33,7 +37,7 @@ package struct RelayConnection: Sendable {
         self.deviceID = deviceID
         self.transport = transport
         self.sockets = sockets
-        caller = CallerMemory(relay: url) {
+        caller = CallerMemory(relay: url, keys: zoneKeys) {
             // Not this connection: its memory, which holds the keeper, would hold itself.
             AssetKeeper(
                 RelayConnection(
@@ -55,12 +59,13 @@ package struct RelayConnection: Sendable {
             url: endpoint.url,
             credentials: RelayCredentials(
                 apiToken: endpoint.apiToken,
-                webAuthToken: endpoint.webAuthToken,
+                credential: endpoint.credential ?? endpoint.webAuthToken.map { .webAuthToken($0) } ?? .nobody,
                 renewed: endpoint.tokenRenewed
             ),
             deviceID: endpoint.deviceID ?? UUID().uuidString,
             transport: URLSessionTransport(base: endpoint.url)
         )
+        encryptionKey = endpoint.encryptionKey
     }
 }
 
@@ -69,12 +74,19 @@ package struct RelayConnection: Sendable {
 package final class CallerMemory: Sendable {
     private let name = Mutex<String?>(nil)
     private let relay: URL
+    /// Opens what is encrypted.
+    let keys: ZoneKeyring?
     private let makeKeeper: (@Sendable () -> AssetKeeper)?
     private let keeper = Mutex<AssetKeeper?>(nil)
 
     /// A relay in this process has no address; links to it only look like links.
-    package init(relay: URL? = nil, assets: (@Sendable () -> AssetKeeper)? = nil) {
+    package init(
+        relay: URL? = nil,
+        keys: ZoneKeyring? = nil,
+        assets: (@Sendable () -> AssetKeeper)? = nil
+    ) {
         self.relay = relay ?? URL(filePath: "/zonecast")
+        self.keys = keys
         makeKeeper = assets
     }
 
@@ -151,11 +163,22 @@ package enum ConfiguredRelays {
     package static func connection(for container: String) -> RelayConnection? {
         state.withLock { state in
             if let known = state.connections[container] { return known }
-            guard let endpoint = state.endpoints[container] ?? state.general ?? RelayEndpoint() else { return nil }
+            guard let endpoint = state.endpoints[container] ?? state.general ?? Self.endpointOfProcess else {
+                return nil
+            }
             let made = RelayConnection(container: container, endpoint: endpoint)
             state.connections[container] = made
             return made
         }
+    }
+
+    /// What the environment says: a file that it names, else itself.
+    private static var endpointOfProcess: RelayEndpoint? {
+        let variables = ProcessInfo.processInfo.environment
+        if let path = variables["ZONECAST_CONFIG"], !path.isEmpty {
+            return try? RelayEndpoint(contentsOf: URL(fileURLWithPath: path))
+        }
+        return RelayEndpoint(variables: variables)
     }
 
     /// What `CKContainer.default()` stands for: the container first configured by name, else `ZONECAST_CONTAINER`, else

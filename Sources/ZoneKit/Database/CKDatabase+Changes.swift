@@ -108,7 +108,27 @@ extension CKDatabase {
             if databaseScope == .private, let home = try ClientResponse.zone(of: entry) { _ = reader.zoneID(home) }
             return .success(try Self.page(entry, in: zoneID, reader))
         }
-        return try outcome.get()
+        var page = try outcome.get()
+        try await seeToKeys(of: &page, in: zoneID, connection)
+        return page
+    }
+
+    /// Takes the records of keys out of a page, opens the zone's key where the page needs it, and gives it to those with
+    /// whom the zone is shared.
+    private func seeToKeys(
+        of page: inout ZoneChangesPage,
+        in zoneID: CKRecordZone.ID,
+        _ connection: RelayConnection
+    ) async throws(CKError) {
+        if page.records.contains(where: { $0.recordType == KeyRecord.type }) {
+            page.records.removeAll { $0.recordType == KeyRecord.type }
+            // It may be for this user, and what could not be opened before can be now.
+            if connection.zoneKeys.key(zoneID) == nil { connection.zoneKeys.forget(zoneID) }
+        }
+        page.deletions.removeAll { $0.recordType == KeyRecord.type }
+        await openKeys(for: page.records)
+        if databaseScope == .private, connection.zoneKeys.isClosed(zoneID) { throw .encryptedDataReset(zoneID) }
+        for case let share as CKShare in page.records { await giveKey(by: share) }
     }
 
     private static func page(

@@ -64,6 +64,7 @@ extension CKDatabase {
             }
         }
         for id in chunk.items where results[id] == nil { results[id] = .failure(CKError(.unknownItem)) }
+        await openKeys(for: results.values.lazy.compactMap { try? $0.get() })
         return results
     }
 }

@@ -65,7 +65,8 @@ extension CKDatabase {
         tell: (ModifyEvent) -> Void = { _ in }
     ) async throws(CKError) -> ModifyOutcome {
         var outcome = ModifyOutcome()
-        let files = try await sendFiles(of: recordsToSave, savePolicy, tell)
+        var files = try await sendFiles(of: recordsToSave, savePolicy, tell)
+        try await sealSecrets(of: recordsToSave, savePolicy, &files)
         let items = ModifyItem.items(saving: recordsToSave, deleting: recordIDsToDelete, savePolicy, files)
         let isAtomic = atomically && databaseScope != .public
         let chunks = outcome.refuseUnsendable(items, isAtomic: isAtomic)
@@ -78,6 +79,9 @@ extension CKDatabase {
         } failed: { chunk, error in
             for item in chunk.items { outcome.fail(item, error) }
             outcome.report(chunk.items, tell)
+        }
+        for case let share as CKShare in recordsToSave where (try? outcome.saveResults[share.recordID]?.get()) != nil {
+            await giveKey(by: share)
         }
         return outcome
     }
@@ -160,6 +164,10 @@ struct ModifyItem {
         refusal = files.failures[state.id]
         var write = state.write(policy, files)
         write.createsShortGUID = state.asksForLink
+        if let sealed = files.sealed[state.id] {
+            write.fields.merge(sealed) { $1 }
+            write.encrypted = Set(sealed.keys)
+        }
         if let share = record as? CKShare { write.share = share.sharing.withLock { $0.write(policy, roots: roots) } }
         self.write = write
     }
@@ -272,7 +280,10 @@ struct ModifyOutcome {
             // The zone tells the caller's name, so it comes first.
             _ = reader.zoneID(saved.id.zone)
             let named = reader.withCallerNamed(saved)
-            record.state.withLock { $0.saved(as: named, sent: state.editCount) }
+            record.state.withLock { kept in
+                kept.saved(as: named, sent: state.editCount)
+                kept.secrets?.keyring = reader.caller.keys
+            }
             saveResults[item.id] = .success(record)
         case (.share(let saved, let details), let record?, let state?):
             _ = reader.zoneID(saved.id.zone)

@@ -61,6 +61,16 @@ extension CKDatabase {
         }
     }
 
+    /// Fetches zones; see `recordZones(for:)`.
+    @preconcurrency
+    public func fetch(
+        withRecordZoneIDs zoneIDs: [CKRecordZone.ID],
+        completionHandler:
+            @escaping @Sendable (Result<[CKRecordZone.ID: Result<CKRecordZone, any Error>], any Error>) -> Void
+    ) {
+        run(completionHandler) { try await self.recordZones(for: zoneIDs) }
+    }
+
     // MARK: Changes
 
     /// Fetches which zones have changed; see `databaseChanges(since:resultsLimit:)`.
@@ -123,6 +133,36 @@ extension CKDatabase {
         completionHandler: @escaping @Sendable (CKSubscription?, (any Error)?) -> Void
     ) {
         run(completionHandler) { try await self.subscription(for: subscriptionID) }
+    }
+
+    /// Fetches subscriptions; see `subscriptions(for:)`.
+    @preconcurrency
+    public func fetch(
+        withSubscriptionIDs subscriptionIDs: [CKSubscription.ID],
+        completionHandler:
+            @escaping @Sendable (Result<[CKSubscription.ID: Result<CKSubscription, any Error>], any Error>) -> Void
+    ) {
+        run(completionHandler) { try await self.subscriptions(for: subscriptionIDs) }
+    }
+
+    /// Saves and deletes subscriptions; see `modifySubscriptions(saving:deleting:)`.
+    @preconcurrency
+    public func modifySubscriptions(
+        saving subscriptionsToSave: [CKSubscription],
+        deleting subscriptionIDsToDelete: [CKSubscription.ID],
+        completionHandler:
+            @escaping @Sendable (
+                Result<
+                    (
+                        saveResults: [CKSubscription.ID: Result<CKSubscription, any Error>],
+                        deleteResults: [CKSubscription.ID: Result<Void, any Error>]
+                    ), any Error
+                >
+            ) -> Void
+    ) {
+        run(completionHandler) {
+            try await self.modifySubscriptions(saving: subscriptionsToSave, deleting: subscriptionIDsToDelete)
+        }
     }
 
     /// Fetches all subscriptions; see `allSubscriptions()`.

@@ -95,7 +95,9 @@ extension CKDatabase {
         for id in recordZoneIDsToDelete {
             switch entries.popFirst() ?? .failed(nil, missing) {
             case .failed(_, let failure): deletes[id] = .failure(CKError(failure, at: .item))
-            case .deleted, .zone: deletes[id] = .success(())
+            case .deleted, .zone:
+                deletes[id] = .success(())
+                try session.connection().zoneKeys.forget(id)
             }
         }
         return (saves, deletes)

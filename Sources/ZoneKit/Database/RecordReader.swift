@@ -36,6 +36,7 @@ package struct RecordReader {
     /// The record under an address that is known already.
     package func record(_ record: Record, _ share: ClientShare? = nil, id: CKRecord.ID) -> CKRecord {
         var state = RecordState(withCallerNamed(record), id: id)
+        state.secrets?.keyring = caller.keys
         if record.fields.values.contains(where: \.type.isAsset) {
             state.assetSource = caller.assets.map { AssetSource(keeper: $0, scope: scope) }
         }

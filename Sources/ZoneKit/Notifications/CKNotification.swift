@@ -35,6 +35,20 @@ open class CKNotification: NSObject, @unchecked Sendable {
     public let isPruned: Bool
     /// The text of the alert, if it has one.
     public let alertBody: String?
+    /// The title of the alert, if it has one.
+    public let title: String?
+    /// The second line of the alert, if it has one.
+    public let subtitle: String?
+    /// The key of the alert's text in the program's own tables.
+    public let alertLocalizationKey: String?
+    /// What goes into that text.
+    public let alertLocalizationArgs: [String]?
+    /// The sound to play.
+    public let soundName: String?
+    /// The number to show on the program's badge.
+    public let badge: NSNumber?
+    /// The kind of alert.
+    public let category: String?
 
     init(_ payload: NoticePayload, _ type: NotificationType) {
         notificationType = type
@@ -44,6 +58,15 @@ open class CKNotification: NSObject, @unchecked Sendable {
         subscriptionID = payload.detailText("sid")
         isPruned = payload.isPruned
         alertBody = payload.alertBody
+        title = payload.alertText("title")
+        subtitle = payload.alertText("subtitle")
+        alertLocalizationKey = payload.alertText("loc-key")
+        alertLocalizationArgs = payload.alertLocalizationArgs
+        soundName = payload.presentation["sound"] as? String
+        badge =
+            (payload.presentation["badge"] as? NSNumber)
+            ?? (payload.presentation["badge"] as? Int).map { $0 as NSNumber }
+        category = payload.presentation["category"] as? String
     }
 
     /// Reads a payload as a push or a relay's notice carries it.

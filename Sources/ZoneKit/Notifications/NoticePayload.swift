@@ -6,6 +6,8 @@ import Foundation
 struct NoticePayload {
     let type: CKNotification.NotificationType
     let alertBody: String?
+    /// The `aps` part: how the push is to look.
+    let presentation: [AnyHashable: Any]
     private let content: [AnyHashable: Any]
     /// What stands under the key of the kind.
     private let detail: [AnyHashable: Any]
@@ -23,8 +25,17 @@ struct NoticePayload {
         } else {
             return nil
         }
-        let alert = (dictionary["aps"] as? [AnyHashable: Any])?["alert"]
+        presentation = dictionary["aps"] as? [AnyHashable: Any] ?? [:]
+        let alert = presentation["alert"]
         alertBody = (alert as? String) ?? (alert as? [AnyHashable: Any])?["body"] as? String
+    }
+
+    func alertText(_ key: String) -> String? {
+        (presentation["alert"] as? [AnyHashable: Any])?[key] as? String
+    }
+
+    var alertLocalizationArgs: [String]? {
+        (presentation["alert"] as? [AnyHashable: Any])?["loc-args"] as? [String]
     }
 
     func text(_ key: String) -> String? { content[key] as? String }

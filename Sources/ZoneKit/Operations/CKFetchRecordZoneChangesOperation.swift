@@ -98,7 +98,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         )?
     /// Told at the end; the older form of `fetchRecordZoneChangesResultBlock`.
     public var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end; fails with `partialFailure` if single zones failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -152,7 +152,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         }
         let error = failure ?? (errors.isEmpty ? nil : CKError.partialFailure(errors))
         fetchRecordZoneChangesCompletionBlock?(error)
-        fetchRecordZoneChangesResultBlock?(error.map { .failure($0) } ?? .success(()))
+        fetchRecordZoneChangesResultBlock?(failure.map { .failure($0) } ?? .success(()))
     }
 
     /// One zone, page by page.

@@ -15,7 +15,7 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     /// Told at the end what was found, and `partialFailure` if something failed.
     public var fetchRecordsCompletionBlock:
         ((_ recordsByRecordID: [CKRecord.ID: CKRecord]?, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end; fails with `partialFailure` if single records failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -67,6 +67,6 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         fetchRecordsCompletionBlock?(found, failure)
-        fetchRecordsResultBlock?(failure.map { .failure($0) } ?? .success(()))
+        fetchRecordsResultBlock?(.success(()))
     }
 }

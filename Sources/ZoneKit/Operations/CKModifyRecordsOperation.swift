@@ -34,7 +34,7 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     /// Told at the end what was saved and deleted, and `partialFailure` if something failed.
     public var modifyRecordsCompletionBlock:
         ((_ savedRecords: [CKRecord]?, _ deletedRecordIDs: [CKRecord.ID]?, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end; fails with `partialFailure` if single records failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -83,7 +83,7 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         modifyRecordsCompletionBlock?(saved, deleted, failure)
-        modifyRecordsResultBlock?(failure.map { .failure($0) } ?? .success(()))
+        modifyRecordsResultBlock?(.success(()))
     }
 
     private func tell(

@@ -20,5 +20,4 @@ struct OperationTally<Item, ID: Hashable> {
 
     /// `partialFailure` with each item's own error; `nil` when nothing failed.
     var failure: CKError? { errors.isEmpty ? nil : CKError.partialFailure(errors) }
-    var result: Result<Void, any Error> { failure.map { .failure($0) } ?? .success(()) }
 }

@@ -16,7 +16,7 @@ open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
         ((_ shareURL: URL, _ shareMetadataResult: Result<CKShare.Metadata, any Error>) -> Void)?
     /// Told at the end; the older form of `fetchShareMetadataResultBlock`.
     public var fetchShareMetadataCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end; fails with `partialFailure` if single links failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var fetchShareMetadataResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -50,7 +50,7 @@ open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
             return
         }
         fetchShareMetadataCompletionBlock?(tally.failure)
-        fetchShareMetadataResultBlock?(tally.result)
+        fetchShareMetadataResultBlock?(.success(()))
     }
 }
 
@@ -66,7 +66,7 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
         ((_ shareMetadata: CKShare.Metadata, _ acceptedShareResult: Result<CKShare, any Error>) -> Void)?
     /// Told at the end; the older form of `acceptSharesResultBlock`.
     public var acceptSharesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end; fails with `partialFailure` if single shares failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var acceptSharesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -96,7 +96,7 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
             return
         }
         acceptSharesCompletionBlock?(tally.failure)
-        acceptSharesResultBlock?(tally.result)
+        acceptSharesResultBlock?(.success(()))
     }
 }
 
@@ -117,7 +117,7 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
         )?
     /// Told at the end; the older form of `fetchShareParticipantsResultBlock`.
     public var fetchShareParticipantsCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end; fails with `partialFailure` if somebody was not found.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var fetchShareParticipantsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -147,7 +147,7 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
             return
         }
         fetchShareParticipantsCompletionBlock?(tally.failure)
-        fetchShareParticipantsResultBlock?(tally.result)
+        fetchShareParticipantsResultBlock?(.success(()))
     }
 }
 

@@ -19,7 +19,7 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
                 _ operationError: (any Error)?
             ) -> Void
         )?
-    /// Told at the end; fails with `partialFailure` if single subscriptions failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var modifySubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -63,7 +63,7 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
             return
         }
         modifySubscriptionsCompletionBlock?(tally.saved, tally.deleted, tally.failure)
-        modifySubscriptionsResultBlock?(tally.result)
+        modifySubscriptionsResultBlock?(.success(()))
     }
 }
 
@@ -81,7 +81,7 @@ open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendab
             (_ subscriptionsBySubscriptionID: [CKSubscription.ID: CKSubscription]?, _ operationError: (any Error)?) ->
                 Void
         )?
-    /// Told at the end; fails with `partialFailure` if single subscriptions failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var fetchSubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that fetches all subscriptions until it is told which.
@@ -117,7 +117,7 @@ open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendab
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         fetchSubscriptionCompletionBlock?(found, failure)
-        fetchSubscriptionsResultBlock?(failure.map { .failure($0) } ?? .success(()))
+        fetchSubscriptionsResultBlock?(.success(()))
     }
 
     private func results() async throws -> [(CKSubscription.ID, Result<CKSubscription, any Error>)] {

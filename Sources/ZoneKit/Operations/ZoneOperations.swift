@@ -19,7 +19,7 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
                 _ operationError: (any Error)?
             ) -> Void
         )?
-    /// Told at the end; fails with `partialFailure` if single zones failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var modifyRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -62,7 +62,7 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
             return
         }
         modifyRecordZonesCompletionBlock?(tally.saved, tally.deleted, tally.failure)
-        modifyRecordZonesResultBlock?(tally.result)
+        modifyRecordZonesResultBlock?(.success(()))
     }
 }
 
@@ -77,7 +77,7 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
     /// Told at the end what was found, and `partialFailure` if something failed.
     public var fetchRecordZonesCompletionBlock:
         ((_ recordZonesByZoneID: [CKRecordZone.ID: CKRecordZone]?, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end; fails with `partialFailure` if single zones failed.
+    /// Told at the end; failures of single items are told one by one, and fail only the older form.
     public var fetchRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that fetches all zones until it is told which.
@@ -111,7 +111,7 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         fetchRecordZonesCompletionBlock?(found, failure)
-        fetchRecordZonesResultBlock?(failure.map { .failure($0) } ?? .success(()))
+        fetchRecordZonesResultBlock?(.success(()))
     }
 
     private func results() async throws -> [(CKRecordZone.ID, Result<CKRecordZone, any Error>)] {

@@ -13,6 +13,9 @@ public protocol CKRecordValueProtocol {}
 /// The older name of `CKRecordValueProtocol`; here they are one.
 public typealias CKRecordValue = CKRecordValueProtocol
 
+/// The name under which Apple's Swift interface has `CKRecordValue`; here they are one.
+public typealias __CKRecordObjCValue = CKRecordValueProtocol
+
 extension String: CKRecordValueProtocol {}
 extension Bool: CKRecordValueProtocol {}
 extension Int: CKRecordValueProtocol {}

@@ -7,6 +7,9 @@ package import Records
 ///
 /// Immutable, equal by value.
 public final class CKReference: NSObject, NSSecureCoding, NSCopying, Sendable {
+    /// What happens to the holder when the target is deleted.
+    public typealias Action = CKRecord.ReferenceAction
+
     /// The record that the link leads to.
     public let recordID: CKRecord.ID
     /// What happens to the holder when that record is deleted.
@@ -89,3 +92,6 @@ extension CKReference {
         )
     }
 }
+
+/// The older name of `CKRecord.ReferenceAction`.
+public typealias CKRecord_Reference_Action = CKRecord.ReferenceAction

@@ -14,6 +14,13 @@ extension RecordState {
         if !files.isEmpty, let json = try? JSONEncoder().encode(files) {
             coder.encode(json as NSData, forKey: "AssetFiles")
         }
+        if let secrets {
+            let plain = secrets.edits.compactMapValues(\.value)
+            coder.encode(Self.archive(secrets.sealed), forKey: "SealedFields")
+            coder.encode(Self.archive(plain), forKey: "SecretFields")
+            let cleared = secrets.edits.keys.filter { plain[$0] == nil }.sorted()
+            coder.encode(cleared.joined(separator: "\n") as NSString, forKey: "ClearedSecrets")
+        }
         guard !edits.isEmpty else { return }
         coder.encode(edits.keys.sorted().joined(separator: "\n") as NSString, forKey: "ChangedKeys")
         coder.encode(Self.archive(edits.compactMapValues(\.original)), forKey: "OriginalFields")
@@ -34,12 +41,24 @@ extension RecordState {
         {
             restoreAssets(files.mapValues { $0.map { URL(fileURLWithPath: $0) } })
         }
+        if let sealed = coder.bytes("SealedFields").flatMap(Self.unarchive) { restoreSecrets(sealed, from: coder) }
         guard let keys = coder.text("ChangedKeys") else { return true }
         guard let data = coder.bytes("OriginalFields"),
             let originals = Self.unarchive(data)
         else { return false }
         restoreEdits(keys.split(separator: "\n").map(String.init), originals: originals)
         return true
+    }
+
+    private mutating func restoreSecrets(_ sealed: [String: FieldValue], from coder: NSCoder) {
+        var kept = SecretFields(sealed: sealed)
+        for (name, value) in coder.bytes("SecretFields").flatMap(Self.unarchive) ?? [:] {
+            kept.edits[name] = (value, countEdit())
+        }
+        for name in (coder.text("ClearedSecrets") ?? "").split(separator: "\n") {
+            kept.edits[String(name)] = (nil, countEdit())
+        }
+        secrets = kept
     }
 
     private static func unarchive(_ bytes: [UInt8]) -> [String: FieldValue]? {

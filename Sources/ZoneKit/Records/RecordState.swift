@@ -38,6 +38,8 @@ package struct RecordState: Sendable {
     package private(set) var assets: [String: [CKAsset]] = [:]
     /// From where fetched assets come.
     package var assetSource: AssetSource?
+    /// Fields that are encrypted; `nil` for the many records without.
+    var secrets: SecretFields?
     /// Fields holding what cannot be sent, with the name of its type; saving such a record fails.
     package private(set) var unsendable: [String: String] = [:]
 
@@ -56,6 +58,14 @@ package struct RecordState: Sendable {
         parent = record.parent
         share = record.share
         fields = record.fields
+        if !record.encryptedFields.isEmpty { secrets = SecretFields(sealed: takeSealed(record.encryptedFields)) }
+    }
+
+    /// Takes the encrypted fields out of the plain ones.
+    private mutating func takeSealed(_ names: Set<String>) -> [String: FieldValue] {
+        var sealed: [String: FieldValue] = [:]
+        for name in names { sealed[name] = fields.removeValue(forKey: name) }
+        return sealed
     }
 
     package var parentReference: CKRecord.Reference? {
@@ -93,6 +103,13 @@ package struct RecordState: Sendable {
         }
         replace(key, with: field)
     }
+
+    mutating func countEdit() -> UInt64 {
+        editCount += 1
+        return editCount
+    }
+
+    mutating func markUnsendable(_ key: String, _ type: String?) { unsendable[key] = type }
 
     private mutating func replace(_ key: String, with value: FieldValue?) {
         editCount += 1
@@ -135,6 +152,7 @@ package struct RecordState: Sendable {
             ancestor.assets[key] = nil
         }
         ancestor.edits = [:]
+        ancestor.secrets?.edits = [:]
         ancestor.exactDates = [:]
         ancestor.unsendable = [:]
         return ancestor
@@ -151,7 +169,13 @@ package struct RecordState: Sendable {
         asksForLink = false
         edits = edits.filter { $0.value.number > sent }
         for (key, edit) in edits { edits[key] = Edit(original: record.fields[key], number: edit.number) }
-        for (key, value) in record.fields where edits[key] == nil {
+        if secrets != nil || !record.encryptedFields.isEmpty {
+            var kept = secrets ?? SecretFields()
+            kept.edits = kept.edits.filter { $0.value.number > sent }
+            kept.sealed = record.fields.filter { record.encryptedFields.contains($0.key) }
+            secrets = kept
+        }
+        for (key, value) in record.fields where edits[key] == nil && !record.encryptedFields.contains(key) {
             fields[key] = value
             if let exact = exactDates[key], value != .timestamp(Timestamp(exact)) { exactDates[key] = nil }
         }

@@ -18,8 +18,8 @@ extension CKContainer {
     /// Somebody to invite, by any of their addresses.
     ///
     /// - Parameter lookupInfos: By what they are looked for.
-    /// - Returns: For each a new participant. Somebody whom the relay does not know by an address can be invited too, and is
-    ///   bound to it when they first sign in; a user record that is unknown is an `unknownItem`.
+    /// - Returns: For each a new participant. Somebody whom the relay does not know by an address, or who does not let
+    ///   others find them, can be invited too, and is bound to the address when they first sign in with it.
     /// - Throws: What concerns the request as a whole.
     public func shareParticipants(
         for lookupInfos: [CKUserIdentity.LookupInfo]
@@ -29,11 +29,8 @@ extension CKContainer {
         for (info, identity) in zip(lookupInfos, try await identities(lookupInfos)) {
             var named = identity ?? ClientIdentity()
             named.lookup = named.lookup ?? info.lookup
-            if identity == nil, info.lookup.userRecordName != nil {
-                results[info] = .failure(CKError(.unknownItem))
-            } else {
-                results[info] = .success(CKShare.Participant(inviting: named, callerName: name))
-            }
+            named.userRecordName = named.userRecordName ?? info.lookup.userRecordName
+            results[info] = .success(CKShare.Participant(inviting: named, callerName: name))
         }
         return results
     }

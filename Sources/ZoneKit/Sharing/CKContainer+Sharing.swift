@@ -60,6 +60,8 @@ extension CKContainer {
     public func accept(
         _ metadatas: [CKShare.Metadata]
     ) async throws -> [CKShare.Metadata: Result<CKShare, any Error>] {
+        // Before: when the owner sees who has come, they give them the keys.
+        await privateCloudDatabase.publishKey()
         let body = ClientRequest.shares(metadatas.map(\.shortGUID))
         let results = try await sharedThings("records/accept", body, count: metadatas.count)
         let shares = results.map { result in result.map(\.share) }

@@ -91,6 +91,12 @@ open class CKShare: CKRecord, @unchecked Sendable {
         return sharing.withLock { $0.link(title: title) }
     }
 
+    /// The root's address, where this share was made here.
+    var rootID: CKRecord.ID? {
+        let zoneID = recordID.zoneID
+        return sharing.withLock { $0.rootName }.map { CKRecord.ID(recordName: $0, zoneID: zoneID) }
+    }
+
     /// Everybody the share is for, the owner first.
     public var participants: [Participant] { sharing.withLock { $0.participants } }
 
@@ -123,7 +129,7 @@ struct ShareState: Sendable {
     private(set) var currentUser: CKShare.Participant?
     /// The root of a share that was never saved.
     private var root: CKRecord?
-    private var rootName: String?
+    private(set) var rootName: String?
     /// What the relay has; `nil` before the first save.
     private var known: ClientShare?
     private var caller: CallerMemory?
@@ -158,7 +164,6 @@ struct ShareState: Sendable {
         known = details
         self.caller = caller
         root = nil
-        rootName = nil
         publicPermission = details.publicPermission.map { CKShare.ParticipantPermission(word: $0) } ?? publicPermission
         participants = details.participants.map { CKShare.Participant($0, callerName: name) }
         let ownerWord = CKShare.ParticipantRole.owner.word

@@ -14,6 +14,8 @@ package actor NoticeStation {
         case lost
         /// Something has changed; `nil` for the zone: somewhere in the database.
         case changed(ZoneID?, SyncToken?)
+        /// Requests are made as somebody else from now on.
+        case accountReplaced
     }
 
     private struct Listener {
@@ -26,6 +28,8 @@ package actor NoticeStation {
     private var client: NoticeClient?
     private var running: Task<Void, Never>?
     private var isLive = false
+    /// What the line was begun with, for beginning it again.
+    private var begun: (connection: RelayConnection, time: Timekeeper, chance: Chance)?
     /// The account that the line was last told of.
     private var generation = 0
 
@@ -55,6 +59,7 @@ package actor NoticeStation {
         running?.cancel()
         running = nil
         client = nil
+        begun = nil
         isLive = false
     }
 
@@ -63,6 +68,18 @@ package actor NoticeStation {
         guard generation != self.generation else { return }
         self.generation = generation
         client?.credentialsChanged()
+    }
+
+    /// Somebody else speaks from now on: the line of the old account is given up.
+    package func accountReplaced() async {
+        if let begun, running != nil {
+            running?.cancel()
+            running = nil
+            client = nil
+            isLive = false
+            begin(begun.connection, begun.time, begun.chance)
+        }
+        await tellAll(.accountReplaced)
     }
 
     /// The system says that there is a network again.
@@ -88,6 +105,7 @@ package actor NoticeStation {
             deliver: { [weak self] in await self?.take($0, connection) }
         )
         self.client = client
+        begun = (connection, time, chance)
         running = Task { await client.run() }
     }
 

@@ -12,7 +12,11 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
         var alertLocalizationKey: String?
         var alertLocalizationArgs: [String]?
         var title: String?
+        var titleLocalizationKey: String?
+        var titleLocalizationArgs: [String]?
         var subtitle: String?
+        var subtitleLocalizationKey: String?
+        var subtitleLocalizationArgs: [String]?
         var alertActionLocalizationKey: String?
         var alertLaunchImage: String?
         var soundName: String?
@@ -31,18 +35,41 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
         state = Mutex(Content())
     }
 
-    /// Makes one with its most used settings.
+    /// Makes one with settings; each is described at its property.
     public convenience init(
         alertBody: String? = nil,
+        alertLocalizationKey: String? = nil,
+        alertLocalizationArgs: [CKRecord.FieldKey] = [],
         title: String? = nil,
+        titleLocalizationKey: String? = nil,
+        titleLocalizationArgs: [CKRecord.FieldKey] = [],
+        subtitle: String? = nil,
+        subtitleLocalizationKey: String? = nil,
+        subtitleLocalizationArgs: [CKRecord.FieldKey] = [],
+        alertActionLocalizationKey: String? = nil,
+        alertLaunchImage: String? = nil,
         soundName: String? = nil,
-        desiredKeys: [CKRecord.FieldKey]? = nil,
+        desiredKeys: [CKRecord.FieldKey] = [],
         shouldBadge: Bool = false,
         shouldSendContentAvailable: Bool = false,
-        category: String? = nil
+        shouldSendMutableContent: Bool = false,
+        category: String? = nil,
+        collapseIDKey: String? = nil
     ) {
+        func kept(_ names: [String]) -> [String]? { names.isEmpty ? nil : names }
         var content = Content(alertBody: alertBody, title: title, soundName: soundName, category: category)
-        content.desiredKeys = desiredKeys
+        content.alertLocalizationKey = alertLocalizationKey
+        content.alertLocalizationArgs = kept(alertLocalizationArgs)
+        content.titleLocalizationKey = titleLocalizationKey
+        content.titleLocalizationArgs = kept(titleLocalizationArgs)
+        content.subtitle = subtitle
+        content.subtitleLocalizationKey = subtitleLocalizationKey
+        content.subtitleLocalizationArgs = kept(subtitleLocalizationArgs)
+        content.alertActionLocalizationKey = alertActionLocalizationKey
+        content.alertLaunchImage = alertLaunchImage
+        content.collapseIDKey = collapseIDKey
+        content.shouldSendMutableContent = shouldSendMutableContent ? true : nil
+        content.desiredKeys = kept(desiredKeys)
         content.shouldBadge = shouldBadge ? true : nil
         content.shouldSendContentAvailable = shouldSendContentAvailable ? true : nil
         self.init(content)
@@ -113,6 +140,26 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
     public var title: String? {
         get { self[\.title] }
         set { self[\.title] = newValue }
+    }
+    /// The key of the title in the program's own tables.
+    public var titleLocalizationKey: String? {
+        get { self[\.titleLocalizationKey] }
+        set { self[\.titleLocalizationKey] = newValue }
+    }
+    /// The fields whose values go into that title.
+    public var titleLocalizationArgs: [CKRecord.FieldKey]? {
+        get { self[\.titleLocalizationArgs] }
+        set { self[\.titleLocalizationArgs] = newValue }
+    }
+    /// The key of the second line in the program's own tables.
+    public var subtitleLocalizationKey: String? {
+        get { self[\.subtitleLocalizationKey] }
+        set { self[\.subtitleLocalizationKey] = newValue }
+    }
+    /// The fields whose values go into that line.
+    public var subtitleLocalizationArgs: [CKRecord.FieldKey]? {
+        get { self[\.subtitleLocalizationArgs] }
+        set { self[\.subtitleLocalizationArgs] = newValue }
     }
     /// The second line of an alert.
     public var subtitle: String? {

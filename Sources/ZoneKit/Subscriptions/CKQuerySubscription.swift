@@ -44,12 +44,14 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     ///   - recordType: The kind of records.
     ///   - predicate: Which of them; whether it can be sent is said when the subscription is saved.
     ///   - subscriptionID: Names the subscription among the user's of one database.
-    ///   - querySubscriptionOptions: What is to be told of: one or more of creation, update and deletion.
+    ///   - querySubscriptionOptions: What is to be told of: one or more of creation, update and deletion; left out, all.
     public init(
         recordType: CKRecord.RecordType,
         predicate: NSPredicate,
         subscriptionID: CKSubscription.ID = UUID().uuidString,
-        options querySubscriptionOptions: Options = []
+        options querySubscriptionOptions: Options = [
+            .firesOnRecordCreation, .firesOnRecordUpdate, .firesOnRecordDeletion,
+        ]
     ) {
         self.recordType = recordType
         self.predicate = predicate

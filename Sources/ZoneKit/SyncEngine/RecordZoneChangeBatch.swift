@@ -6,9 +6,9 @@ extension CKSyncEngine {
     /// What an application hands over to be sent.
     public struct RecordZoneChangeBatch: Sendable {
         /// Records to save.
-        public let recordsToSave: [CKRecord]
+        public var recordsToSave: [CKRecord]
         /// Records to delete.
-        public let recordIDsToDelete: [CKRecord.ID]
+        public var recordIDsToDelete: [CKRecord.ID]
         /// Each zone's changes succeed or fail together.
         public var atomicByZone: Bool
 
@@ -66,9 +66,14 @@ extension CKRecord {
     /// Roughly how many bytes a save of this record is on the wire; never less.
     var sizeToSend: Int {
         state.withLock { state in
-            state.edits.keys.reduce(200 + state.id.recordName.utf8.count) { size, name in
-                size + name.utf8.count + 40 + (state.fields[name]?.sizeOnTheWire ?? 0)
+            let secret = (state.secrets?.edits ?? [:]).values.reduce(0) { size, edit in
+                // Sealed and in base64, and its JSON inside.
+                size + 200 + (edit.value?.sizeOnTheWire ?? 0) * 4 / 3
             }
+            return secret
+                + state.edits.keys.reduce(200 + state.id.recordName.utf8.count) { size, name in
+                    size + name.utf8.count + 40 + (state.fields[name]?.sizeOnTheWire ?? 0)
+                }
         }
     }
 }

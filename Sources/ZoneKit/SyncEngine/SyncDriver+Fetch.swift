@@ -139,8 +139,21 @@ extension SyncDriver {
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))
         case .zone(let zone, .failure(let error)):
             errors[zone] = error
+            if error.saysKeyWasReset { await startOver(zone) }
             return advance(.zoneFailed(zone, error.trouble))
         }
+    }
+
+    /// Nobody can read any more what is encrypted in the zone: it goes, and the application uploads what it has.
+    private func startOver(_ zone: ZoneID) async {
+        _ = try? await link.modifyZones(saving: [], deleting: [zone])
+        let page = DatabasePage(
+            changed: [],
+            deleted: [(zone, .encryptedDataReset)],
+            token: SyncToken(""),
+            moreComing: false
+        )
+        await deliver(.fetchedDatabaseChanges(.init(page)))
     }
 
     private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: Errors) throws {

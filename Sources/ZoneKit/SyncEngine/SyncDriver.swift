@@ -212,6 +212,7 @@ actor SyncDriver {
         switch event {
         case .opened: tell(.channelOpened)
         case .lost: tell(.channelLost)
+        case .accountReplaced: inBackground { await $0.followAccount() }
         case .changed(nil, _): tell(.noticed(nil))
         case .changed(let zone?, let token):
             let (isNews, isKnown) = state.update { contents in
@@ -251,6 +252,16 @@ actor SyncDriver {
         } catch {
             if error.code == .notAuthenticated, previous != nil { await accountChanged(from: previous, to: nil) }
             throw error
+        }
+    }
+
+    /// Looks who speaks now, and goes on for them.
+    private func followAccount() async {
+        do {
+            try await checkAccount()
+            tell(.accountChanged(isUsable: true))
+        } catch {
+            if CKError(from: error).code == .notAuthenticated { tell(.accountChanged(isUsable: false)) }
         }
     }
 

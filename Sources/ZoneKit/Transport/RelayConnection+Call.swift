@@ -37,10 +37,66 @@ package struct CallFailure: Error {
 extension RelayConnection {
     /// Sends a call and reads the answer; keeps the fresh token that comes with it.
     package func send(_ call: RelayCall) async throws(CallFailure) -> JSONDocument {
-        let (token, generation) = credentials.current
+        if credentials.hasUnusableKey {
+            throw CallFailure(
+                error: CKError(.notAuthenticated, "The server key's private key is no P-256 key in PEM.")
+            )
+        }
+        var (token, generation) = credentials.current
+        if token == nil, let fresh = try await signIn(insteadOf: nil) {
+            (token, generation) = (fresh, credentials.current.generation)
+        }
+        do throws(CallFailure) {
+            return try await exchange(call, token, generation)
+        } catch {
+            // Refused before it was carried out, so it can go once more.
+            guard error.error.code == .notAuthenticated, let fresh = try await signIn(insteadOf: token) else {
+                throw error
+            }
+            return try await exchange(call, fresh, credentials.current.generation)
+        }
+    }
+
+    /// Signs in where the credential can.
+    private func signIn(insteadOf refused: String?) async throws(CallFailure) -> String? {
+        do {
+            return try await credentials.signedIn(insteadOf: refused) { credential in
+                try await self.fetchToken(for: credential)
+            }
+        } catch let failure as CallFailure {
+            throw failure
+        } catch {
+            throw CallFailure(error: (error as? CKError) ?? CKError(.notAuthenticated, "\(error)", underlying: error))
+        }
+    }
+
+    /// `users/signin`.
+    private func fetchToken(for credential: RelayCredential) async throws -> String {
+        let body: [UInt8]
+        switch credential {
+        case .account(let email, let password): body = ClientRequest.signIn(emailAddress: email, password: password)
+        case .identityToken(let provide): body = ClientRequest.signIn(identityToken: try await provide())
+        case .webAuthToken, .dev, .serverKey, .nobody: throw CKError(.notAuthenticated)
+        }
+        let call = RelayCall(.public, "users/signin", body, isWrite: true)
+        let document = try await exchange(call, nil, credentials.current.generation)
+        return try reading { () throws(JSONError) in try document.root.required("ckWebAuthToken").string() }
+    }
+
+    private func exchange(
+        _ call: RelayCall,
+        _ token: String?,
+        _ generation: Int
+    ) async throws(CallFailure) -> JSONDocument {
+        let request: RelayRequest
+        do throws(CKError) {
+            request = try self.request(for: call, webAuthToken: token)
+        } catch {
+            throw CallFailure(error: error)
+        }
         let response: RelayResponse
         do {
-            response = try await transport.send(request(for: call, webAuthToken: token))
+            response = try await transport.send(request)
         } catch {
             throw CallFailure(error: CKError(error, isWrite: call.isWrite))
         }
@@ -67,17 +123,20 @@ extension RelayConnection {
         throw CallFailure(error: CKError(failure, at: .request), failure: failure, document: document)
     }
 
-    private func request(for call: RelayCall, webAuthToken: String?) -> RelayRequest {
+    private func request(for call: RelayCall, webAuthToken: String?) throws(CKError) -> RelayRequest {
         var query: [String] = []
-        if let token = credentials.apiToken { query.append("ckAPIToken=" + Self.escape(token)) }
+        let key = credentials.serverKey
+        if let token = credentials.apiToken, key == nil { query.append("ckAPIToken=" + Self.escape(token)) }
         if let token = webAuthToken { query.append("ckWebAuthToken=" + Self.escape(token)) }
         var headers = [("X-Zonecast-Device-ID", deviceID), ("Accept", "application/json")]
         if call.body != nil { headers.append(("Content-Type", "application/json; charset=utf-8")) }
         if let group = call.settings.group { headers.append(("X-Zonecast-Operation-Group", group)) }
+        let path =
+            "/database/1/\(Self.escape(container))/\(environment.rawValue)/\(call.scope.pathName)/\(call.operation)"
+        headers += try key?.headers(path: path, body: call.body ?? [], at: Date()) ?? []
         return RelayRequest(
             method: call.body == nil ? .get : .post,
-            path:
-                "/database/1/\(Self.escape(container))/\(environment.rawValue)/\(call.scope.pathName)/\(call.operation)",
+            path: path,
             query: query.joined(separator: "&"),
             headers: headers.map { (name: $0.0, value: $0.1) },
             body: call.body ?? [],

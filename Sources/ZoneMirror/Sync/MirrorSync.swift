@@ -251,6 +251,8 @@ actor MirrorSync {
         switch event {
         case .opened: tell(.channelOpened)
         case .lost: tell(.channelLost)
+        // The account is checked before the next round, which this brings about.
+        case .accountReplaced: tell(.noticed(nil))
         case .changed(nil, _): tell(.noticed(nil))
         case .changed(let zone?, let token):
             let isKnown = feed.zoneTokens[zone] != nil

@@ -270,7 +270,7 @@ final class DemoLiveness: Sendable {
                 switch event {
                 case .opened: self?.state.withLock { $0.isLive = true }
                 case .lost: self?.state.withLock { $0.isLive = false }
-                case .changed: break
+                case .changed, .accountReplaced: break
                 }
             }
         )

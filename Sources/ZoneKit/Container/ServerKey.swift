@@ -1,0 +1,32 @@
+import Crypto
+import Foundation
+
+/// A server-to-server key, which signs each request.
+///
+/// Wire reference 3.4.
+struct ServerKey: Sendable {
+    let id: String
+    private let key: P256.Signing.PrivateKey
+
+    /// `nil` when the text is no P-256 private key in PEM.
+    init?(id: String, pem: String) {
+        guard let key = try? P256.Signing.PrivateKey(pemRepresentation: pem) else { return nil }
+        self.id = id
+        self.key = key
+    }
+
+    /// The headers that sign a request for this path, made at this moment.
+    func headers(path: String, body: [UInt8], at date: Date) throws(CKError) -> [(name: String, value: String)] {
+        let moment = date.formatted(.iso8601)
+        let hash = Data(SHA256.hash(data: body)).base64EncodedString()
+        let message = Data("\(moment):\(hash):\(path)".utf8)
+        guard let signature = try? key.signature(for: message) else {
+            throw CKError(.notAuthenticated, "The request could not be signed with the server key \(id).")
+        }
+        return [
+            ("X-Apple-CloudKit-Request-KeyID", id),
+            ("X-Apple-CloudKit-Request-ISO8601Date", moment),
+            ("X-Apple-CloudKit-Request-SignatureV1", signature.derRepresentation.base64EncodedString()),
+        ]
+    }
+}

@@ -1,0 +1,179 @@
+import Crypto
+import Foundation
+import Records
+import Synchronization
+import Wire
+
+/// Keys of zones, as records of the zones themselves: one for each user, with the zone's key sealed for them.
+///
+/// These records are hidden from programs: fetches leave them out.
+enum KeyRecord {
+    static let type = "ZonecastZoneKey"
+    static let field = "wrappedKey"
+    /// In each user's own record of the public database: the key to seal for them by.
+    static let publicKeyField = "zonecastPublicKey"
+
+    static func name(of user: String) -> String { "zonecast.key." + user }
+}
+
+extension CKDatabase {
+    /// Opens the key of a zone, if the user may have it and it is not open yet; quietly, for reading.
+    func openKey(of zoneID: CKRecordZone.ID) async {
+        guard let connection = try? session.connection(), connection.encryptionKey != nil,
+            connection.zoneKeys.key(zoneID) == nil, !connection.zoneKeys.isClosed(zoneID)
+        else { return }
+        _ = try? await zoneKey(of: zoneID, creating: false)
+    }
+
+    /// The key of a zone; makes it where the zone has none, if `creating`.
+    ///
+    /// Throws `zoneNotFound` with `CKErrorUserDidResetEncryptedDataKey` when the zone has a key that the user's own no longer
+    /// opens: then what is encrypted there cannot be read by anybody, and the zone is to be deleted and made anew.
+    func zoneKey(of zoneID: CKRecordZone.ID, creating: Bool) async throws(CKError) -> ZoneKey? {
+        let connection = try session.connection()
+        if let known = connection.zoneKeys.key(zoneID) { return known }
+        let (userKey, name) = try await identity(connection)
+        let id = CKRecord.ID(recordName: KeyRecord.name(of: name), zoneID: zoneID)
+        if let found = try await keyRecord(id) {
+            let wrapped = (found[KeyRecord.field] as Data?).map { [UInt8]($0) } ?? []
+            let key = ZoneKey(unwrapping: wrapped, by: userKey, zoneName: zoneID.zoneName)
+            connection.zoneKeys.keep(key, of: zoneID)
+            guard let key else { throw .encryptedDataReset(zoneID) }
+            return key
+        }
+        guard creating else { return nil }
+        guard databaseScope == .private else {
+            throw CKError(
+                .permissionFailure,
+                "The zone's owner has not given this user the key of its encrypted values yet. Try again later."
+            )
+        }
+        let key = ZoneKey()
+        do {
+            try await give(key, to: [UInt8](userKey.publicKey.rawRepresentation), named: name, in: zoneID, below: nil)
+        } catch  where error.code == .serverRecordChanged {
+            // Another device was first.
+            return try await zoneKey(of: zoneID, creating: false)
+        }
+        connection.zoneKeys.keep(key, of: zoneID)
+        return key
+    }
+
+    private func keyRecord(_ id: CKRecord.ID) async throws(CKError) -> CKRecord? {
+        do {
+            return try await record(for: id)
+        } catch {
+            let error = CKError(from: error)
+            if error.code == .unknownItem { return nil }
+            throw error
+        }
+    }
+
+    private func give(
+        _ key: ZoneKey,
+        to publicKey: [UInt8],
+        named user: String,
+        in zoneID: CKRecordZone.ID,
+        below root: CKRecord.ID?
+    ) async throws(CKError) {
+        let id = CKRecord.ID(recordName: KeyRecord.name(of: user), zoneID: zoneID)
+        let record = CKRecord(recordType: KeyRecord.type, recordID: id)
+        do {
+            record[KeyRecord.field] = Data(try key.wrapped(for: publicKey, zoneName: zoneID.zoneName))
+            if let root { record.setParent(root) }
+            let policy: CKModifyRecordsOperation.RecordSavePolicy = root == nil ? .ifServerRecordUnchanged : .allKeys
+            let results = try await modifyRecords(saving: [record], deleting: [], savePolicy: policy)
+            _ = try results.saveResults[id]?.get()
+        } catch {
+            throw CKError(from: error)
+        }
+    }
+
+    /// The user's own key and record name; publishes the key's public half once.
+    private func identity(
+        _ connection: RelayConnection
+    ) async throws(CKError) -> (Curve25519.KeyAgreement.PrivateKey, String) {
+        guard let provider = connection.encryptionKey else {
+            throw CKError(
+                .missingEntitlement,
+                "Encrypted values need a key. Give RelayEndpoint.encryptionKey, or set ZONECAST_ENCRYPTION_PASSPHRASE."
+            )
+        }
+        let userKey: Curve25519.KeyAgreement.PrivateKey
+        do {
+            userKey = try await connection.zoneKeys.userKey(provider)
+        } catch {
+            throw CKError(.missingEntitlement, "The key of encrypted values cannot be had: \(error)", underlying: error)
+        }
+        if let name = connection.caller.recordName { return (userKey, name) }
+        return (userKey, try await connection.fetchCallerName())
+    }
+
+    /// Says in the user's own record by which key others can give them zones' keys.
+    ///
+    /// Quiet: who has no key provider shares and is shared with as ever.
+    func publishKey() async {
+        guard let connection = try? session.connection(), connection.encryptionKey != nil,
+            connection.zoneKeys.beginPublishing(), let (key, name) = try? await identity(connection)
+        else { return }
+        let container = CKContainer(sharing: session)
+        let me = CKRecord(recordType: CKRecordTypeUserRecord, recordID: CKRecord.ID(recordName: name))
+        me[KeyRecord.publicKeyField] = key.publicKey.rawRepresentation
+        let results = try? await container.publicCloudDatabase.modifyRecords(
+            saving: [me],
+            deleting: [],
+            savePolicy: .changedKeys
+        )
+        if (try? results?.saveResults[me.recordID]?.get()) == nil { connection.zoneKeys.publishingFailed() }
+    }
+
+    /// Gives the key of a share's zone to its participants who have published theirs.
+    ///
+    /// Quiet: who has not published one is given it when the share is next seen.
+    func giveKey(by share: CKShare) async {
+        let zoneID = share.recordID.zoneID
+        guard databaseScope == .private, let connection = try? session.connection(),
+            connection.encryptionKey != nil
+        else { return }
+        let names = share.participants.filter { $0.role != .owner }.compactMap(\.wire.identity.userRecordName)
+        let missing = connection.zoneKeys.notGiven(names, in: zoneID)
+        guard !missing.isEmpty, let key = try? await zoneKey(of: zoneID, creating: false) else { return }
+        let root = await root(of: share)
+        let people = CKContainer(sharing: session).publicCloudDatabase
+        for name in missing {
+            guard let user = try? await people.record(for: CKRecord.ID(recordName: name)),
+                let publicKey = user[KeyRecord.publicKeyField] as? Data,
+                (try? await give(key, to: [UInt8](publicKey), named: name, in: zoneID, below: root)) != nil
+            else { continue }
+            connection.zoneKeys.gave(to: name, in: zoneID)
+        }
+    }
+
+    /// What a key record must stand below to be seen by the share's participants.
+    private func root(of share: CKShare) async -> CKRecord.ID? {
+        guard share.recordID.recordName != CKRecordNameZoneWideShare else { return nil }
+        if let known = share.rootID { return known }
+        guard let link = share.url, let metadata = try? await CKContainer(sharing: session).shareMetadata(for: link)
+        else { return nil }
+        return metadata.hierarchicalRootRecordID
+    }
+}
+
+extension CKError {
+    /// The zone's values were encrypted by a key that the user no longer has.
+    static func encryptedDataReset(_ zoneID: CKRecordZone.ID) -> CKError {
+        CKError(
+            .zoneNotFound,
+            userInfo: [
+                NSLocalizedDescriptionKey:
+                    "The key of encrypted data was reset. Delete zone \(zoneID.zoneName), create it again and upload all.",
+                CKErrorUserDidResetEncryptedDataKey: NSNumber(value: true),
+            ]
+        )
+    }
+
+    /// Whether the error says that the user has reset the key of their encrypted data.
+    var saysKeyWasReset: Bool {
+        (userInfo[CKErrorUserDidResetEncryptedDataKey] as? NSNumber)?.boolValue ?? false
+    }
+}

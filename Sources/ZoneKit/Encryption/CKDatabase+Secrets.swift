@@ -1,0 +1,44 @@
+import Foundation
+import Records
+import SyncCore
+import Synchronization
+
+extension CKDatabase {
+    /// Encrypts what is to be encrypted of records, before they are sent.
+    ///
+    /// A record whose zone has no key for this user fails by itself; what would meet every request ends the call.
+    func sealSecrets(
+        of records: [CKRecord],
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        _ sent: inout SentFiles
+    ) async throws(CKError) {
+        for record in records {
+            let state = record.state.withLock { $0.secrets == nil ? nil : $0 }
+            guard let state, !state.changedSecretKeys.isEmpty || policy == .allKeys else { continue }
+            do throws(CKError) {
+                guard databaseScope != .public else {
+                    throw CKError(.invalidArguments, "Encrypted fields are not supported in the public database.")
+                }
+                // Without a provider the relay keeps the values as CloudKit does for standard accounts: it could read them.
+                let hasKeys = try session.connection().encryptionKey != nil
+                let key = hasKeys ? try await zoneKey(of: state.id.zoneID, creating: true) : nil
+                do {
+                    sent.sealed[state.id] = try state.sealedFields(policy, by: key)
+                } catch {
+                    throw CKError(.internalError, "A value could not be encrypted.", underlying: error)
+                }
+            } catch  where !error.trouble.isRetriedAutomatically {
+                sent.failures[state.id] = error
+            }
+        }
+    }
+
+    /// Opens the keys of the zones whose records have something encrypted.
+    func openKeys(for records: some Sequence<CKRecord>) async {
+        var seen: Set<CKRecordZone.ID> = []
+        for record in records where record.state.withLock({ $0.hasSealed }) {
+            let zoneID = record.recordID.zoneID
+            if seen.insert(zoneID).inserted { await openKey(of: zoneID) }
+        }
+    }
+}

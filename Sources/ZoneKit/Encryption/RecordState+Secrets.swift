@@ -1,0 +1,104 @@
+import Foundation
+import Records
+
+/// The encrypted fields of a record.
+package struct SecretFields: Sendable {
+    /// As the relay has them.
+    var sealed: [String: FieldValue] = [:]
+    /// As the program set them, `nil` for those it cleared; with what counts as the edit's number.
+    var edits: [String: (value: FieldValue?, number: UInt64)] = [:]
+    /// Opens what is sealed.
+    var keyring: ZoneKeyring?
+}
+
+extension RecordState {
+    var secretKeys: [String] {
+        let known = Set(secrets?.sealed.keys.map { $0 } ?? [])
+        let edited = secrets?.edits ?? [:]
+        let cleared = edited.filter { $0.value.value == nil }.keys
+        return known.union(edited.keys).subtracting(cleared).sorted()
+    }
+
+    var changedSecretKeys: [String] { secrets?.edits.keys.sorted() ?? [] }
+
+    func secret(for key: String) -> (any CKRecordValueProtocol)? {
+        guard let secrets else { return nil }
+        if let edit = secrets.edits[key] { return edit.value?.object(in: id.zoneID) }
+        return openSecret(key)?.object(in: id.zoneID)
+    }
+
+    /// An encrypted field's value; `nil` for what was sealed on a device, without its key.
+    private func openSecret(_ key: String) -> FieldValue? {
+        guard let secrets, let stored = secrets.sealed[key] else { return nil }
+        guard let bytes = stored.sealedBytes else { return stored }
+        guard let zoneKey = secrets.keyring?.key(id.zoneID) else { return nil }
+        return zoneKey.open(bytes, for: ZoneKey.place(type: type, record: id.recordName, field: key))
+    }
+
+    mutating func setSecret(_ value: (any CKRecordValueProtocol)?, for key: String) {
+        let number = countEdit()
+        var secrets = self.secrets ?? SecretFields()
+        markUnsendable(key, nil)
+        guard let value else {
+            secrets.edits[key] = (nil, number)
+            self.secrets = secrets
+            return
+        }
+        guard let field = FieldValue(value, in: id.zoneID), field.canBeSecret else {
+            markUnsendable(key, "\(Swift.type(of: value)) to be encrypted")
+            return
+        }
+        secrets.edits[key] = (field, number)
+        self.secrets = secrets
+    }
+
+    /// Whether any of it was sealed on a device.
+    var hasSealed: Bool { secrets?.sealed.values.contains { $0.sealedBytes != nil } ?? false }
+
+    /// What a save sends of the encrypted fields, sealed by the zone's key where there is one.
+    func sealedFields(
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        by key: ZoneKey?
+    ) throws -> [String: FieldValue?] {
+        var fields: [String: FieldValue?] = [:]
+        for (name, edit) in secrets?.edits ?? [:] {
+            guard let value = edit.value else {
+                fields.updateValue(nil, forKey: name)
+                continue
+            }
+            guard let key else {
+                fields[name] = value
+                continue
+            }
+            let place = ZoneKey.place(type: type, record: id.recordName, field: name)
+            fields[name] = FieldValue(sealed: try key.seal(value, for: place), standingFor: value)
+        }
+        guard policy == .allKeys else { return fields }
+        for (name, value) in secrets?.sealed ?? [:] where fields[name] == nil { fields[name] = value }
+        return fields
+    }
+}
+
+extension FieldValue {
+    /// A sealed value in a field: text where a text was sealed, so that a schema's `ENCRYPTED STRING` takes it.
+    fileprivate init(sealed: [UInt8], standingFor value: FieldValue) {
+        self = value.text == nil ? .bytes(sealed) : .string(Data(sealed).base64EncodedString())
+    }
+
+    /// What was sealed; `nil` for a value that no device has sealed.
+    fileprivate var sealedBytes: [UInt8]? {
+        switch self {
+        case .bytes(let bytes): ZoneKey.isSealed(bytes) ? bytes : nil
+        case .string(let text):
+            Data(base64Encoded: text).map { [UInt8]($0) }.flatMap { ZoneKey.isSealed($0) ? $0 : nil }
+        default: nil
+        }
+    }
+
+    fileprivate var canBeSecret: Bool {
+        switch self {
+        case .asset, .reference, .list(.asset, _), .list(.reference, _): false
+        default: true
+        }
+    }
+}

@@ -1,0 +1,78 @@
+import Crypto
+import Foundation
+import Records
+import Synchronization
+
+/// The keys of zones that this process has opened for the current user.
+package final class ZoneKeyring: Sendable {
+    private struct State {
+        var userKey: Task<Curve25519.KeyAgreement.PrivateKey, any Error>?
+        var keys: [CKRecordZone.ID: ZoneKey] = [:]
+        /// Zones that have a key which is not for this user, or not for the key that they have now.
+        var closed: Set<CKRecordZone.ID> = []
+        var hasPublished = false
+        /// Whom each zone's key was given to.
+        var given: [CKRecordZone.ID: Set<String>] = [:]
+    }
+
+    private let state = Mutex(State())
+
+    package init() {}
+
+    /// Another user speaks.
+    package func forget() { state.withLock { $0 = State() } }
+
+    func key(_ zone: CKRecordZone.ID) -> ZoneKey? { state.withLock { $0.keys[zone] } }
+    func isClosed(_ zone: CKRecordZone.ID) -> Bool { state.withLock { $0.closed.contains(zone) } }
+
+    func keep(_ key: ZoneKey?, of zone: CKRecordZone.ID) {
+        state.withLock { state in
+            state.keys[zone] = key
+            if key == nil { state.closed.insert(zone) } else { state.closed.remove(zone) }
+        }
+    }
+
+    /// The zone is gone, or its key is to be looked up again.
+    func forget(_ zone: CKRecordZone.ID) {
+        state.withLock { state in
+            state.keys[zone] = nil
+            state.closed.remove(zone)
+            state.given[zone] = nil
+        }
+    }
+
+    /// The user's own key, asked for once.
+    func userKey(_ provider: any EncryptionKeyProvider) async throws -> Curve25519.KeyAgreement.PrivateKey {
+        let task = state.withLock { state in
+            if let running = state.userKey { return running }
+            let task = Task { try Curve25519.KeyAgreement.PrivateKey(rawRepresentation: try await provider.userKey()) }
+            state.userKey = task
+            return task
+        }
+        do {
+            return try await task.value
+        } catch {
+            state.withLock { $0.userKey = nil }
+            throw error
+        }
+    }
+
+    /// Whether the public key is still to be published; says so once.
+    func beginPublishing() -> Bool {
+        state.withLock { state in
+            defer { state.hasPublished = true }
+            return !state.hasPublished
+        }
+    }
+
+    func publishingFailed() { state.withLock { $0.hasPublished = false } }
+
+    /// Those of `users` to whom the zone's key was not given yet.
+    func notGiven(_ users: [String], in zone: CKRecordZone.ID) -> [String] {
+        state.withLock { state in users.filter { state.given[zone]?.contains($0) != true } }
+    }
+
+    func gave(to user: String, in zone: CKRecordZone.ID) {
+        _ = state.withLock { $0.given[zone, default: []].insert(user) }
+    }
+}

@@ -1,0 +1,138 @@
+import Foundation
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// As whom a program speaks, and how it comes by the right to.
+@Suite(.timeLimit(.minutes(1))) struct CredentialTests {
+    private func container(_ relay: ScriptedRelay, _ credential: RelayCredential) -> CKContainer {
+        CKContainer(
+            connection: RelayConnection(
+                container: "iCloud.test",
+                url: nil,
+                credentials: RelayCredentials(apiToken: "abc", credential: credential),
+                deviceID: "phone",
+                transport: relay
+            )
+        )
+    }
+
+    private let caller = ScriptedRelay.Line.answer(200, #"{"userRecordName":"_alice"}"#)
+    private let refused = ScriptedRelay.Line.answer(
+        421,
+        #"{"serverErrorCode":"AUTHENTICATION_REQUIRED","reason":"request needs authorization"}"#
+    )
+
+    @Test func anAccountSignsInWithTheFirstRequestAndAgainWhenRefused() async throws {
+        let relay = ScriptedRelay(
+            .answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#),
+            caller,
+            refused,
+            .answer(200, #"{"ckWebAuthToken":"two","userRecordName":"_alice"}"#),
+            caller
+        )
+        let container = container(relay, .account(emailAddress: "alice@example.com", password: "correct horse"))
+        #expect(try await container.userRecordID().recordName == "_alice")
+        #expect(relay.requests[0].path.hasSuffix("/public/users/signin"))
+        #expect(relay.bodies[0].contains(#""emailAddress":"alice@example.com","password":"correct horse""#))
+        #expect(!relay.requests[0].query.contains("ckWebAuthToken"))
+        #expect(relay.requests[1].query.contains("ckWebAuthToken=one"))
+        #expect(try await container.accountStatus() == .available)
+        let operations = relay.requests.compactMap { $0.path.split(separator: "/").last }
+        #expect(operations == ["signin", "caller", "caller", "signin", "caller"])
+        #expect(relay.requests[4].query.contains("ckWebAuthToken=two"))
+    }
+
+    @Test func anIdentityTokenIsAskedForAtEachSignIn() async throws {
+        let asked = Mutex(0)
+        let relay = ScriptedRelay(.answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#), caller)
+        let container = container(
+            relay,
+            .identityToken {
+                asked.withLock { $0 += 1 }
+                return "eyJ.token"
+            }
+        )
+        _ = try await container.userRecordID()
+        #expect(asked.withLock { $0 } == 1)
+        #expect(relay.bodies[0].contains(#""identityToken":"eyJ.token""#))
+    }
+
+    @Test func aWrongPasswordIsSaidOnce() async throws {
+        let relay = ScriptedRelay(
+            .answer(401, #"{"serverErrorCode":"AUTHENTICATION_FAILED","reason":"Authentication failed"}"#)
+        )
+        let container = container(relay, .account(emailAddress: "alice@example.com", password: "wrong"))
+        await expect(.notAuthenticated) { _ = try await container.userRecordID() }
+        #expect(relay.requests.count == 1)
+    }
+
+    @Test func aServerKeySignsWhatItSends() async throws {
+        let pem = """
+            -----BEGIN PRIVATE KEY-----
+            MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAQIDBAUGBwgJCgsM
+            DQ4PEBESExQVFhcYGRobHB0eHyChRANCAARRWD1dqblxCM9xN3SMJSq3hyx4ORQZ
+            -----END PRIVATE KEY-----
+            """
+        // Not a whole key: said before anything is sent.
+        let relay = ScriptedRelay()
+        await expect(.notAuthenticated) {
+            _ = try await container(relay, .serverKey(id: "k1", privateKey: pem)).userRecordID()
+        }
+        #expect(relay.requests.isEmpty)
+    }
+
+    @Test func nobodyHasNoAccount() async throws {
+        let relay = ScriptedRelay()
+        #expect(try await container(relay, .nobody).accountStatus() == .noAccount)
+    }
+
+    @Test func filesAndVariablesDescribeEndpoints() throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString).json")
+        defer { try? FileManager.default.removeItem(at: file) }
+        let text = #"""
+            {"ZONECAST_URL":"https://relay.example","ZONECAST_ENVIRONMENT":"production","ZONECAST_API_TOKEN":"abc",
+             "ZONECAST_EMAIL":"a@example.com","ZONECAST_PASSWORD":"p"}
+            """#
+        try Data(text.utf8).write(to: file)
+        let endpoint = try RelayEndpoint(contentsOf: file)
+        #expect(endpoint.url.host == "relay.example" && endpoint.environment == .production)
+        guard case .account("a@example.com", "p")? = endpoint.credential else {
+            Issue.record("\(String(describing: endpoint.credential))")
+            return
+        }
+        let variables = ["ZONECAST_URL": "http://127.0.0.1:1", "ZONECAST_DEV_USER": "bob"]
+        #expect(RelayEndpoint(variables: variables)?.credential?.presetToken == "dev-bob")
+    }
+
+    @Test func whoIsSignedInMayChangeUnderWay() async throws {
+        let relay = try TestRelay()
+        let device = relay.device(of: "alice")
+        let notes = SyncedNotes(device, isAutomatic: true)
+        notes.addZone()
+        notes.write("a", "alice's")
+        try await within(.seconds(20), "alice's note to be sent") {
+            while !notes.engine.state.pendingRecordZoneChanges.isEmpty { try await Task.sleep(for: .milliseconds(2)) }
+        }
+        let posted = Mutex(0)
+        let observer = NotificationCenter.default.addObserver(forName: .CKAccountChanged, object: nil, queue: nil) {
+            _ in
+            posted.withLock { $0 += 1 }
+        }
+        defer { NotificationCenter.default.removeObserver(observer) }
+        let before = try await device.container.userRecordID()
+        try await device.container.signIn(.dev(user: "bob"))
+        #expect(posted.withLock { $0 } >= 1)
+        let after = try await device.container.userRecordID()
+        #expect(before != after)
+        try await within(.seconds(20), "the engine to find out") {
+            while !notes.log.contains(where: { $0.hasPrefix("accountChange(switchAccounts") }) {
+                try await Task.sleep(for: .milliseconds(2))
+            }
+        }
+        #expect(try await device.privateDatabase.allRecordZones().map(\.zoneID.zoneName) == ["_defaultZone"])
+        try await device.container.signOut()
+        #expect(try await device.container.accountStatus() == .noAccount)
+    }
+}

@@ -1,0 +1,163 @@
+import Foundation
+import Records
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Values that the relay cannot read.
+@Suite(.timeLimit(.minutes(1))) struct EncryptedValuesTests {
+    let relay: TestRelay
+    let phone: TestDevice
+    let laptop: TestDevice
+    let zone = CKRecordZone(zoneName: "Diary")
+
+    init() async throws {
+        relay = try TestRelay()
+        let key = PassphraseEncryptionKey("alice's own", cost: .light)
+        phone = relay.device(of: "alice", named: "phone", encryptionKey: key)
+        laptop = relay.device(of: "alice", named: "laptop", encryptionKey: key)
+        try await phone.privateDatabase.save(zone)
+    }
+
+    private func entry(_ name: String) -> CKRecord {
+        CKRecord(recordType: "Entry", recordID: CKRecord.ID(recordName: name, zoneID: zone.zoneID))
+    }
+
+    @Test func otherDevicesReadThemAndTheRelayCannot() async throws {
+        let record = entry("a")
+        record["title"] = "Monday"
+        record.encryptedValues["text"] = "a secret"
+        record.encryptedValues["mood"] = 7
+        record.encryptedValues["tags"] = ["x", "y"]
+        record.encryptedValues["at"] = Date(timeIntervalSince1970: 1000)
+        #expect(record.encryptedValues.changedKeys() == ["at", "mood", "tags", "text"])
+        #expect(record.changedKeys() == ["title"])
+        try await phone.privateDatabase.save(record)
+        #expect(record.encryptedValues["text"] == "a secret", "readable after the save")
+        #expect(record.encryptedValues.changedKeys().isEmpty)
+
+        let read = try await laptop.privateDatabase.record(for: record.recordID)
+        #expect(read["title"] == "Monday")
+        #expect(read["text"] == nil)
+        #expect(read.encryptedValues["text"] == "a secret")
+        #expect(read.encryptedValues["mood"] == 7)
+        #expect(read.encryptedValues["tags"] == ["x", "y"])
+        #expect(read.encryptedValues["at"] == Date(timeIntervalSince1970: 1000))
+        #expect(read.encryptedValues.allKeys() == ["at", "mood", "tags", "text"])
+
+        // The relay's own view: somebody of the same account without the key.
+        let blind = RelayConnection(
+            container: TestRelay.containerIdentifier,
+            url: nil,
+            credentials: RelayCredentials(apiToken: nil, webAuthToken: "dev-alice"),
+            deviceID: "blind",
+            transport: phone.network
+        )
+        let raw = try await CKContainer(connection: blind).privateCloudDatabase.record(for: record.recordID)
+        #expect(raw.encryptedValues.allKeys().count == 4)
+        #expect(raw.encryptedValues["text"] == nil)
+        #expect(!"\(raw.state.withLock { $0 })".contains("a secret"))
+
+        read.encryptedValues["text"] = "another"
+        read.encryptedValues["mood"] = nil
+        try await laptop.privateDatabase.save(read)
+        let again = try await phone.privateDatabase.record(for: record.recordID)
+        #expect(again.encryptedValues["text"] == "another")
+        #expect(again.encryptedValues["mood"] == nil)
+        #expect(again.encryptedValues["tags"] == ["x", "y"])
+    }
+
+    @Test func keysStayOutOfFeeds() async throws {
+        let record = entry("a")
+        record.encryptedValues["text"] = "in the feed"
+        try await phone.privateDatabase.save(record)
+        let page = try await laptop.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+        #expect(page.modificationResultsByID.keys.map(\.recordName) == ["a"])
+        let read = try page.modificationResultsByID[record.recordID]?.get().record
+        #expect(read?.encryptedValues["text"] == "in the feed")
+    }
+
+    @Test func participantsOfAShareReadThem() async throws {
+        let bob = relay.device(of: "bob", encryptionKey: PassphraseEncryptionKey("bob's own", cost: .light))
+        let list = entry("list")
+        list.encryptedValues["title"] = "Gifts"
+        let share = CKShare(rootRecord: list)
+        share.publicPermission = .readWrite
+        let saved = try await phone.privateDatabase.modifyRecords(saving: [list, share], deleting: [])
+        for result in saved.saveResults.values { _ = try result.get() }
+        let metadata = try await bob.container.shareMetadata(for: try #require(share.url))
+        let accepted = try await bob.container.accept(metadata)
+        let id = CKRecord.ID(recordName: "list", zoneID: accepted.recordID.zoneID)
+        #expect(try await bob.sharedDatabase.record(for: id).encryptedValues["title"] == nil, "no key yet")
+        // The owner sees who has come, and gives them the key.
+        _ = try await laptop.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+        let read = try await bob.sharedDatabase.record(for: id)
+        #expect(read.encryptedValues["title"] == "Gifts")
+        read.encryptedValues["title"] = "Presents"
+        try await bob.sharedDatabase.save(read)
+        #expect(try await phone.privateDatabase.record(for: list.recordID).encryptedValues["title"] == "Presents")
+    }
+
+    @Test func aResetKeyIsSaidAndTheZoneStartsAnew() async throws {
+        let record = entry("a")
+        record.encryptedValues["text"] = "old"
+        try await phone.privateDatabase.save(record)
+        var connection = RelayConnection(
+            container: TestRelay.containerIdentifier,
+            url: nil,
+            credentials: RelayCredentials(apiToken: nil, webAuthToken: "dev-alice"),
+            deviceID: "new phone",
+            transport: phone.network
+        )
+        connection.encryptionKey = PassphraseEncryptionKey("forgotten the old one", cost: .light)
+        let database = CKContainer(connection: connection).privateCloudDatabase
+        let fresh = entry("b")
+        fresh.encryptedValues["text"] = "new"
+        do {
+            try await database.save(fresh)
+            Issue.record("a value was encrypted by a key that the zone does not have")
+        } catch let error as CKError {
+            #expect(error.code == .zoneNotFound)
+            #expect((error.userInfo[CKErrorUserDidResetEncryptedDataKey] as? NSNumber)?.boolValue == true)
+        }
+        try await database.deleteRecordZone(withID: zone.zoneID)
+        try await database.save(zone)
+        try await database.save(fresh)
+        #expect(try await database.record(for: fresh.recordID).encryptedValues["text"] == "new")
+    }
+
+    @Test func whatCannotBeEncryptedIsSaid() async throws {
+        let record = entry("a")
+        record.encryptedValues["link"] = CKRecord.Reference(recordID: record.recordID, action: .none)
+        await expect(.invalidArguments) { try await phone.privateDatabase.save(record) }
+        let shown = CKRecord(recordType: "Entry")
+        shown.encryptedValues["text"] = "for everybody?"
+        await expect(.invalidArguments) { try await phone.publicDatabase.save(shown) }
+    }
+
+    @Test func withoutAKeyTheyGoAsTheyAre() async throws {
+        let (mac, watch) = (relay.device(of: "dora", named: "mac"), relay.device(of: "dora", named: "watch"))
+        try await mac.privateDatabase.save(zone)
+        let record = entry("a")
+        record.encryptedValues["text"] = "plain, but marked"
+        record.encryptedValues["mood"] = 3
+        try await mac.privateDatabase.save(record)
+        #expect(record.encryptedValues["text"] == "plain, but marked")
+        let read = try await watch.privateDatabase.record(for: record.recordID)
+        #expect(read.encryptedValues["text"] == "plain, but marked")
+        #expect(read.encryptedValues["mood"] == 3)
+        #expect(read["text"] == nil)
+        #expect(watch.network.operations == ["private/records/lookup"], "no key is looked for")
+    }
+
+    @Test func archivesKeepThem() async throws {
+        let record = entry("a")
+        record.encryptedValues["text"] = "not sent yet"
+        let data = try NSKeyedArchiver.archivedData(withRootObject: record, requiringSecureCoding: true)
+        let read = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data))
+        #expect(read.encryptedValues["text"] == "not sent yet")
+        try await phone.privateDatabase.save(read)
+        #expect(try await laptop.privateDatabase.record(for: record.recordID).encryptedValues["text"] == "not sent yet")
+    }
+}
