@@ -90,3 +90,32 @@ import Testing
         if let found { #expect(found.headLength == (start + row.text.replacing("rest", with: "")).utf8.count) }
     }
 }
+
+/// Requests that need no task.
+@Suite struct DirectAnswerTests {
+    /// A thousand that waited for one are answered in turn, and not each inside of the one before.
+    @Test func manyWaitingRequestsAreAnsweredInOrder() async throws {
+        let gate = Gate()
+        let answer: RelayServer.DirectResponder = { request, _, then in
+            guard request.path != "/0" else { return false }
+            then(APIResponse(status: .ok, body: Array("\(request.path);".utf8)))
+            return true
+        }
+        let respond: RelayServer.Responder = { request in
+            await gate.wait()
+            return APIResponse(status: .ok, body: Array("\(request.path);".utf8))
+        }
+        try await withServer(answer: answer, respond: respond) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send((0..<1000).map { "GET /\($0) HTTP/1.1\r\nHost: x\r\n\r\n" }.joined())
+            await gate.arrival()
+            gate.open()
+            let text = try await peer.text(containing: "/999;")
+            let paths = text.split(separator: "\r\n").compactMap { line in
+                line.firstIndex(of: ";").flatMap { line.first == "/" ? Int(line[..<$0].dropFirst()) : nil }
+            }
+            #expect(paths == Array(0..<1000))
+            await peer.close()
+        }
+    }
+}

@@ -9,6 +9,7 @@ func withServer<Value: Sendable>(
     isReady: @escaping @Sendable () -> Bool = { true },
     notices: NoticeService? = nil,
     intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
+    answer: @escaping RelayServer.DirectResponder = { _, _, _ in false },
     respond: @escaping RelayServer.Responder = echoRequest,
     _ body: @escaping @Sendable (Int) async throws -> Value
 ) async throws -> Value {
@@ -25,6 +26,7 @@ func withServer<Value: Sendable>(
         isReady: isReady,
         onListening: { port.yield($0.port) },
         intake: intake,
+        answer: answer,
         respond: respond
     )
     return try await withThrowingTaskGroup(of: Value?.self) { group in

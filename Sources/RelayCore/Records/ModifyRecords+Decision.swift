@@ -8,6 +8,8 @@ extension ModifyRecords {
         var before: [String: StoredRecord]
         let request: ModifyRecords
         let hasAsset: (AssetHash) -> Bool
+        /// Who writes, and when.
+        let stamp: StoredRecord.Stamp
         /// What the zone's owner may still store; `nil` where nothing is limited.
         var quota: QuotaLedger?
         var grown: [String: RecordType] = [:]
@@ -34,9 +36,18 @@ extension ModifyRecords {
             self.quota = quota
             self.before = before
             self.request = request
+            stamp = StoredRecord.Stamp(
+                at: request.now,
+                by: request.database.caller.user ?? Zone.publicOwner,
+                device: DeviceMark(deviceID: request.database.caller.deviceID)
+            )
+            let count = request.operations.count
+            outcomes.reserveCapacity(count)
+            writes.reserveCapacity(count)
+            seen.reserveCapacity(count)
         }
 
-        var hasFailed: Bool { outcomes.contains { $0.error != nil } }
+        var hasFailed: Bool { outcomes.contains(where: \.hasFailed) }
 
         mutating func decide(_ operation: Operation) {
             let stored = before[operation.name].flatMap { $0.isDeleted ? nil : $0 }
@@ -228,14 +239,6 @@ extension ModifyRecords {
             }
         }
 
-        var stamp: StoredRecord.Stamp {
-            StoredRecord.Stamp(
-                at: request.now,
-                by: request.database.caller.user ?? Zone.publicOwner,
-                device: DeviceMark(deviceID: request.database.caller.deviceID)
-            )
-        }
-
         /// The answer when one failure takes all down: the guilty keep their own errors.
         func outcomesOfRefusal() -> [Outcome] {
             zip(request.operations, outcomes).map { operation, outcome in
@@ -254,12 +257,12 @@ extension ModifyRecords {
             var outcomes = outcomes
             var records: [StoredRecord] = []
             records.reserveCapacity(writes.count)
-            for (index, record) in writes {
-                if let index, outcomes[index].error != nil { continue }
-                var record = record
-                record.change = writer.takeChangeNumber()
-                if let index, case .saved = outcomes[index] { outcomes[index] = .saved(record) }
-                records.append(record)
+            for place in writes.indices {
+                let index = writes[place].outcome
+                if let index, outcomes[index].hasFailed { continue }
+                records.append(writes[place].record)
+                records[records.count - 1].change = writer.takeChangeNumber()
+                if let index, case .saved = outcomes[index] { outcomes[index] = .saved(records[records.count - 1]) }
             }
             try writer.put(records, replacing: before, in: zone, by: request.database.caller.deviceID)
             return outcomes

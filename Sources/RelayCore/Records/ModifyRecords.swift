@@ -5,18 +5,24 @@ package import Wire
 ///
 /// Wire reference 6.
 package struct ModifyRecords: Sendable {
-    package struct Operation: Sendable {
-        package var kind: OperationType
-        package var record: RecordInput
+    /// A class, since it goes through many hands and never changes.
+    package final class Operation: Sendable {
+        package let kind: OperationType
+        package let record: RecordInput
         /// The record's name, or the one made for it.
-        package var name: String
+        package let name: String
         /// Its fields against the schema of `preparedVersion`; `nil` where that could not be done yet.
-        var prepared: FieldPreparation?
+        let prepared: FieldPreparation?
 
-        package init(_ kind: OperationType, _ record: RecordInput, name: String) {
+        package convenience init(_ kind: OperationType, _ record: RecordInput, name: String) {
+            self.init(kind, record, name: name, prepared: nil)
+        }
+
+        fileprivate init(_ kind: OperationType, _ record: RecordInput, name: String, prepared: FieldPreparation?) {
             self.kind = kind
             self.record = record
             self.name = name
+            self.prepared = prepared
         }
     }
 
@@ -29,6 +35,10 @@ package struct ModifyRecords: Sendable {
 
         package var error: RelayError? {
             if case .failed(_, let error, _) = self { error } else { nil }
+        }
+
+        var hasFailed: Bool {
+            if case .failed = self { true } else { false }
         }
     }
 
@@ -70,16 +80,17 @@ package struct ModifyRecords: Sendable {
     /// Does ahead of the writer what can be done with the schema as it is now: the writer's time is everybody's.
     package mutating func prepare(with schema: Schema) {
         preparedVersion = schema.version
-        for index in operations.indices where !operations[index].kind.isDelete {
-            guard let type = operations[index].record.recordType else { continue }
-            operations[index].prepared = try? FieldPreparation(
-                operations[index].record,
+        operations = operations.map { operation in
+            guard !operation.kind.isDelete, let type = operation.record.recordType else { return operation }
+            let prepared = try? FieldPreparation(
+                operation.record,
                 ofType: type,
                 in: zone,
                 of: database,
                 schema: schema,
                 rules: rules
             )
+            return Operation(operation.kind, operation.record, name: operation.name, prepared: prepared)
         }
     }
 

@@ -64,6 +64,9 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     var isQuiescing = false
     var inputClosed = false
     var holdsRead = false
+    private var isPumping = false
+    /// The last bytes are on their way.
+    private var isFinishing = false
     var isGone = false
     var isUnwelcome = false
     var unwritableSince: NIODeadline?
@@ -261,28 +264,44 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         pump(context)
     }
 
-    /// Begins the next request in the queue if nothing is in its way.
+    /// Begins the next request in the queue if nothing is in its way, and the ones after those that are answered at once.
+    ///
+    /// In a loop of its own: an answer asks for the next request too, and a long pipeline must not make a deep stack.
     func pump(_ context: ChannelHandlerContext) {
-        guard current == nil, sending == nil, !isGone else { return }
-        guard context.channel.isWritable else { return }
+        guard !isPumping else { return }
+        isPumping = true
+        defer { isPumping = false }
+        while beginNext(context) {}
+    }
+
+    /// Whether it has been answered already.
+    private func beginNext(_ context: ChannelHandlerContext) -> Bool {
+        guard current == nil, sending == nil, !isGone, !isFinishing, context.channel.isWritable else { return false }
         switch queue.popFirst() {
         case .request(let plan):
             phase = .serving
             current = plan
             if queue.isEmpty { releaseRead(context) }
-            if let response = ownAnswer(to: plan.request) { return answer(response, to: plan, on: context) }
-            if answersDirectly(plan.request) { return }
-            hand(.request(plan.request))
+            if let response = ownAnswer(to: plan.request) {
+                answer(response, to: plan, on: context)
+            } else if !answersDirectly(plan.request) {
+                hand(.request(plan.request))
+            }
+            return current == nil
         case .socket(let plan, let purpose):
             open(purpose, for: plan, context)
         case .refusal(let refusal):
             finish(with: bytes(of: refusal, context), on: context)
         case nil:
-            if isQuiescing || inputClosed { return close(context) }
+            if isQuiescing || inputClosed {
+                close(context)
+                return false
+            }
             if case .serving = phase { phase = nextPhase }
             payContinue(context)
             releaseRead(context)
         }
+        return false
     }
 
     /// What is measured once all that had come whole is answered: the next request may have begun to arrive.
@@ -366,6 +385,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     /// Writes the last bytes of this connection and closes once they and what the peer still sends are through.
     func finish(with buffer: ByteBuffer, on context: ChannelHandlerContext) {
         isClosing = true
+        isFinishing = true
         decoder.dropEverything()
         queue.removeAll()
         phase = .serving

@@ -13,8 +13,9 @@ protocol QueuedWrite: AnyObject, Sendable {
 
 /// Carries out a store's writes one commit after the other: all that wait make one commit, are answered, and again.
 ///
-/// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync; and where fewer wait
-/// than the latest commit had, the next one gives those on their way a quarter of a commit's time. A lone write waits
+/// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync. Whoever has just been
+/// answered mostly writes again: the next commit gives them up to a quarter of a commit's time, so that all share it
+/// instead of taking turns, and as long as that brings writes faster than commits do. A lone write waits
 /// for nobody, not even for a thread to wake: on a fast disk, while writes come one by one, its caller commits it. The
 /// queue needs no bound of its own: every entry is a request that waits for its answer, and those are bounded by the
 /// connections.
@@ -29,6 +30,8 @@ final class CommitQueue: @unchecked Sendable {
     private var hasIdleWork = true
     /// Writes of the latest commit: more than one, and the next ones had better gather too.
     private var latestBatch = 1
+    /// So many commits do not wait for writes on their way.
+    private var gatheringRests = 0
     /// How long commits take, the later ones counting most.
     private var commitTime = Duration.zero
 
@@ -38,9 +41,11 @@ final class CommitQueue: @unchecked Sendable {
     /// Writes of one commit at the most: bounds how long the first of them waits.
     private static let batchLimit = 512
     /// The longest that a commit waits for writes that are on their way.
-    private static let longestGathering = Duration.microseconds(250)
+    private static let longestGathering = Duration.milliseconds(1)
     /// Fewer writes a commit than this, and the next ones are waited for by nobody.
     private static let leastGathered = 4
+    /// Commits that wait for nobody after one that waited in vain.
+    private static let restAfterGathering = 32
     /// The longest commit that a caller does itself, for its thread then serves nobody else.
     private static let callersTime = Duration.milliseconds(1)
 
@@ -136,18 +141,30 @@ final class CommitQueue: @unchecked Sendable {
         // What can wait also waits for the next start.
         if waiting.isEmpty, isClosed { return nil }
         isCommitting = true
-        if latestBatch >= Self.leastGathered, waiting.count < latestBatch, !waiting.isEmpty, !isClosed { gather() }
+        if latestBatch >= Self.leastGathered, !waiting.isEmpty, !isClosed { gather() }
         let batch = Array(waiting.prefix(Self.batchLimit))
         waiting.removeFirst(batch.count)
         return batch
     }
 
-    /// Lets go of the lock for a moment.
+    /// Lets go of the lock for moments, until those of the latest commit are back or their time is over.
     private func gather() {
-        let time = min(commitTime / 4, Self.longestGathering)
-        condition.unlock()
-        // By the clock that cannot jump, as waiting for a condition could not be.
-        usleep(UInt32(time / .microseconds(1)))
-        condition.lock()
+        guard gatheringRests == 0 else {
+            gatheringRests -= 1
+            return
+        }
+        let limit = min(commitTime / 4, Self.longestGathering)
+        let (before, target) = (waiting.count, min(waiting.count + latestBatch, Self.batchLimit))
+        let start = ContinuousClock.now
+        var waited = Duration.zero
+        while waiting.count < target, waited < limit, !isClosed {
+            condition.unlock()
+            // By the clock that cannot jump, as waiting for a condition could not be.
+            usleep(50)
+            condition.lock()
+            waited = ContinuousClock.now - start
+        }
+        // Did the batch grow by less than the time that it takes?
+        if commitTime * (waiting.count - before) < waited * before { gatheringRests = Self.restAfterGathering }
     }
 }
