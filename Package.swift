@@ -25,6 +25,7 @@ let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioWebSocket = Target.Dependency.product(name: "NIOWebSocket", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
+let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let nioExtras = Target.Dependency.product(name: "NIOExtras", package: "swift-nio-extras")
 let serviceLifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
@@ -49,6 +50,7 @@ var package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
@@ -69,7 +71,7 @@ var package = Package(
             "RelayServer",
             [
                 "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
-                nioExtras,
+                nioExtras, nioSSL,
                 serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto,
             ]
         ),
@@ -101,7 +103,7 @@ var package = Package(
                 "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "SyncCore", "ZoneKit",
                 argumentParser,
                 grdb,
-                logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, httpTypes,
+                logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
             swiftSettings: strict
         ),
@@ -122,7 +124,7 @@ var package = Package(
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", "ZoneTesting", grdb]),
         .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
-        .tests("zonecast", ["ZoneKit", crypto, grdb]),
+        .tests("zonecast", ["ZoneKit", crypto, grdb, logging]),
     ]
 )
 

@@ -79,7 +79,7 @@ final class DirectRequest: Sendable {
     }
 
     private func fail(_ error: any Error, _ authentication: Authentication?) {
-        var response = relay.failure(Relay.relayError(for: error), id: id)
+        var response = relay.failure(error, id: id)
         relay.decorate(&response, request, authentication, id: id)
         then(response)
     }

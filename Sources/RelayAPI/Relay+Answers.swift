@@ -14,12 +14,16 @@ extension Relay {
         }
     }
 
-    func failure(_ error: RelayError, id: String) -> APIResponse {
+    /// The answer to a request that failed; where the relay is to blame, the operator hears of it.
+    func failure(_ cause: any Error, id: String) -> APIResponse {
+        let error = Self.relayError(for: cause)
+        let status = error.status ?? error.code.status
+        if status >= 500 { onFault(id, cause) }
         let answer = EndpointAnswer {
             $0.member("uuid", id)
             $0.members(of: error)
         }
-        var response = APIResponse(status: .init(code: error.status ?? error.code.status), body: answer.body)
+        var response = APIResponse(status: .init(code: status), body: answer.body)
         response.errorCode = error.code
         if let wait = error.retryAfter {
             // Whole seconds and at least one, as the header has no fractions.

@@ -28,6 +28,7 @@ package final class Relay: Sendable {
     private let assets: AssetDesk
     /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
     private let idStart: [UInt8]
+    let onFault: @Sendable (String, any Error) -> Void
     private let requestCount = Atomic<UInt64>(0)
     private let welcomed = Mutex<Set<WelcomeKey>>([])
 
@@ -44,6 +45,7 @@ package final class Relay: Sendable {
     ///   - assets: Bounds and lives of assets.
     ///   - time: The clocks.
     ///   - random: For names, and where request identifiers begin.
+    ///   - onFault: Hears of requests that failed by no fault of the client's, by their identifiers; from any thread.
     package init(
         authenticator: Authenticator,
         stores: any StoreCatalog,
@@ -51,8 +53,10 @@ package final class Relay: Sendable {
         limits: Limits = Limits(),
         assets: AssetSettings = AssetSettings(),
         time: TimeSource,
-        random: RandomSource
+        random: RandomSource,
+        onFault: @escaping @Sendable (String, any Error) -> Void = { _, _ in }
     ) {
+        self.onFault = onFault
         self.authenticator = authenticator
         self.stores = stores
         self.hub = hub
@@ -133,7 +137,7 @@ package final class Relay: Sendable {
             let answer = try await answer(request, route, known, id: id)
             response = APIResponse(status: .init(code: answer.status), body: answer.body)
         } catch {
-            response = failure(Self.relayError(for: error), id: id)
+            response = failure(error, id: id)
         }
         decorate(&response, request, authentication, id: id)
         return response
@@ -193,7 +197,7 @@ package final class Relay: Sendable {
             default: throw RelayError(.badRequest, "This address is called in another way.", status: 405)
             }
         } catch {
-            response = failure(Self.relayError(for: error), id: id)
+            response = failure(error, id: id)
             response.headers.append(Self.json)
         }
         response.headers[.requestUUID] = id
@@ -210,7 +214,7 @@ package final class Relay: Sendable {
             }
             response = try await couriers.respond(to: request, in: home)
         } catch {
-            response = failure(Self.relayError(for: error), id: id)
+            response = failure(error, id: id)
             response.headers.append(Self.json)
             response.headers[.accessControlAllowOrigin] = "*"
         }

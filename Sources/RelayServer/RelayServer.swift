@@ -66,12 +66,13 @@ package struct RelayServer: Service {
     /// Serves until the service group shuts down gracefully or the task is cancelled; then stops accepting, lets
     /// requests end, and returns within `limits.shutdown`.
     ///
-    /// Throws `ListenError` where the address cannot be had.
+    /// Throws `ListenError` where the address cannot be had, `TLSFault` where the TLS files cannot be used.
     package func run() async throws {
         if configuration.testDoor, !configuration.isLoopback { throw ListenError.testDoorBeyondLoopback }
+        let tls = try configuration.tls.map { try ServerTLS($0) }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.loops ?? System.coreCount)
         do {
-            try await serve(on: group)
+            try await serve(on: group, tls: tls)
         } catch {
             try? await group.shutdownGracefully()
             throw error
@@ -79,17 +80,18 @@ package struct RelayServer: Service {
         try await group.shutdownGracefully()
     }
 
-    private func serve(on group: MultiThreadedEventLoopGroup) async throws {
+    private func serve(on group: MultiThreadedEventLoopGroup, tls: ServerTLS?) async throws {
         let door = makeDoor()
         let (connections, arrivals) = AsyncStream.makeStream(of: GatedConnection.self)
         let loops = try await makeLoops(group, door: door, arrivals: arrivals)
         var failure: (any Error)?
         do {
-            let gates = GateChannel(loops: loops, door: door)
+            let gates = GateChannel(loops: loops, door: door, tls: tls)
             let quiescing = ServerQuiescingHelper(group: group)
             let channel = try await listen(on: group, gates: gates, quiescing: quiescing)
             await withDiscardingTaskGroup { tasks in
                 tasks.addTask { await stop(channel, quiescing, Array(loops.values), then: arrivals) }
+                if let tls { tasks.addTask { await tls.watch(every: configuration.tlsCheck, logger) } }
                 await onListening(ListeningAddress(host: configuration.host, port: channel.localAddress?.port ?? 0))
                 for await connection in connections { tasks.addTask { await gates.serve(connection) } }
                 tasks.cancelAll()

@@ -28,6 +28,10 @@ package struct ServerConfiguration: Sendable {
     ///
     /// Their own connections do not count by address, since each of them stands for many clients.
     package var trustedProxies: [AddressRange] = []
+    /// TLS in the relay itself; `nil`: none, for a proxy in front or for this machine alone.
+    package var tls: TLSFiles?
+    /// How often the TLS files are looked at; what is new serves the next connections.
+    package var tlsCheck = Duration.seconds(10)
 
     package init() {}
 }

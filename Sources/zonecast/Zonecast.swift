@@ -16,9 +16,9 @@ struct Zonecast: AsyncParsableCommand {
         version: Self.version,
         subcommands: [
             Demo.self, Watch.self,
-            Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, IssuerCommand.self, KeyCommand.self,
-            RecordsCommand.self, ZonesCommand.self, SharesCommand.self, SchemaCommand.self, RoleCommand.self,
-            BackupCommand.self, ConfigCommand.self,
+            InitCommand.self, Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self,
+            IssuerCommand.self, KeyCommand.self, RecordsCommand.self, ZonesCommand.self, SharesCommand.self,
+            SchemaCommand.self, RoleCommand.self, BackupCommand.self, ConfigCommand.self, DoctorCommand.self,
         ] + ToolVerbs.all
     )
 

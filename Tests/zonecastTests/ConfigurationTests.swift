@@ -106,8 +106,34 @@ import Testing
                 #expect(key.read(settings) == standard, "\(key.name)")
             }
             #expect(key.meaning.hasSuffix("."), "\(key.name)")
-            if key.name != "data" { #expect(!key.write(&settings, "no such value"), "\(key.name)") }
+            if !["data", "tls-cert", "tls-key"].contains(key.name) {
+                #expect(!key.write(&settings, "no such value"), "\(key.name)")
+            }
         }
+    }
+
+    /// With every # taken away it says what is so without it, for each key by its one name.
+    @Test func theFileWithAllKeysIsACorrectOne() async throws {
+        let reading = try await read(ConfigurationText.reference)
+        #expect(reading.origins.values.allSatisfy { $0 == .standard })
+        let lines = ConfigurationText.reference.split(separator: "\n", omittingEmptySubsequences: false)
+        let open = lines.map { $0.hasPrefix("#") && !$0.hasPrefix("# ") ? String($0.dropFirst()) : String($0) }
+            .filter { !$0.hasSuffix(": \"\"") }
+        let all = try await read(open.joined(separator: "\n"))
+        let standard = ServeSettings()
+        for key in ConfigurationKeys.all where !key.read(standard).isEmpty {
+            #expect(key.read(all.settings) == key.read(standard), "\(key.name)")
+            #expect(all.origins[key.name] != .standard, "\(key.name)")
+        }
+        #expect(try await written("limits.body", read("limits.body: 4096\n")) == "4096")
+    }
+
+    @Test func originsAreShownWhenAskedFor() throws {
+        let path = try file("listen: 127.0.0.1:1\n")
+        let shown = try Command.run(["config", "show", "--origin", "--config", path])
+        #expect(shown.output.contains("FROM") && shown.output.contains("file line 1"))
+        #expect(!(try Command.run(["config", "show", "--config", path]).output.contains("FROM")))
+        #expect(try Command.run(["config", "reference", "--yaml"]).output.hasPrefix("# zonecast: every setting"))
     }
 
     @Test(arguments: [

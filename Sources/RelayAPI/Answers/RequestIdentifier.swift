@@ -1,4 +1,4 @@
-import HTTPTypes
+package import HTTPTypes
 
 /// Writes 16 random bytes as a version 4 UUID, lower-case.
 ///
@@ -35,7 +35,7 @@ extension HTTPField.Name {
     }()
 
     /// Names the request in our log, and in error bodies as `uuid`.
-    static let requestUUID: HTTPField.Name = {
+    package static let requestUUID: HTTPField.Name = {
         guard let name = HTTPField.Name("X-Apple-Request-UUID") else {
             preconditionFailure("the name holds only letters and dashes")
         }

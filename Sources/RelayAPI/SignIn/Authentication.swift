@@ -80,6 +80,8 @@ struct OriginRule {
 /// Where a person signs in: made only when somebody has to be told.
 struct SignInAddress: Sendable {
     var publicURL: String?
+    /// The relay itself ends TLS.
+    var isSecure = false
     /// The request's `Host`.
     var host: String?
     var home: ContainerEnvironment
@@ -89,7 +91,7 @@ struct SignInAddress: Sendable {
     var origin: String?
 
     /// The relay's own address, as the client reaches it.
-    var base: String { publicURL ?? "http://\(usableHost)" }
+    var base: String { publicURL ?? "\(isSecure ? "https" : "http")://\(usableHost)" }
 
     var url: String {
         let token = apiTokenID.map { "&token=\($0)" } ?? ""

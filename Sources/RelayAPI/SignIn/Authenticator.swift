@@ -287,6 +287,7 @@ package final class Authenticator: Sendable {
         let isPage = settings.acceptsDevTokens && shown.origin.map { OriginRule.isLoopback($0) } ?? false
         return SignInAddress(
             publicURL: settings.publicURL,
+            isSecure: settings.endsTLS,
             host: shown.host,
             home: home,
             apiTokenID: nil,

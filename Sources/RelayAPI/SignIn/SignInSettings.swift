@@ -5,8 +5,10 @@ package import RelayCore
 package struct SignInSettings: Sendable {
     /// Where browsers reach the relay, with scheme and any path prefix, no slash at the end.
     ///
-    /// `nil`: `http://` and the request's `Host`.
+    /// `nil`: the request's `Host`, with `https://` where the relay itself ends TLS and `http://` elsewhere.
     package var publicURL: String?
+    /// The relay itself ends TLS.
+    package var endsTLS = false
     /// Accept `dev-NAME` as a web auth token, any API token or none, and make unknown containers.
     ///
     /// Loopback only.

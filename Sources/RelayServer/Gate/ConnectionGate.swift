@@ -75,7 +75,17 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     /// The file that is being sent as an answer's body.
     var sending: FileSending?
 
-    init(loop: LoopState, peer: String, decoder: RequestDecoder, handler: ByteToMessageHandler<RequestDecoder>) {
+    /// TLS is below: files have to be read to be sent.
+    let isSecure: Bool
+
+    init(
+        loop: LoopState,
+        peer: String,
+        decoder: RequestDecoder,
+        handler: ByteToMessageHandler<RequestDecoder>,
+        isSecure: Bool = false
+    ) {
+        self.isSecure = isSecure
         self.loop = loop
         self.peer = peer
         self.decoder = decoder

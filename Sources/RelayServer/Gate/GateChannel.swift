@@ -14,6 +14,8 @@ struct GateChannel: Sendable {
     /// By the identity of the loop.
     let loops: [ObjectIdentifier: NIOLoopBound<LoopState>]
     let door: GateDoor
+    /// `nil`: plain HTTP.
+    let tls: ServerTLS?
 
     /// Runs on the connection's loop; throws where there are so many connections that one more is not even told so.
     func setUp(_ channel: any Channel) throws {
@@ -28,7 +30,8 @@ struct GateChannel: Sendable {
         try Self.spareMemory(channel)
         let decoder = RequestDecoder(limits: door.limits)
         let handler = ByteToMessageHandler(decoder)
-        let gate = ConnectionGate(loop: loop, peer: peer, decoder: decoder, handler: handler)
+        try tls?.secure(channel)
+        let gate = ConnectionGate(loop: loop, peer: peer, decoder: decoder, handler: handler, isSecure: tls != nil)
         if verdict == .tooMany { gate.turnAway() }
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(handler)

@@ -126,6 +126,11 @@ extension AccountStore {
         }
     }
 
+    /// Removes a token with all traces, by its id: for one that served for a moment.
+    package func removeAPIToken(_ id: String) throws(DirectoryError) {
+        try revoke { db in try db.execute(sql: "DELETE FROM api_tokens WHERE id = ?", arguments: [id]) }
+    }
+
     // MARK: Server keys
 
     package func serverKey(_ id: String) throws(DirectoryError) -> ServerKey? {

@@ -42,7 +42,10 @@ struct ConfigCommand: AsyncParsableCommand {
         @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
         var config: String?
 
-        @Flag(help: "Answer with one line of JSON.")
+        @Flag(help: "Say of each value where it comes from: flag, environment, line of the file, or default.")
+        var origin = false
+
+        @Flag(help: "Answer with one line of JSON, with the origins.")
         var json = false
 
         func run() async throws {
@@ -52,8 +55,10 @@ struct ConfigCommand: AsyncParsableCommand {
             let rows = ConfigurationKeys.all.map { Row($0, reading.settings, reading.origins[$0.name]) }
             if json { return try Terminal.say(json: rows) }
             Terminal.say(
-                table: rows.map { [$0.key, $0.value.isEmpty ? "-" : $0.value, $0.unit, $0.origin ?? ""] },
-                heading: ["KEY", "VALUE", "UNIT", "FROM"],
+                table: rows.map {
+                    [$0.key, $0.value.isEmpty ? "-" : $0.value, $0.unit] + (origin ? [$0.origin ?? ""] : [])
+                },
+                heading: ["KEY", "VALUE", "UNIT"] + (origin ? ["FROM"] : []),
                 empty: ""
             )
         }
@@ -86,7 +91,11 @@ struct ConfigCommand: AsyncParsableCommand {
         @Flag(help: "Answer with one line of JSON.")
         var json = false
 
+        @Flag(help: "Write a configuration file with all keys, commented out.")
+        var yaml = false
+
         func run() throws {
+            if yaml { return Terminal.say(ConfigurationText.reference) }
             let rows = ConfigurationKeys.all.map { Row($0, ServeSettings()) }
             if json { return try Terminal.say(json: rows) }
             Terminal.say(

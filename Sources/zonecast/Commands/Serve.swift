@@ -26,6 +26,14 @@ struct Serve: AsyncParsableCommand {
     )
     var listen: String?
 
+    @Option(
+        help: ArgumentHelp("PEM file of certificate and chain: TLS without a proxy.", valueName: "file")
+    )
+    var tlsCert: String?
+
+    @Option(help: ArgumentHelp("PEM file of the certificate's private key.", valueName: "file"))
+    var tlsKey: String?
+
     @Flag(help: "Take any dev-NAME as a web auth token, make unknown containers, limit no rates. Loopback only.")
     var dev = false
 
@@ -50,7 +58,10 @@ struct Serve: AsyncParsableCommand {
         let lock = try FolderLock(folder: settings.data)
         defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }
-        try await RunningRelay(settings).run()
+        try await RunningRelay(settings) { address in
+            lock.note(address: address)
+            Terminal.say("ready \(address)")
+        }.run()
     }
 
     /// On a thread of its own, which waits for nothing else.
@@ -65,6 +76,8 @@ struct Serve: AsyncParsableCommand {
         var flags: [String: String] = [:]
         flags["data"] = data
         flags["listen"] = listen
+        flags["tls-cert"] = tlsCert
+        flags["tls-key"] = tlsKey
         if dev { flags["dev"] = "true" }
         if testDoor { flags["test-door"] = "true" }
         return flags

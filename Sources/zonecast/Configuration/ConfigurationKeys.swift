@@ -6,7 +6,7 @@ import RelayServer
 /// The table of all keys: reading a configuration, checking one and `zonecast config reference` all go by it.
 enum ConfigurationKeys {
     static let all: [ConfigurationKey] =
-        places + tokens + signIns + rates + quotas + connections + requests + sockets + logs
+        places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets + logs
 
     private static let year = 31_536_000
 
@@ -34,6 +34,22 @@ enum ConfigurationKeys {
             "Where browsers reach the relay, for sign-in links; by default the request's own host.",
             read: { $0 ?? "" },
             parse: { publicURL($0) }
+        ),
+        .text(
+            "tls-cert",
+            \.tlsCertificates,
+            "the path of a PEM file",
+            "Certificate and chain, for TLS in the relay itself; read anew when it changes. None behind a proxy.",
+            read: { $0 ?? "" },
+            parse: { $0.isEmpty ? nil : .some($0) }
+        ),
+        .text(
+            "tls-key",
+            \.tlsKey,
+            "the path of a PEM file",
+            "The private key of tls-cert.",
+            read: { $0 ?? "" },
+            parse: { $0.isEmpty ? nil : .some($0) }
         ),
         .flag("dev", \.isDev, "Take any dev- token as a user and make unknown containers. Loopback only."),
         .flag("test-door", \.server.testDoor, "Open a WebSocket echo for conformance suites. Loopback only."),
@@ -264,7 +280,15 @@ enum ConfigurationKeys {
             read: { $0.rawValue },
             parse: { Logger.Level(rawValue: $0) }
         ),
-        .flag("log.access", \.logsAccess, "One line for each request, without its query."),
+        .text(
+            "log.format",
+            \.logFormat,
+            "text or json",
+            "Lines for people, or one JSON object a line for programs.",
+            read: { $0.rawValue },
+            parse: { LogFormat(rawValue: $0) }
+        ),
+        .flag("log.access", \.logsAccess, "One line for each request: its identifier and path, nothing private."),
         .text(
             "metrics.token-file",
             \.metricsTokenFile,

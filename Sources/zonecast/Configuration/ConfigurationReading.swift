@@ -36,6 +36,7 @@ struct ConfigurationReading {
         for key in keys where key.name == "dev" { try apply(key, reader) }
         settings = ServeSettings(isDev: settings.isDev)
         for key in keys { try apply(key, reader) }
+        try settings.settleTLS()
     }
 
     private mutating func apply(_ key: ConfigurationKey, _ reader: ConfigReader) throws {
@@ -74,7 +75,8 @@ struct ConfigurationReading {
             InMemoryProvider(name: "flags", values: Dictionary(uniqueKeysWithValues: given)),
             EnvironmentVariablesProvider(environmentVariables: Dictionary(uniqueKeysWithValues: variables)),
         ]
-        guard let filePath else { return providers }
+        // With every key commented out a file is no YAML mapping, and nothing is set in it.
+        guard let filePath, !lines.isEmpty else { return providers }
         do {
             let path = ConfigReader(provider: InMemoryProvider(values: ["filePath": Self.value(filePath)]))
             return providers + [try await FileProvider<YAMLSnapshot>(config: path)]

@@ -15,10 +15,14 @@ struct ServeSettings: Sendable {
     var assets = AssetSettings()
     var notices = NoticeLimits()
     var logLevel = Logger.Level.info
+    var logFormat = LogFormat.text
     /// One line for each request: method, path without its query, status, time.
     var logsAccess = false
     /// Holds the token that opens `GET /metrics`.
     var metricsTokenFile: String?
+    /// PEM files; both or neither.
+    var tlsCertificates: String?
+    var tlsKey: String?
     /// `server.trustedProxies` as it was written, with commas between.
     var trustedProxies = ""
 
@@ -34,6 +38,18 @@ struct ServeSettings: Sendable {
         server.limits.connections = 30_000
         server.limits.connectionsPerAddress = 30_000
         notices.connectionsPerUser = 30_000
+    }
+
+    /// Turns the two TLS keys into what the server takes; throws where only one is set.
+    mutating func settleTLS() throws {
+        switch (tlsCertificates, tlsKey) {
+        case (nil, nil): return
+        case (let certificates?, let key?):
+            server.tls = TLSFiles(certificates: certificates, key: key)
+            signIn.endsTLS = true
+        case (_?, nil): throw CommandFailure(.usage, "tls-cert needs tls-key, the file of its private key.")
+        case (nil, _?): throw CommandFailure(.usage, "tls-key needs tls-cert, the file of the certificate.")
+        }
     }
 
     var address: ListenAddress {

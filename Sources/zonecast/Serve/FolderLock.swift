@@ -35,9 +35,28 @@ final class FolderLock: Sendable {
                 "\(folder) is in use by another relay\(holder). Stop that one, or name another folder with --data."
             )
         }
-        // Only for the message above; the lock itself is what counts.
-        let name = Array("\(getpid())\n".utf8)
-        if ftruncate(descriptor, 0) == 0 { _ = pwrite(descriptor, name, name.count, 0) }
+        write("\(getpid())\n")
+    }
+
+    /// Writes down where the relay listens, for commands on the same folder.
+    func note(address: String) { write("\(getpid())\n\(address)\n") }
+
+    /// Only for messages and for `runningRelay`; the lock itself is what counts.
+    private func write(_ text: String) {
+        let bytes = Array(text.utf8)
+        if ftruncate(descriptor, 0) == 0 { _ = pwrite(descriptor, bytes, bytes.count, 0) }
+    }
+
+    /// The address of the relay that holds the folder; `.some(nil)` while it does not listen yet, `nil` where none does.
+    static func runningRelay(in folder: String) -> String?? {
+        let path = folder + "/relay.lock"
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        // Taken for a moment where nobody holds it, and let go by closing.
+        guard flock(descriptor, LOCK_SH | LOCK_NB) != 0, errno == EWOULDBLOCK else { return nil }
+        let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        return .some(text.split(separator: "\n").dropFirst().first.map(String.init))
     }
 
     deinit { close(descriptor) }

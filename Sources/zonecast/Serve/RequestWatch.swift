@@ -9,7 +9,7 @@ struct RequestWatch: Sendable {
     private let relay: Relay
     private let metrics: RelayMetrics
     private let door: MetricsDoor
-    private let logger: Logger?
+    private let log: RequestLog?
 
     /// - Parameters:
     ///   - relay: answers.
@@ -20,7 +20,7 @@ struct RequestWatch: Sendable {
         self.relay = relay
         self.metrics = metrics
         self.door = door
-        self.logger = logger
+        log = logger.map { RequestLog($0) }
     }
 
     @Sendable func respond(to request: APIRequest) async -> APIResponse {
@@ -46,16 +46,6 @@ struct RequestWatch: Sendable {
     private func note(_ response: APIResponse, to request: APIRequest, since start: ContinuousClock.Instant) {
         let time = ContinuousClock.now - start
         metrics.answered(try? request.operation.get(), response, in: time)
-        guard let logger else { return }
-        let took = String(format: "%.1f", time / .milliseconds(1))
-        // The query holds tokens and stays out.
-        logger.info("\(request.method) \(Self.loggable(request.path)) \(response.status.code) \(took) ms")
-    }
-
-    /// An asset's address is as good as a key, so it is cut.
-    private static func loggable(_ path: String) -> String {
-        guard let start = path.firstRange(of: "/asset/1/") else { return path }
-        let rest = path[start.upperBound...].prefix { $0 != "/" }
-        return path[..<start.upperBound] + rest + "/…"
+        log?.note(response, to: request, in: time)
     }
 }

@@ -14,12 +14,15 @@ import UnixSignals
 struct RunningRelay {
     private let settings: ServeSettings
     private let logger: Logger
+    /// Called with the relay's address once it answers there.
+    private let onListening: @Sendable (String) -> Void
 
-    init(_ settings: ServeSettings) {
+    init(_ settings: ServeSettings, onListening: @escaping @Sendable (String) -> Void) {
         self.settings = settings
-        var logger = Logger(label: "zonecast") { StreamLogHandler.standardError(label: $0) }
-        logger.logLevel = settings.logLevel
-        self.logger = logger
+        self.onListening = onListening
+        logger = Logger(label: "zonecast") { [settings] _ in
+            LogLines(format: settings.logFormat, logLevel: settings.logLevel)
+        }
     }
 
     /// Serves until a signal says stop; then finishes what has begun.
@@ -55,7 +58,14 @@ struct RunningRelay {
             limits: settings.limits,
             assets: settings.assets,
             time: .system,
-            random: .system
+            random: .system,
+            onFault: { [logger] id, error in
+                logger.error(
+                    "A request failed by no fault of its client's.",
+                    error: error,
+                    metadata: ["request": "\(id)"]
+                )
+            }
         )
         let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
         metrics.show("zonecast_notice_connections", "Devices that listen for notices.") { Int64(hub.connectionCount) }
@@ -64,7 +74,9 @@ struct RunningRelay {
             configuration: settings.server,
             logger: logger,
             notices: NoticeService(hub: hub, admission: admission),
-            onListening: { address in Terminal.say("ready http://\(address)") },
+            onListening: { [onListening, scheme = settings.server.tls == nil ? "http" : "https"] address in
+                onListening("\(scheme)://\(address)")
+            },
             intake: { relay.intake(for: $0) },
             answer: watch.answer,
             respond: watch.respond
@@ -105,6 +117,8 @@ struct RunningRelay {
             try await ServiceGroup(configuration: configuration).run()
         } catch let error as ListenError {
             throw CommandFailure(.failed, error.description)
+        } catch let fault as TLSFault {
+            throw CommandFailure(.failed, fault.description)
         }
     }
 

@@ -27,6 +27,7 @@ struct FolderOptions: ParsableArguments {
                 "There is no relay data in \(folder). Name the folder with --data, or begin with: zonecast container create ID"
             )
         }
+        FolderOwner.become(ownerOf: folder)
         do {
             return try body(try AccountStore(folder: folder))
         } catch let error as DirectoryError {

@@ -13,9 +13,15 @@ final class RelayProcess {
     }
 
     /// Starts one on a port of the system's choice and waits until it says that it is ready, 30 s at most.
-    init(folder: String, _ arguments: [String] = ["--dev"], environment: [String: String] = [:], input: Pipe? = nil)
-        throws
-    {
+    ///
+    /// `log`: the file that its standard error goes to.
+    init(
+        folder: String,
+        _ arguments: [String] = ["--dev"],
+        environment: [String: String] = [:],
+        input: Pipe? = nil,
+        log: String? = nil
+    ) throws {
         self.folder = folder
         process = Process()
         process.executableURL = Command.program
@@ -23,14 +29,22 @@ final class RelayProcess {
         process.environment = Command.cleanEnvironment(adding: environment)
         let output = Pipe()
         process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
+        process.standardError = try log.map { try Self.file($0) } ?? FileHandle.nullDevice
         process.standardInput = input ?? FileHandle.nullDevice
         try process.run()
         let line = try Self.firstLine(of: output.fileHandleForReading.fileDescriptor, within: .seconds(30))
-        guard line.hasPrefix("ready http://127.0.0.1:"), let port = Int(line.split(separator: ":").last ?? "") else {
+        guard line.hasPrefix("ready http"), line.contains("://127.0.0.1:"),
+            let port = Int(line.split(separator: ":").last ?? "")
+        else {
             throw Failure(description: "waited for \"ready http://HOST:PORT\", got \"\(line)\"")
         }
         self.port = port
+    }
+
+    private static func file(_ path: String) throws -> FileHandle {
+        _ = FileManager.default.createFile(atPath: path, contents: nil)
+        guard let handle = FileHandle(forWritingAtPath: path) else { throw Failure(description: "no file \(path)") }
+        return handle
     }
 
     deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }

@@ -111,7 +111,9 @@ struct Pages: Sendable {
         guardian.account(ofTicket: ticket, cookie: visit.cookie, at: time.now())
     }
 
-    var isSecure: Bool { authenticator.settings.publicURL?.hasPrefix("https://") ?? false }
+    var isSecure: Bool {
+        authenticator.settings.publicURL?.hasPrefix("https://") ?? authenticator.settings.endsTLS
+    }
 
     private func ownHosts(_ request: APIRequest) -> [String] {
         let known = authenticator.settings.publicURL.flatMap { address in

@@ -27,6 +27,7 @@ struct BackupOptions: ParsableArguments {
 
     /// Runs `body` and says what went wrong in it.
     func run<Value>(_ body: () throws -> Value) throws -> Value {
+        FolderOwner.become(ownerOf: folder.folder)
         do {
             return try body()
         } catch let failure as BackupFailure {

@@ -1,0 +1,97 @@
+import Foundation
+import Records
+
+/// What `zonecast init` has to know.
+struct InitAnswers {
+    var domain: String?
+    var container: ContainerID?
+    var admin: String?
+
+    /// `sync.example.org` has `iCloud.org.example.sync`.
+    static func container(of domain: String) -> ContainerID? {
+        ContainerID("iCloud." + domain.split(separator: ".").reversed().joined(separator: "."))
+    }
+
+    /// Asks on the terminal for what was not given; an empty line leaves it out.
+    mutating func ask() throws {
+        if domain == nil {
+            let text = Self.line("Name that clients will reach the relay by (empty: this machine only)")
+            guard text.map(InitCommand.isName) ?? true else {
+                throw CommandFailure(.usage, "\"\(text ?? "")\" is not a name like sync.example.org.")
+            }
+            domain = text
+        }
+        if container == nil {
+            let proposal = domain.flatMap(Self.container) ?? ContainerID("iCloud.org.example.notes")
+            let text = Self.line("First container (empty: \(proposal?.name ?? ""))")
+            container = text.map { ContainerID($0) } ?? proposal
+            guard container != nil else { throw CommandFailure(.usage, "That is no name for a container.") }
+        }
+        if admin == nil { admin = Self.line("E-mail address of the first account (empty: none)") }
+    }
+
+    private static func line(_ prompt: String) -> String? {
+        FileHandle.standardError.write(Data("\(prompt): ".utf8))
+        let text = readLine()?.trimmingCharacters(in: .whitespaces) ?? ""
+        return text.isEmpty ? nil : text
+    }
+}
+
+/// One thing that `zonecast init` made, or found.
+struct InitStep: Encodable {
+    var what: String
+    var detail: String
+    var made: Bool
+
+    init(_ what: String, _ detail: String, isNew: Bool) {
+        self.what = what
+        self.detail = detail
+        made = isNew
+    }
+}
+
+/// The output of `zonecast init`.
+struct InitReport {
+    let asJSON: Bool
+    private var steps: [InitStep] = []
+
+    init(asJSON: Bool) { self.asJSON = asJSON }
+
+    mutating func note(_ step: InitStep) {
+        steps.append(step)
+        guard !asJSON else { return }
+        let what = step.what.padding(toLength: max(44, step.what.count), withPad: " ", startingAt: 0)
+        Terminal.say("\(step.made ? "made" : "kept")  \(what)  \(step.detail)")
+    }
+
+    func end(next: [String]) throws {
+        struct Answer: Encodable {
+            var steps: [InitStep]
+            var next: [String]
+        }
+        if asJSON { return try Terminal.say(json: Answer(steps: steps, next: next)) }
+        next.forEach { Terminal.say("next  \($0)") }
+    }
+}
+
+/// Files that are made once and never written over.
+enum NewFile {
+    static func write(_ text: String, to path: String, what: String) throws -> InitStep {
+        let step = InitStep(what, path, isNew: !FileManager.default.fileExists(atPath: path))
+        guard step.made else { return step }
+        do {
+            try FileManager.default.createDirectory(
+                atPath: (path as NSString).deletingLastPathComponent,
+                withIntermediateDirectories: true
+            )
+            // Refuses a file that came meanwhile.
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .withoutOverwriting)
+        } catch {
+            throw CommandFailure(
+                .failed,
+                "\(path) cannot be written: \(error.localizedDescription). Name another folder with --files, or run this as root."
+            )
+        }
+        return step
+    }
+}

@@ -1,0 +1,164 @@
+import ArgumentParser
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+
+/// `zonecast init`: everything a relay needs before its first start.
+struct InitCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "init",
+        abstract: "Prepare a relay: keys, a first container, a first account, configuration, service and proxy files.",
+        discussion: """
+            Can be run again at any time: what is there stays as it is. Keys that the configuration lacks are added at its end.
+            Asks for what is not given, unless --yes is; then only what is given is made.
+            """
+    )
+
+    @Option(
+        help: ArgumentHelp("The name clients will reach the relay by, such as sync.example.org.", valueName: "name")
+    )
+    var domain: String?
+
+    @Option(help: ArgumentHelp("The first container. (default: made from the domain)", valueName: "id"))
+    var container: ContainerID?
+
+    @Option(help: ArgumentHelp("The e-mail address of the first account.", valueName: "email"))
+    var admin: String?
+
+    @Flag(help: "Read that account's password from the first line of standard input.")
+    var passwordStdin = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Where the files go. (default: /etc/zonecast if it is there, else ./zonecast-setup)",
+            valueName: "dir"
+        )
+    )
+    var files: String?
+
+    @Option(help: ArgumentHelp("The port on this machine that the relay listens on.", valueName: "port"))
+    var port = 8080
+
+    @Flag(help: "Ask nothing.")
+    var yes = false
+
+    @OptionGroup var folder: FolderOptions
+
+    func validate() throws {
+        if let domain, !Self.isName(domain) {
+            throw ValidationError("--domain takes a name without a scheme, such as sync.example.org.")
+        }
+        guard (1...65_535).contains(port) else { throw ValidationError("--port is from 1 to 65535.") }
+        if passwordStdin, admin == nil { throw ValidationError("--password-stdin needs --admin.") }
+    }
+
+    func run() async throws {
+        var answers = InitAnswers(domain: domain, container: container, admin: admin)
+        if !yes, isatty(STDIN_FILENO) == 1 { try answers.ask() }
+        guard let container = answers.container ?? answers.domain.flatMap(InitAnswers.container) else {
+            throw CommandFailure(.usage, "Name the first container: zonecast init --container iCloud.org.example.notes")
+        }
+        var report = InitReport(asJSON: folder.json)
+        let place =
+            files ?? (FileManager.default.fileExists(atPath: "/etc/zonecast") ? "/etc/zonecast" : "./zonecast-setup")
+        let data = Self.absolute(folder.data ?? standardData(place))
+        // The files first: as root they are written where only root may, and the data as the folder's owner.
+        if let domain = answers.domain { try writeFiles(domain, in: Self.absolute(place), data: data, &report) }
+        FolderOwner.become(ownerOf: data)
+        try fill(data, container, answers.admin, &report)
+        try report.end(next: next(answers, data: data, place: Self.absolute(place)))
+    }
+
+    /// The package's folder where the package's files are.
+    private func standardData(_ place: String) -> String {
+        place == "/etc/zonecast" && ProcessInfo.processInfo.environment["ZONECAST_DATA"] == nil
+            ? "/var/lib/zonecast" : folder.folder
+    }
+
+    // MARK: Files
+
+    private func writeFiles(_ domain: String, in place: String, data: String, _ report: inout InitReport) throws {
+        let files = SetupFiles(
+            domain: domain,
+            port: port,
+            data: data,
+            program: Self.program,
+            configuration: "\(place)/zonecast.yaml"
+        )
+        try report.note(ConfigurationText.complete("\(place)/zonecast.yaml", with: files.settings))
+        for (name, text) in [("Caddyfile", files.caddy), ("nginx.conf", files.nginx), ("haproxy.cfg", files.haproxy)] {
+            try report.note(NewFile.write(text, to: "\(place)/proxy/\(name)", what: "proxy file"))
+        }
+        guard !FileManager.default.fileExists(atPath: "/usr/lib/systemd/system/zonecast.service") else { return }
+        try report.note(NewFile.write(files.unit, to: "\(place)/zonecast.service", what: "service file"))
+    }
+
+    private static var program: String {
+        URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().path
+    }
+
+    // MARK: Data
+
+    private func fill(_ data: String, _ container: ContainerID, _ admin: String?, _ report: inout InitReport) throws {
+        do {
+            let isNew = !FileManager.default.fileExists(atPath: data + "/relay.sqlite")
+            let accounts = try AccountStore(folder: data)
+            report.note(InitStep("relay's own key", "\(data)/relay.sqlite, for its owner alone", isNew: isNew))
+            let isThere = try accounts.hasContainer(container)
+            if !isThere { try accounts.addContainer(container) }
+            report.note(InitStep("container \(container)", "development and production", isNew: !isThere))
+            if let admin { report.note(try addAccount(admin, accounts)) }
+        } catch let error as DirectoryError {
+            throw CommandFailure(error, folder: data)
+        }
+    }
+
+    private func addAccount(_ email: String, _ accounts: AccountStore) throws -> InitStep {
+        guard try accounts.account(email: email) == nil else { return InitStep("account \(email)", "", isNew: false) }
+        // Without a password nobody gets in until one is set.
+        let password =
+            passwordStdin ? try Terminal.readPasswordLine() : Data(RandomBytes.make(32)).base64EncodedString()
+        _ = try accounts.addAccount(email: email, password: password)
+        return InitStep("account \(email)", passwordStdin ? "" : "has no password yet", isNew: true)
+    }
+
+    private func next(_ answers: InitAnswers, data: String, place: String) -> [String] {
+        var steps: [String] = []
+        let isPackage = place == "/etc/zonecast"
+        let start = isPackage ? "sudo " : ""
+        if let admin = answers.admin, !passwordStdin {
+            steps.append("\(start)zonecast user password \(admin) --data \(data)")
+        }
+        if isPackage {
+            steps.append("sudo systemctl enable --now zonecast && sudo zonecast doctor")
+        } else if answers.domain != nil {
+            steps.append("zonecast serve --config \(place)/zonecast.yaml")
+        } else {
+            steps.append("zonecast serve --data \(data)")
+        }
+        return steps
+    }
+
+    private static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
+
+    static func isName(_ text: String) -> Bool {
+        let labels = text.split(separator: ".", omittingEmptySubsequences: false)
+        return text.utf8.count <= 253
+            && labels.allSatisfy { label in
+                (1...63).contains(label.utf8.count) && label.first != "-" && label.last != "-"
+                    && label.utf8.allSatisfy { byte in
+                        byte == UInt8(ascii: "-") || (byte < 0x80 && Character(UnicodeScalar(byte)).isLetter)
+                            || (byte >= 0x30 && byte <= 0x39)
+                    }
+            }
+    }
+}
+
+/// Random bytes of the system.
+enum RandomBytes {
+    static func make(_ count: Int) -> [UInt8] {
+        var generator = SystemRandomNumberGenerator()
+        return (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) }
+    }
+}

@@ -1,0 +1,62 @@
+extension SetupFiles {
+    /// The service; its user is `zonecast`, and it may write nowhere but in the data folder.
+    var unit: String {
+        """
+        [Unit]
+        Description=zonecast sync relay
+        Documentation=file:/usr/share/doc/zonecast/README.md
+        Wants=network-online.target
+        After=network-online.target
+
+        [Service]
+        Type=exec
+        User=zonecast
+        Group=zonecast
+        ExecStart=\(program) serve --config \(configuration)
+        # A graceful stop takes up to 10 s (limits.shutdown) and 2 more.
+        TimeoutStopSec=20
+        Restart=on-failure
+        RestartSec=1
+        # One descriptor for each connection (limits.connections) and some for files.
+        LimitNOFILE=65536
+
+        UMask=0077
+        StateDirectory=zonecast
+        StateDirectoryMode=0700
+        ReadWritePaths=\(data)
+        ProtectSystem=strict
+        ProtectHome=yes
+        PrivateTmp=yes
+        PrivateDevices=yes
+        ProtectClock=yes
+        ProtectControlGroups=yes
+        ProtectHostname=yes
+        ProtectKernelLogs=yes
+        ProtectKernelModules=yes
+        ProtectKernelTunables=yes
+        ProtectProc=invisible
+        ProcSubset=pid
+        NoNewPrivileges=yes
+        RestrictNamespaces=yes
+        RestrictRealtime=yes
+        RestrictSUIDSGID=yes
+        RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+        LockPersonality=yes
+        MemoryDenyWriteExecute=yes
+        RemoveIPC=yes
+        SystemCallArchitectures=native
+        SystemCallFilter=@system-service
+        SystemCallFilter=~@privileged @resources
+        # The relay raises its own limit of descriptors to the hard one.
+        SystemCallFilter=setrlimit prlimit64
+        SystemCallErrorNumber=EPERM
+        # Ports below 1024, for TLS in the relay itself.
+        AmbientCapabilities=CAP_NET_BIND_SERVICE
+        CapabilityBoundingSet=CAP_NET_BIND_SERVICE
+
+        [Install]
+        WantedBy=multi-user.target
+
+        """
+    }
+}

@@ -1,0 +1,105 @@
+import RelayAPI
+import RelayCore
+import RelayServer
+
+/// Bounds of connections and sockets that few need to change.
+extension ConfigurationKeys {
+    static let transport: [ConfigurationKey] = [
+        .whole(
+            "limits.backlog",
+            \.server.backlog,
+            1...65_535,
+            unit: "connections",
+            "That wait to be accepted: after a restart all clients come back at once. The system's somaxconn caps it."
+        ),
+        .seconds(
+            "limits.linger",
+            \.server.limits.linger,
+            0...60,
+            "What a refused peer still sends is read for this long, so that it gets the answer."
+        ),
+        .whole(
+            "limits.upload-pace",
+            \.server.limits.uploadPace,
+            1...1_073_741_824,
+            unit: "bytes a second",
+            "That an upload must bring on average, beyond limits.body-time."
+        ),
+        .seconds(
+            "tls-check",
+            \.server.tlsCheck,
+            1...86_400,
+            "How often the files of tls-cert and tls-key are looked at."
+        ),
+    ]
+
+    static let noticeSockets: [ConfigurationKey] = [
+        .seconds(
+            "notices.hello-time",
+            \.notices.helloTime,
+            1...600,
+            "To a client's first frame; beyond, its socket is closed."
+        ),
+        .seconds(
+            "notices.ping-interval",
+            \.notices.pingInterval,
+            1...3600,
+            "Between two pings; proxies commonly cut after 60 seconds of silence."
+        ),
+        .whole(
+            "notices.missed-pings",
+            \.notices.missedPings,
+            1...100,
+            unit: "pings",
+            "Without a pong, before the peer counts as gone."
+        ),
+        .whole(
+            "notices.queue",
+            \.notices.queuedNotices,
+            1...100_000,
+            unit: "notices",
+            "For a slow reader, before they become one for the whole database."
+        ),
+        .whole(
+            "notices.queue-bytes",
+            \.notices.queuedBytes,
+            1024...16_777_216,
+            unit: "bytes",
+            "Of those notices, likewise."
+        ),
+        .seconds(
+            "notices.full-time",
+            \.notices.fullTime,
+            1...3600,
+            "A reader whose queue is full this long is disconnected; it comes back and fetches."
+        ),
+        .seconds(
+            "notices.longest-poll",
+            \.limits.longestPoll,
+            1...300,
+            "How long a long poll waits for a notice; less than the proxy's time-out."
+        ),
+        .whole(
+            "notices.catch-up-zones",
+            \.notices.catchUpZones,
+            1...10_000,
+            unit: "zones",
+            "When a device comes back to more changed zones it is told of the database in one notice."
+        ),
+        .whole(
+            "limits.subscriptions",
+            \.limits.subscriptionsPerDatabase,
+            1...1_000_000,
+            unit: "subscriptions",
+            "Of one user in one database."
+        ),
+        .whole(
+            "limits.query-filters",
+            \.limits.queryFilters,
+            1...100,
+            unit: "filters",
+            "In one query: each one more costs time for every record looked at."
+        ),
+        .whole("limits.query-sorts", \.limits.querySorts, 1...20, unit: "sort keys", "In one query."),
+    ]
+}

@@ -1,0 +1,197 @@
+import ArgumentParser
+import Foundation
+import RelayAPI
+import RelayStore
+
+/// `zonecast doctor`: whether a relay does what it is for, and what to type where it does not.
+struct DoctorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Check a relay: configuration, disk, address, certificate, sockets, clock, a real sync, backups.",
+        discussion: """
+            Looks at the data folder, and at the relay that runs on it, if one does; with --url at a relay elsewhere. The real
+            save, notice and fetch happen in a container of their own, _doctor, and leave no record behind; elsewhere they need
+            --container, --api-token and --web-token of a user.
+            Exit code 0 when all is well or there is only advice, 1 when something does not work.
+            """
+    )
+
+    @OptionGroup var folder: FolderOptions
+
+    @Option(help: ArgumentHelp("The relay's configuration file. (default: $ZONECAST_CONFIG)", valueName: "file"))
+    var config: String?
+
+    @Option(help: ArgumentHelp("Check the relay at this address, as its clients reach it.", valueName: "url"))
+    var url: String?
+
+    @Option(help: ArgumentHelp("With --url: a container to try in.", valueName: "id"))
+    var container: String?
+
+    @Option(help: "With --url: the container's API token.")
+    var apiToken: String?
+
+    @Option(help: "With --url: a user's web auth token; dev-NAME for a relay with --dev.")
+    var webToken: String?
+
+    @Option(help: ArgumentHelp("PEM file of the authorities to trust instead of the system's.", valueName: "file"))
+    var authorities: String?
+
+    @Flag(
+        help: "Only whether the relay runs on a usable folder, for health checks: one that does not run is a problem."
+    )
+    var quick = false
+
+    func validate() throws {
+        if let url, ProbeAddress(url) == nil {
+            throw ValidationError("--url takes an address such as https://sync.example.org.")
+        }
+        if let authorities, !FileManager.default.isReadableFile(atPath: authorities) {
+            throw ValidationError("--authorities: \(authorities) cannot be read.")
+        }
+    }
+
+    func run() async throws {
+        var report = DoctorReport(asJSON: folder.json)
+        if let url, let address = ProbeAddress(url, authorities: authorities) {
+            await checkElsewhere(address, &report)
+        } else {
+            await checkFolder(&report)
+        }
+        try report.end()
+    }
+
+    // MARK: Elsewhere
+
+    private func checkElsewhere(_ address: ProbeAddress, _ report: inout DoctorReport) async {
+        let checks = RelayChecks(address: address)
+        let answers = await checks.publicAddress()
+        report.add(answers)
+        guard !quick, answers.grade != .problem else { return }
+        report.add(await checks.webSocket())
+        report.add(await checks.clock())
+        report.add(await roundTripElsewhere(address))
+    }
+
+    private func roundTripElsewhere(_ address: ProbeAddress) async -> Finding {
+        guard let webToken else {
+            return Finding(
+                "round trip",
+                .advice,
+                "not tried: it needs a user",
+                next: "zonecast doctor --url \(address) --container ID --api-token … --web-token …"
+            )
+        }
+        let credentials = DoctorCredentials(container: container ?? "_doctor", apiToken: apiToken, webToken: webToken)
+        return await RoundTrip(address: address, credentials: credentials).check()
+    }
+
+    // MARK: Here
+
+    private func checkFolder(_ report: inout DoctorReport) async {
+        guard let settings = await settings(&report) else { return }
+        FolderOwner.become(ownerOf: settings.data)
+        let checks = FolderChecks(folder: settings.data, isThorough: !quick)
+        let storage = checks.storage()
+        report.add(storage)
+        guard storage.grade != .problem else { return }
+        let running = FolderLock.runningRelay(in: settings.data)
+        if let running {
+            await checkRelay(running, settings, &report)
+        } else {
+            report.add(notRunning(settings))
+        }
+        report.add(checks.backup(now: Date()))
+    }
+
+    /// What a relay that is started like this would go by; `nil`, and told, if it could not start.
+    private func settings(_ report: inout DoctorReport) async -> ServeSettings? {
+        let environment = ProcessInfo.processInfo.environment
+        let file = config ?? environment["ZONECAST_CONFIG"] ?? standardFile(environment)
+        do {
+            let flags = folder.data.map { ["data": $0] } ?? [:]
+            let reading = try await ConfigurationReading(flags: flags, environment: environment, file: file)
+            let set = reading.origins.values.count { $0 != .standard }
+            let place = file.map { " (\($0))" } ?? ", no file"
+            report.add(Finding("configuration", .good, "\(set == 1 ? "1 key" : "\(set) keys") set, 0 unknown\(place)"))
+            return reading.settings
+        } catch {
+            let next = "zonecast config reference lists what can be set"
+            report.add(Finding("configuration", .problem, "\(error)", next: next))
+            return nil
+        }
+    }
+
+    /// Where the package keeps it, for who names nothing.
+    private func standardFile(_ environment: [String: String]) -> String? {
+        let path = "/etc/zonecast/zonecast.yaml"
+        guard folder.data == nil, environment["ZONECAST_DATA"] == nil else { return nil }
+        return FileManager.default.fileExists(atPath: path) ? path : nil
+    }
+
+    private func notRunning(_ settings: ServeSettings) -> Finding {
+        Finding(
+            "listening",
+            quick ? .problem : .advice,
+            "no relay runs on \(settings.data); only the folder was checked",
+            next: "zonecast serve --data \(settings.data), or with systemd: systemctl start zonecast"
+        )
+    }
+
+    private func checkRelay(_ running: String?, _ settings: ServeSettings, _ report: inout DoctorReport) async {
+        guard var local = ProbeAddress(running ?? "http://\(settings.address)") else { return }
+        local.connectsToItself()
+        let checks = RelayChecks(address: local)
+        let listening = await checks.listening()
+        report.add(listening)
+        guard !quick, listening.grade != .problem else { return }
+        let outside = settings.signIn.publicURL.flatMap { ProbeAddress($0, authorities: authorities) }
+        let way = RelayChecks(address: outside ?? local)
+        report.add(outside == nil ? noPublicAddress : await way.publicAddress())
+        report.add(await way.webSocket())
+        report.add(await way.clock())
+        report.add(await roundTrip(through: way.address, data: settings.data))
+    }
+
+    private var noPublicAddress: Finding {
+        Finding(
+            "public address",
+            .advice,
+            "none is set: only the relay's own address was tried",
+            next: "public-url: https://NAME in the configuration, or zonecast doctor --url https://NAME"
+        )
+    }
+
+    private func roundTrip(through address: ProbeAddress, data: String) async -> Finding {
+        do {
+            let accounts = try AccountStore(folder: data)
+            let visit = try DoctorVisit(accounts)
+            defer { visit.end(accounts) }
+            return await RoundTrip(address: address, credentials: visit.credentials).check()
+        } catch {
+            return Finding("round trip", .problem, "no sign-in could be made in \(data): \(error)")
+        }
+    }
+}
+
+/// The doctor's output: a line for each finding as it comes, or all of it as JSON at the end.
+struct DoctorReport {
+    let asJSON: Bool
+    private var diagnosis = Diagnosis()
+
+    init(asJSON: Bool) { self.asJSON = asJSON }
+
+    mutating func add(_ finding: Finding) {
+        diagnosis.add(finding)
+        guard !asJSON else { return }
+        finding.lines(marks: isatty(STDOUT_FILENO) == 1).forEach(Terminal.say)
+    }
+
+    /// Says the sum; throws where there is a problem.
+    func end() throws {
+        if asJSON { try Terminal.say(json: diagnosis) } else { Terminal.say(diagnosis.summary) }
+        let problems = diagnosis.count(.problem)
+        guard problems == 0 else {
+            throw CommandFailure(.failed, "\(problems == 1 ? "One check" : "\(problems) checks") failed; see above.")
+        }
+    }
+}

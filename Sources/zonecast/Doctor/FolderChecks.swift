@@ -1,0 +1,134 @@
+import Foundation
+import GRDB
+import RelayCore
+import RelayStore
+
+/// What `zonecast doctor` looks at in a data folder; works with and without a running relay.
+struct FolderChecks: Sendable {
+    /// Below this, in bytes, a relay soon stops taking writes.
+    private static let leastFree: Int64 = 500_000_000
+    private static let comfortablyFree: Int64 = 2_000_000_000
+
+    let folder: String
+    /// Reads every page of `relay.sqlite`.
+    var isThorough: Bool
+
+    func storage() -> Finding {
+        guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else {
+            return Finding(
+                "storage",
+                .problem,
+                "there is no relay data in \(folder)",
+                next: "name the folder with --data, or begin with: zonecast init --data \(folder)"
+            )
+        }
+        do {
+            return try look()
+        } catch let error as DirectoryError {
+            return unusable(CommandFailure(error, folder: folder).description)
+        } catch {
+            return unusable("\(folder)/relay.sqlite cannot be used: \(error)")
+        }
+    }
+
+    private func unusable(_ found: String) -> Finding {
+        Finding("storage", .problem, found, next: "look who owns it: ls -ld \(folder); run this as that user")
+    }
+
+    private func look() throws -> Finding {
+        if let fault = writeFault() { return unusable("\(folder) cannot be written: \(fault)") }
+        let accounts = try AccountStore(folder: folder)
+        let version = try DatabaseQueue().read { try String.fetchOne($0, sql: "SELECT sqlite_version()") } ?? "?"
+        let (journal, synchronous) = (try accounts.pragma("journal_mode"), try accounts.pragma("synchronous"))
+        guard journal == "wal", synchronous == "2" else {
+            return Finding("storage", .problem, "relay.sqlite is not in WAL mode with full synchronisation")
+        }
+        if isThorough, try accounts.pragma("integrity_check") != "ok" {
+            return Finding(
+                "storage",
+                .problem,
+                "relay.sqlite is damaged",
+                next: "zonecast backup restore latest --data \(folder)"
+            )
+        }
+        let free = Self.freeBytes(folder)
+        let found = "sqlite \(version), \(journal ?? ""), \(ByteCount.text(free)) free, writable"
+        guard free >= Self.leastFree else {
+            return Finding("storage", .problem, found, next: "make room: below 0.5 GB writes will soon be refused")
+        }
+        guard free >= Self.comfortablyFree else {
+            return Finding("storage", .advice, found, next: "make room before it is below 0.5 GB")
+        }
+        guard Self.isPrivate(folder) else {
+            return Finding("storage", .advice, found + ", readable by others", next: "chmod 700 \(folder)")
+        }
+        return Finding("storage", .good, found)
+    }
+
+    /// Writes and flushes a file as the relay would; `nil` if that went well.
+    private func writeFault() -> String? {
+        let path = "\(folder)/doctor-\(getpid()).tmp"
+        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_EXCL, 0o600)
+        guard descriptor >= 0 else { return String(cString: strerror(errno)) }
+        defer {
+            close(descriptor)
+            unlink(path)
+        }
+        let bytes = [UInt8](repeating: 0, count: 4096)
+        guard write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
+            return String(cString: strerror(errno))
+        }
+        return nil
+    }
+
+    static func freeBytes(_ folder: String) -> Int64 {
+        let facts = try? FileManager.default.attributesOfFileSystem(forPath: folder)
+        return (facts?[.systemFreeSize] as? NSNumber)?.int64Value ?? 0
+    }
+
+    private static func isPrivate(_ folder: String) -> Bool {
+        let facts = try? FileManager.default.attributesOfItem(atPath: folder)
+        return ((facts?[.posixPermissions] as? NSNumber)?.intValue ?? 0) & 0o007 == 0
+    }
+
+    // MARK: Backups
+
+    func backup(now: Date) -> Finding {
+        let schedule = BackupSchedule(of: folder)
+        let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
+        let plan = "zonecast backup schedule daily --keep 7 --data \(folder)"
+        guard let latest = Backup.all(in: place).last else {
+            return Finding(
+                "backup",
+                .advice,
+                "none yet",
+                next: schedule == nil ? plan : "the first is made in a minute"
+            )
+        }
+        let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
+        let found = "the newest is \(Self.words(seconds: age)) old"
+        guard let schedule else {
+            return Finding("backup", age > 172_800 ? .advice : .good, found + ", no schedule", next: plan)
+        }
+        guard age * 1000 <= schedule.interval.milliseconds * 2 else {
+            return Finding(
+                "backup",
+                .problem,
+                found + ", and one is due \(schedule.interval.rawValue)",
+                next:
+                    "is the relay running? Its log says why a backup failed. By hand: zonecast backup create --data \(folder)"
+            )
+        }
+        return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) are kept")
+    }
+
+    /// `3 h`.
+    static func words(seconds: Int64) -> String {
+        switch seconds {
+        case ..<120: "\(seconds) s"
+        case ..<7200: "\(seconds / 60) min"
+        case ..<172_800: "\(seconds / 3600) h"
+        default: "\(seconds / 86_400) days"
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import Foundation
+
+/// One HTTP/1.1 answer, read as plainly as possible: the doctor looks at what really came.
+struct ProbeAnswer: Sendable {
+    var status: Int
+    /// Names in lower case, in the order in which they came.
+    var headers: [(name: String, value: String)]
+    var body: [UInt8]
+
+    /// The first field of this name, which is in lower case.
+    func header(_ name: String) -> String? { headers.first { $0.name == name }?.value }
+
+    /// Takes one answer from the front of `bytes`; `nil` while it is not whole.
+    ///
+    /// `isOver`: nothing more will come, so a body without a length is whole.
+    static func take(from bytes: inout [UInt8], isOver: Bool) throws(ProbeFault) -> ProbeAnswer? {
+        guard let end = bytes.firstRange(of: Array("\r\n\r\n".utf8)) else {
+            if bytes.count > 65_536 { throw .notHTTP }
+            return nil
+        }
+        let lines = String(decoding: bytes[..<end.lowerBound], as: UTF8.self).components(separatedBy: "\r\n")
+        let words = (lines.first ?? "").split(separator: " ", maxSplits: 2)
+        guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else { throw .notHTTP }
+        var answer = ProbeAnswer(status: status, headers: fields(lines.dropFirst()), body: [])
+        let rest = bytes[end.upperBound...]
+        guard let body = try answer.body(in: rest, isOver: isOver) else { return nil }
+        answer.body = body.bytes
+        bytes.removeFirst(bytes.distance(from: bytes.startIndex, to: body.end))
+        return answer
+    }
+
+    private static func fields(_ lines: ArraySlice<String>) -> [(name: String, value: String)] {
+        lines.compactMap { line in
+            let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2 else { return nil }
+            return (parts[0].lowercased(), parts[1].trimmingCharacters(in: .whitespaces))
+        }
+    }
+
+    private func body(
+        in rest: ArraySlice<UInt8>,
+        isOver: Bool
+    ) throws(ProbeFault) -> (bytes: [UInt8], end: Int)? {
+        if status == 101 || status == 204 || status == 304 { return ([], rest.startIndex) }
+        if header("transfer-encoding")?.lowercased() == "chunked" { return try Self.chunked(rest) }
+        guard let text = header("content-length") else { return isOver ? (Array(rest), rest.endIndex) : nil }
+        guard let length = Int(text), (0...16_777_216).contains(length) else { throw .notHTTP }
+        guard rest.count >= length else { return nil }
+        return (Array(rest.prefix(length)), rest.startIndex + length)
+    }
+
+    private static func chunked(_ bytes: ArraySlice<UInt8>) throws(ProbeFault) -> (bytes: [UInt8], end: Int)? {
+        var rest = bytes
+        var body: [UInt8] = []
+        while let line = rest.firstRange(of: Array("\r\n".utf8)) {
+            let digits = String(decoding: rest[..<line.lowerBound], as: UTF8.self).prefix { $0.isHexDigit }
+            guard let length = Int(digits, radix: 16), body.count + length <= 16_777_216 else { throw .notHTTP }
+            guard rest[line.upperBound...].count >= length + 2 else { return nil }
+            body.append(contentsOf: rest[line.upperBound...].prefix(length))
+            rest = rest[(line.upperBound + length + 2)...]
+            if length == 0 { return (body, rest.startIndex) }
+        }
+        return nil
+    }
+}
+
+/// Why a probe learnt nothing, or not what it asked.
+enum ProbeFault: Error, CustomStringConvertible {
+    case unreachable(String)
+    /// The other side does not prove who it is.
+    case untrusted(String)
+    /// What was waited for, and for how many seconds.
+    case late(String, Int)
+    /// The other side ended the connection while this was waited for.
+    case ended(String)
+    case notHTTP
+    case brokenFrames
+
+    var description: String {
+        switch self {
+        case .unreachable(let why): "cannot be reached: \(why)"
+        case .untrusted(let why): "shows a certificate that is not good for it: \(why)"
+        case .late(let what, let seconds): "did not give \(what) within \(seconds) s"
+        case .ended(let what): "closed the connection before \(what)"
+        case .notHTTP: "does not speak HTTP/1.1"
+        case .brokenFrames: "sent what is no WebSocket frame"
+        }
+    }
+}

@@ -1,0 +1,188 @@
+import Foundation
+
+/// What `zonecast doctor` looks at from a client's side.
+struct RelayChecks: Sendable {
+    /// Where the relay itself listens; or the address that was asked about.
+    let address: ProbeAddress
+
+    /// Whether the relay says that it is ready.
+    func listening() async -> Finding {
+        do throws(ProbeFault) {
+            let probe = try await Probe.connect(to: address)
+            defer { probe.close() }
+            let answer = try await probe.send("GET", "/readyz")
+            guard answer.status == 200 else {
+                return Finding(
+                    "listening",
+                    .problem,
+                    "\(address) answers \(answer.status) to GET /readyz",
+                    next: answer.status == 503
+                        ? "it is starting or stopping: try again in a few seconds"
+                        : "is this the relay's address? Its own is in the line that begins with \"ready\""
+                )
+            }
+            return Finding("listening", .good, "\(address)")
+        } catch {
+            return Finding(
+                "listening",
+                .problem,
+                "\(address) \(error)",
+                next: "is it running there? zonecast serve prints its address; with systemd: systemctl status zonecast"
+            )
+        }
+    }
+
+    // MARK: The public address
+
+    func publicAddress() async -> Finding {
+        do throws(ProbeFault) {
+            let probe = try await Probe.connect(to: address)
+            defer { probe.close() }
+            let answer = try await probe.send("GET", "/healthz")
+            guard answer.status == 200 else {
+                return Finding(
+                    "public address",
+                    .problem,
+                    "\(address) answers \(answer.status) to GET /healthz",
+                    next: "the proxy does not pass requests on to the relay; samples: zonecast init --domain NAME"
+                )
+            }
+            guard let end = await probe.certificateEnd() else { return plain() }
+            return certificate(days: Int((end.timeIntervalSinceNow / 86_400).rounded(.down)))
+        } catch {
+            return await untold(error)
+        }
+    }
+
+    private func plain() -> Finding {
+        guard !address.isLocal else { return Finding("public address", .good, "\(address) answers") }
+        return Finding(
+            "public address",
+            .advice,
+            "\(address) answers without TLS: tokens go in clear",
+            next: "set tls-cert and tls-key, or put a proxy in front: zonecast init --domain NAME"
+        )
+    }
+
+    private func certificate(days: Int) -> Finding {
+        let found = "\(address) answers, certificate \(days) days"
+        switch days {
+        case ..<7: return Finding("public address", .problem, found, next: "renew it now")
+        case ..<21: return Finding("public address", .advice, found, next: "see that its renewal works")
+        default: return Finding("public address", .good, found)
+        }
+    }
+
+    /// A certificate that is refused still says when it ends.
+    private func untold(_ fault: ProbeFault) async -> Finding {
+        guard case .untrusted = fault else {
+            return Finding(
+                "public address",
+                .problem,
+                "\(address) \(fault)",
+                next: "check the name in the DNS, the firewall, and that the proxy runs"
+            )
+        }
+        var (end, anybody) = (Date?.none, address)
+        anybody.trustsAnybody = true
+        if let probe = try? await Probe.connect(to: anybody) {
+            _ = try? await probe.send("HEAD", "/healthz")
+            end = await probe.certificateEnd()
+            probe.close()
+        }
+        let when = end.map { "; it ends \($0.formatted(.iso8601))" } ?? ""
+        return Finding(
+            "public address",
+            .problem,
+            "\(address) \(fault)\(when)",
+            next:
+                "it needs a certificate for \(address.host) with its whole chain; for an authority of your own: --authorities FILE"
+        )
+    }
+
+    // MARK: WebSocket
+
+    /// Opens a socket for notices without credentials: that the relay refuses them proves that frames go both ways.
+    func webSocket() async -> Finding {
+        do throws(ProbeFault) {
+            let probe = try await Probe.connect(to: address)
+            defer { probe.close() }
+            let answer = try await probe.upgrade("/push/1/_doctor/development")
+            guard answer.status == 101 else { return refused(answer) }
+            let start = ContinuousClock.now
+            await probe.send(text: Array(#"{"hello":{"deviceID":"doctor","ckWebAuthToken":"none"}}"#.utf8))
+            _ = try await probe.frame("an answer to the first frame")
+            let took = (ContinuousClock.now - start).milliseconds
+            return Finding("WebSocket", .good, "upgrade goes through, \(Self.text(took)) there and back")
+        } catch {
+            return Finding(
+                "WebSocket",
+                .problem,
+                "\(address) \(error)",
+                next: "the proxy must pass frames on both ways and unbuffered; samples: zonecast init --domain NAME"
+            )
+        }
+    }
+
+    private func refused(_ answer: ProbeAnswer) -> Finding {
+        let isOurs = answer.header("content-type")?.hasPrefix("application/json") ?? false
+        let why =
+            switch (answer.status, isOurs) {
+            case (426, true): "the proxy does not forward Upgrade"
+            case (503, true): "the relay has too many connections"
+            default: "it does not come from the relay, or the proxy does not forward Upgrade"
+            }
+        return Finding(
+            "WebSocket",
+            .problem,
+            "the upgrade returned \(answer.status) instead of 101: \(why). Clients poll every 60 s meanwhile",
+            next: "samples of proxies that do: zonecast init --domain NAME"
+        )
+    }
+
+    static func text(_ milliseconds: Double) -> String {
+        milliseconds < 10 ? String(format: "%.1f ms", milliseconds) : String(format: "%.0f ms", milliseconds)
+    }
+
+    // MARK: Clock
+
+    /// Holds this machine's clock against the `Date` of whoever answers.
+    func clock() async -> Finding {
+        do throws(ProbeFault) {
+            let probe = try await Probe.connect(to: address)
+            defer { probe.close() }
+            let answer = try await probe.send("GET", "/healthz")
+            guard let text = answer.header("date"), let date = Self.date(text) else {
+                return Finding("clock", .advice, "\(address) gives no Date, so the clock cannot be compared")
+            }
+            return Self.clock(apart: abs(date.timeIntervalSinceNow + 0.5))
+        } catch {
+            return Finding("clock", .advice, "it cannot be compared: \(address) \(error)")
+        }
+    }
+
+    /// `Date` has whole seconds.
+    static func clock(apart seconds: Double) -> Finding {
+        let found = String(format: "%.1f s from the Date of the answer", seconds)
+        switch seconds {
+        case ..<5: return Finding("clock", .good, found)
+        case ..<60: return Finding("clock", .advice, found, next: "is time synchronisation on? timedatectl")
+        default:
+            return Finding(
+                "clock",
+                .problem,
+                found,
+                next: "signed requests and tokens depend on it: timedatectl set-ntp true"
+            )
+        }
+    }
+
+    /// RFC 9110, 5.6.7.
+    private static func date(_ text: String) -> Date? {
+        let formatter = DateFormatter()
+        formatter.locale = Locale(identifier: "en_US_POSIX")
+        formatter.timeZone = TimeZone(identifier: "GMT")
+        formatter.dateFormat = "EEE, dd MMM yyyy HH:mm:ss zzz"
+        return formatter.date(from: text)
+    }
+}

@@ -1,0 +1,162 @@
+import Foundation
+
+/// As whom the doctor saves and fetches.
+struct DoctorCredentials: Sendable {
+    var container: String
+    var environment = "development"
+    var apiToken: String?
+    var webToken: String
+
+    func query() -> String {
+        var parts = ["ckWebAuthToken=\(Self.escaped(webToken))"]
+        if let apiToken { parts.append("ckAPIToken=\(Self.escaped(apiToken))") }
+        return parts.joined(separator: "&")
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? text
+    }
+}
+
+/// A real save by one device that another hears of and fetches, in a zone of its own that goes afterwards.
+struct RoundTrip: Sendable {
+    let address: ProbeAddress
+    let credentials: DoctorCredentials
+    private let zone = "doctor-\(UUID().uuidString.prefix(8))"
+    private let record = UUID().uuidString
+
+    init(address: ProbeAddress, credentials: DoctorCredentials) {
+        self.address = address
+        self.credentials = credentials
+    }
+
+    /// What the relay answered instead.
+    private struct Refused: Error {
+        var operation: String
+        var answer: ProbeAnswer
+
+        /// The relay's own code and reason, where the answer is the relay's.
+        var words: String {
+            struct Body: Decodable {
+                var serverErrorCode: String?
+                var reason: String?
+            }
+            let body = try? JSONDecoder().decode(Body.self, from: Data(answer.body))
+            let parts = ["\(answer.status)", body?.serverErrorCode, body?.reason].compactMap { $0 }
+            return "\(operation): \(parts.joined(separator: " "))"
+        }
+    }
+
+    func check() async -> Finding {
+        do {
+            let took = try await run()
+            return Finding(
+                "round trip",
+                .good,
+                "save → notice → fetch in \(RelayChecks.text(took)) (container \(credentials.container))"
+            )
+        } catch let refused as Refused {
+            return Finding(
+                "round trip",
+                .problem,
+                "the relay refused \(refused.words)",
+                next: "the relay's log has more: log.access: true"
+            )
+        } catch {
+            return Finding(
+                "round trip",
+                .problem,
+                "\(address) \(error)",
+                next: "without notices clients poll; see the line WebSocket"
+            )
+        }
+    }
+
+    private func run() async throws -> Double {
+        let (writer, reader) = (try await Probe.connect(to: address), try await Probe.connect(to: address))
+        let socket = try await Probe.connect(to: address)
+        defer { [writer, reader, socket].forEach { $0.close() } }
+        try await post("zones/modify", #"{"operations":[{"operationType":"create","zone":\#(zoneID)}]}"#, "a", writer)
+        let outcome: Result<Double, any Error>
+        do {
+            outcome = .success(try await saveAndHear(writer, reader, socket))
+        } catch {
+            outcome = .failure(error)
+        }
+        _ = try? await post("subscriptions/modify", subscription("delete"), "a", writer)
+        _ = try? await post(
+            "zones/modify",
+            #"{"operations":[{"operationType":"delete","zone":\#(zoneID)}]}"#,
+            "a",
+            writer
+        )
+        return try outcome.get()
+    }
+
+    private func saveAndHear(_ writer: Probe, _ reader: Probe, _ socket: Probe) async throws -> Double {
+        try await post("subscriptions/modify", subscription("create"), "a", writer)
+        try await listen(socket)
+        // Once before, so that what a first request has to make is not measured.
+        _ = try await hasFetched(reader)
+        let start = ContinuousClock.now
+        try await post("records/modify", save, "a", writer)
+        let deadline = start + .seconds(Probe.patience)
+        while ContinuousClock.now < deadline {
+            guard case .text = try await socket.frame("a notice of a saved record") else {
+                throw ProbeFault.ended("a notice of a saved record")
+            }
+            if try await hasFetched(reader) { return (ContinuousClock.now - start).milliseconds }
+        }
+        throw ProbeFault.late("a notice of a saved record", Probe.patience)
+    }
+
+    private func listen(_ socket: Probe) async throws {
+        let path = "/push/1/\(credentials.container)/\(credentials.environment)"
+        let answer = try await socket.upgrade(path)
+        guard answer.status == 101 else { throw Refused(operation: "the WebSocket", answer: answer) }
+        var hello = ["deviceID": "doctor-b", "ckWebAuthToken": credentials.webToken]
+        hello["ckAPIToken"] = credentials.apiToken
+        let frame = try JSONEncoder().encode(["hello": hello])
+        await socket.send(text: [UInt8](frame))
+        guard case .text = try await socket.frame("the answer to hello") else {
+            throw ProbeFault.ended("it was ready for notices")
+        }
+    }
+
+    private func hasFetched(_ reader: Probe) async throws -> Bool {
+        let answer = try await post("changes/zone", #"{"zones":[\#(zoneID)]}"#, "b", reader)
+        return String(decoding: answer.body, as: UTF8.self).contains(record)
+    }
+
+    // MARK: Requests
+
+    private var zoneID: String { #"{"zoneID":{"zoneName":"\#(zone)"}}"# }
+
+    private var save: String {
+        #"{"zoneID":{"zoneName":"\#(zone)"},"operations":[{"operationType":"create","record":"#
+            + #"{"recordName":"\#(record)","recordType":"DoctorNote","fields":{}}}]}"#
+    }
+
+    private func subscription(_ type: String) -> String {
+        #"{"operations":[{"operationType":"\#(type)","subscription":{"subscriptionID":"\#(zone)","#
+            + #""subscriptionType":"zone","zoneID":{"zoneName":"\#(zone)"}}}]}"#
+    }
+
+    /// An error for one item is a failure here too.
+    @discardableResult
+    private func post(_ operation: String, _ body: String, _ device: String, _ probe: Probe) async throws -> ProbeAnswer
+    {
+        let place = "/database/1/\(credentials.container)/\(credentials.environment)/private/"
+        let answer = try await probe.send(
+            "POST",
+            place + operation + "?" + credentials.query(),
+            headers: ["X-Zonecast-Device-ID: doctor-\(device)"],
+            body: body
+        )
+        let text = String(decoding: answer.body, as: UTF8.self)
+        guard answer.status == 200, !text.contains("\"serverErrorCode\"") else {
+            throw Refused(operation: operation, answer: answer)
+        }
+        return answer
+    }
+}

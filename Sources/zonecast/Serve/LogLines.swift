@@ -1,0 +1,69 @@
+import Foundation
+import Logging
+
+/// How a line of the log is written.
+enum LogFormat: String, CaseIterable, Sendable {
+    /// `2026-05-01T10:00:00.123Z info request method=GET status=200 …`: for people.
+    case text
+    /// One JSON object on a line: for programs.
+    case json
+}
+
+/// Writes log lines to standard error, each with one call so that lines of several threads do not mix.
+struct LogLines: LogHandler {
+    var format: LogFormat
+    var logLevel = Logger.Level.info
+    var metadata: Logger.Metadata = [:]
+    /// Where a line goes, without its line end.
+    var write: @Sendable (String) -> Void = { Terminal.complain($0) }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        var facts = metadata.merging(event.metadata ?? [:]) { $1 }
+        if let error = event.error { facts["error"] = "\(error)" }
+        write(Self.line(at: Date(), event.level, "\(event.message)", facts, format))
+    }
+
+    static func line(
+        at date: Date,
+        _ level: Logger.Level,
+        _ message: String,
+        _ metadata: Logger.Metadata,
+        _ format: LogFormat
+    ) -> String {
+        let time = date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+        let facts = metadata.map { ($0.key, "\($0.value)") }.sorted { $0.0 < $1.0 }
+        switch format {
+        case .text:
+            let words = facts.map { "\($0.0)=\(quoted($0.1))" }
+            return ([time, level.rawValue, message] + words).joined(separator: " ")
+        case .json:
+            let members = [("time", time), ("level", level.rawValue), ("message", message)] + facts
+            return "{" + members.map { "\(json($0.0)):\(json($0.1))" }.joined(separator: ",") + "}"
+        }
+    }
+
+    /// In quotes where it would otherwise not be one word.
+    private static func quoted(_ text: String) -> String {
+        text.isEmpty || text.contains { $0 == " " || $0 == "\"" || $0 == "=" || $0.isNewline } ? json(text) : text
+    }
+
+    /// A JSON string; whole numbers go without quotes only where the value is one, so all are text.
+    private static func json(_ text: String) -> String {
+        var out = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": out += "\\\""
+            case "\\": out += "\\\\"
+            case "\n": out += "\\n"
+            case "\u{0}"..<"\u{20}": out += String(format: "\\u%04x", scalar.value)
+            default: out.unicodeScalars.append(scalar)
+            }
+        }
+        return out + "\""
+    }
+}

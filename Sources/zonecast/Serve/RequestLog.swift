@@ -1,0 +1,39 @@
+import Foundation
+import HTTPTypes
+import Logging
+import RelayAPI
+
+/// A line for each request, with its identifier and without anything private: no query, no name of a record, zone or
+/// person, no address of a client.
+struct RequestLog: Sendable {
+    private let logger: Logger
+
+    init(_ logger: Logger) { self.logger = logger }
+
+    /// Notes an answered request, and how long the answer took to make.
+    func note(_ response: APIResponse, to request: APIRequest, in time: Duration) {
+        let took = String(format: "%.1f", time.milliseconds)
+        logger.info(
+            "request",
+            metadata: [
+                "request": "\(response.usual?.requestID ?? response.otherHeaders[.requestUUID] ?? "-")",
+                "method": "\(request.method)",
+                // The query holds tokens and stays out.
+                "path": "\(Self.loggable(request.path))",
+                "status": "\(response.status.code)",
+                "ms": "\(took)",
+                "bytes": "\(response.file.map { Int($0.length) } ?? response.body.count)",
+            ]
+        )
+    }
+
+    /// An asset's address is as good as a key, so it is cut.
+    static func loggable(_ path: String) -> String {
+        for secret in ["/asset/1/", "/courier/"] {
+            guard let start = path.firstRange(of: secret) else { continue }
+            let rest = path[start.upperBound...].prefix { $0 != "/" }
+            return path[..<start.upperBound] + rest + "/…"
+        }
+        return path
+    }
+}

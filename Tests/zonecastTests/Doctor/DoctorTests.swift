@@ -1,0 +1,169 @@
+import Foundation
+import Testing
+
+@testable import zonecast
+
+/// `zonecast doctor` on folders and relays, well and ill.
+@Suite(.timeLimit(.minutes(2))) struct DoctorTests {
+    private let folder = ScratchFolder()
+
+    struct Diagnosis: Decodable {
+        struct Check: Decodable {
+            var check: String
+            var grade: String
+            var found: String
+            var next: String?
+        }
+        var checks: [Check]
+        var problems: Int
+
+        subscript(name: String) -> Check? { checks.first { $0.check == name } }
+    }
+
+    private func doctor(_ arguments: String...) throws -> (status: Int32, diagnosis: Diagnosis) {
+        let run = try Command.run(["doctor", "--json"] + arguments)
+        return (run.status, try run.json(Diagnosis.self))
+    }
+
+    @Test func aRunningRelayIsTriedAsAClientWouldAndKeepsNothingOfIt() throws {
+        let relay = try RelayProcess(folder: folder.path, [])
+        let (status, diagnosis) = try doctor("--data", folder.path)
+        #expect(status == 0)
+        for name in ["configuration", "storage", "listening", "WebSocket", "clock", "round trip"] {
+            #expect(diagnosis[name]?.grade == "good", "\(name): \(diagnosis[name]?.found ?? "not checked")")
+        }
+        #expect(diagnosis["listening"]?.found == "http://127.0.0.1:\(relay.port)")
+        #expect(diagnosis["round trip"]?.found.contains("save → notice → fetch in") == true)
+        #expect(diagnosis["backup"]?.next?.hasPrefix("zonecast backup schedule") == true)
+        let tokens = try Command.run(["token", "list", "--data", folder.path])
+        #expect(tokens.output.hasPrefix("There are no API tokens."))
+
+        let lines = try Command.run(["doctor", "--data", folder.path])
+        #expect(lines.status == 0)
+        #expect(lines.output.hasSuffix("6 ok, 2 advice, 0 problems\n"), "\(lines.output)")
+    }
+
+    @Test func withoutARelayTheFolderIsCheckedAndThatIsSaid() throws {
+        #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
+        let (status, diagnosis) = try doctor("--data", folder.path)
+        #expect(status == 0)
+        #expect(diagnosis["storage"]?.grade == "good")
+        #expect(diagnosis["listening"]?.grade == "advice")
+        #expect(diagnosis["round trip"] == nil)
+        // For a health check it is what matters.
+        #expect(try doctor("--data", folder.path, "--quick").status == 1)
+    }
+
+    @Test func aQuickLookAtARunningRelayIsEnoughForAHealthCheck() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let (status, diagnosis) = try doctor("--data", folder.path, "--quick")
+        #expect(status == 0)
+        #expect(diagnosis["listening"]?.grade == "good")
+        #expect(diagnosis["round trip"] == nil)
+        withExtendedLifetime(relay) {}
+    }
+
+    @Test func aFolderThatIsNoneIsAProblemWithACommand() throws {
+        let (status, diagnosis) = try doctor("--data", folder.path)
+        #expect(status == 1)
+        #expect(diagnosis["storage"]?.next?.contains("zonecast init") == true)
+        #expect(!FileManager.default.fileExists(atPath: folder.path))
+    }
+
+    @Test func aMistakeInTheConfigurationIsNamed() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let file = folder.path + "/zonecast.yaml"
+        try "storag: x\n".write(toFile: file, atomically: true, encoding: .utf8)
+        let (status, diagnosis) = try doctor("--config", file)
+        #expect(status == 1)
+        #expect(diagnosis["configuration"]?.found.contains("line 1: \"storag\" is not a key") == true)
+    }
+
+    @Test func fromElsewhereARelayIsTriedWithAUsersTokens() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let url = "http://127.0.0.1:\(relay.port)"
+        let (status, diagnosis) = try doctor("--url", url, "--web-token", "dev-alice")
+        #expect(status == 0)
+        #expect(diagnosis["round trip"]?.grade == "good", "\(diagnosis["round trip"]?.found ?? "")")
+        #expect(try doctor("--url", url).diagnosis["round trip"]?.grade == "advice")
+        let wrong = try doctor("--url", url, "--web-token", "nonsense")
+        #expect(wrong.status == 1)
+        #expect(wrong.diagnosis["round trip"]?.found.contains("AUTHENTICATION") == true)
+    }
+
+    @Test func aProxyThatDropsTheUpgradeIsNamed() throws {
+        let proxy = try FixedAnswer(
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\nup\n"
+        )
+        let (status, diagnosis) = try doctor("--url", "http://127.0.0.1:\(proxy.port)")
+        #expect(status == 1)
+        #expect(diagnosis["WebSocket"]?.found.contains("returned 200 instead of 101") == true)
+        #expect(diagnosis["clock"]?.grade == "problem")
+        let stranger = try FixedAnswer("SSH-2.0-OpenSSH\r\n\r\n")
+        let other = try doctor("--url", "http://127.0.0.1:\(stranger.port)")
+        #expect(other.diagnosis["public address"]?.found.contains("does not speak HTTP/1.1") == true)
+        #expect(try Command.run(["doctor", "--url", "ftp://x"]).status == 2)
+    }
+
+    @Test func anOldBackupIsAProblemOnlyWhereOneIsDue() throws {
+        #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
+        #expect(try Command.run(["backup", "create", "--data", folder.path]).status == 0)
+        let checks = FolderChecks(folder: folder.path, isThorough: true)
+        let later = Date(timeIntervalSinceNow: 5 * 86_400)
+        #expect(checks.backup(now: Date()).grade == .good)
+        #expect(checks.backup(now: later).grade == .advice)
+        #expect(try Command.run(["backup", "schedule", "daily", "--data", folder.path]).status == 0)
+        #expect(checks.backup(now: Date()).grade == .good)
+        #expect(checks.backup(now: later).grade == .problem)
+        #expect(checks.backup(now: later).found.hasPrefix("the newest is 5 days old"))
+    }
+
+    @Test(arguments: [(0.4, "good"), (30, "advice"), (3600, "problem")])
+    func howFarClocksMayBeApart(seconds: Double, grade: String) {
+        #expect(RelayChecks.clock(apart: seconds).grade.rawValue == grade)
+    }
+}
+
+/// What the doctor reads off a connection.
+@Suite struct ProbeTests {
+    private func take(_ text: String, isOver: Bool = false) throws -> (answer: ProbeAnswer?, rest: String) {
+        var bytes = Array(text.utf8)
+        let answer = try ProbeAnswer.take(from: &bytes, isOver: isOver)
+        return (answer, String(decoding: bytes, as: UTF8.self))
+    }
+
+    @Test func anAnswerIsWholeByItsLengthItsChunksOrItsEnd() throws {
+        let counted = try take("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: y\r\n\r\nup\nHTTP")
+        #expect(counted.answer?.body == Array("up\n".utf8) && counted.rest == "HTTP")
+        #expect(counted.answer?.header("x") == "y")
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x\r\nc\r\n0\r\n\r\n"
+        for cut in 0..<chunked.count { #expect(try take(String(chunked.prefix(cut))).answer == nil, "\(cut)") }
+        #expect(try take(chunked + "Z").answer?.body == Array("abc".utf8))
+        #expect(try take(chunked + "Z").rest == "Z")
+        #expect(try take("HTTP/1.0 200 OK\r\n\r\nab").answer == nil)
+        #expect(try take("HTTP/1.0 200 OK\r\n\r\nab", isOver: true).answer?.body == Array("ab".utf8))
+        #expect(try take("HTTP/1.1 101 Switching\r\n\r\nframe").rest == "frame")
+        #expect(throws: ProbeFault.self) { try take("SSH-2.0\r\n\r\n") }
+        #expect(throws: ProbeFault.self) { try take("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n") }
+    }
+
+    @Test(arguments: [0, 1, 125, 126, 65_535, 65_536]) func framesOfEverySize(length: Int) throws {
+        let payload = [UInt8](repeating: 7, count: length)
+        // A server's frame is a client's without the mask.
+        var masked = ProbeFrames.text(payload, mask: 0)
+        let header = length < 126 ? 2 : length < 65_536 ? 4 : 10
+        #expect(masked.count == header + 4 + length)
+        masked.removeSubrange(header..<(header + 4))
+        masked[1] &= 0x7F
+        for cut in [0, 1, header - 1, masked.count - 1] where cut < masked.count {
+            var part = Array(masked.prefix(cut))
+            #expect(try ProbeFrames.take(from: &part) == nil)
+        }
+        var bytes = masked + [1]
+        guard case .text(payload)? = try ProbeFrames.take(from: &bytes) else {
+            Issue.record("not the frame that was written")
+            return
+        }
+        #expect(bytes == [1])
+    }
+}

@@ -1,0 +1,64 @@
+import Foundation
+import Logging
+import Testing
+
+@testable import zonecast
+
+/// What the relay writes about itself, and what it does not.
+@Suite(.timeLimit(.minutes(1))) struct LogTests {
+    private let folder = ScratchFolder()
+
+    private struct Line: Decodable {
+        var time: String
+        var level: String
+        var message: String
+        var request: String?
+        var path: String?
+        var status: String?
+    }
+
+    @Test func everyRequestIsALineOfJSONWithItsIdentifierAndNothingPrivate() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let log = folder.path + "/log"
+        let relay = try RelayProcess(
+            folder: folder.path,
+            environment: ["ZONECAST_LOG_FORMAT": "json", "ZONECAST_LOG_ACCESS": "true"],
+            log: log
+        )
+        let connection = try relay.connect()
+        let place = "/database/1/iCloud.org.example.notes/development/private/"
+        let body = #"{"operations":[{"operationType":"create","record":{"recordName":"Secret","recordType":"Note"}}]}"#
+        let saved = try connection.send("POST", place + "records/modify?ckWebAuthToken=dev-alice", body: body)
+        let refused = try connection.send("POST", place + "records/query?ckWebAuthToken=nonsense", body: "{}")
+        let identifiers = [saved, refused].map { $0.headers["x-apple-request-uuid"] ?? "none" }
+        _ = relay.stop()
+        let text = try String(contentsOfFile: log, encoding: .utf8)
+        let lines = try text.split(separator: "\n").map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }
+        let requests = lines.filter { $0.message == "request" }
+        #expect(requests.map(\.request) == identifiers)
+        #expect(requests.map(\.status) == ["\(saved.status)", "\(refused.status)"])
+        #expect(requests.map(\.path) == [place + "records/modify", place + "records/query"])
+        for secret in ["alice", "nonsense", "Secret", "ckWebAuthToken"] { #expect(!text.contains(secret), "\(secret)") }
+    }
+
+    @Test func aLineCannotBeForgedByWhatIsInIt() {
+        let date = Date(timeIntervalSince1970: 0)
+        let facts: Logger.Metadata = ["path": "a b\n\"c\"\u{1}", "status": "200"]
+        #expect(
+            LogLines.line(at: date, .info, "request", facts, .text)
+                == #"1970-01-01T00:00:00.000Z info request path="a b\n\"c\"\u0001" status=200"#
+        )
+        #expect(
+            LogLines.line(at: date, .error, "x\ny", facts, .json)
+                == #"{"time":"1970-01-01T00:00:00.000Z","level":"error","message":"x\ny","path":"a b\n\"c\"\u0001","status":"200"}"#
+        )
+    }
+
+    @Test(arguments: [
+        ("/database/1/c/development/private/records/modify", "/database/1/c/development/private/records/modify"),
+        ("/asset/1/d/secret/name", "/asset/1/d/…"), ("/prefix/asset/1/u/secret", "/prefix/asset/1/u/…"),
+    ])
+    func addressesThatAreKeysAreCut(path: String, shown: String) {
+        #expect(RequestLog.loggable(path) == shown)
+    }
+}

@@ -1,0 +1,158 @@
+import Foundation
+import Testing
+
+@testable import zonecast
+
+/// The proxy samples with the real proxies: checked by the proxy itself, then a sync through it, over TLS and with a real
+/// WebSocket.
+@Suite(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"), .serialized, .timeLimit(.minutes(2)))
+struct ProxyTests {
+    private let folder = ScratchFolder()
+
+    /// A proxy that runs until the test lets go of it.
+    private final class Proxy {
+        let process = Process()
+
+        init(_ name: String, _ arguments: [String], log: String, home: String) throws {
+            process.executableURL = URL(fileURLWithPath: Tool.path(name) ?? "/nonexistent/\(name)")
+            process.arguments = arguments
+            process.environment = ["HOME": home, "PATH": "/usr/sbin:/usr/bin:/bin", "XDG_DATA_HOME": home]
+            _ = FileManager.default.createFile(atPath: log, contents: nil)
+            process.standardError = FileHandle(forWritingAtPath: log)
+            process.standardOutput = FileHandle.nullDevice
+            process.standardInput = FileHandle.nullDevice
+            try process.run()
+        }
+
+        deinit {
+            process.terminate()
+            process.waitUntilExit()
+        }
+    }
+
+    /// A port that is free now.
+    private func freePort() throws -> Int { try FixedAnswer("").port }
+
+    private func write(_ text: String, _ name: String) throws -> String {
+        let path = "\(folder.path)/\(name)"
+        try text.write(toFile: path, atomically: true, encoding: .utf8)
+        return path
+    }
+
+    /// What clients see: every check of the doctor, through the proxy.
+    private func expectSync(through port: Int, _ certificate: TestCertificate, log: String) throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while (try? HTTPConnection(port: port)) == nil {
+            guard ContinuousClock.now < deadline else {
+                let said = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
+                throw RelayProcess.Failure(description: "waited 20 s for the proxy to listen; it said: \(said)")
+            }
+            usleep(20_000)
+        }
+        let run = try Command.run([
+            "doctor", "--json", "--url", "https://localhost:\(port)", "--authorities", certificate.certificate,
+            "--web-token", "dev-alice",
+        ])
+        let diagnosis = try run.json(DoctorTests.Diagnosis.self)
+        for name in ["public address", "WebSocket", "clock", "round trip"] {
+            #expect(diagnosis[name]?.grade == "good", "\(name): \(diagnosis[name]?.found ?? "not checked")")
+        }
+        #expect(run.status == 0)
+    }
+
+    @Test(.enabled(if: Tool.isThere("nginx"), "nginx is not installed")) func nginxPassesEverythingOn() throws {
+        let certificate = try TestCertificate(in: folder.path, days: 90)
+        let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
+        let port = try freePort()
+        let site = SetupFiles(domain: "localhost", port: relay.port).nginx
+            .replacing("listen 443 ssl", with: "listen 127.0.0.1:\(port) ssl")
+            .replacing("    listen [::]:443 ssl;\n", with: "")
+            .replacing("/etc/letsencrypt/live/localhost/fullchain.pem", with: certificate.certificate)
+            .replacing("/etc/letsencrypt/live/localhost/privkey.pem", with: certificate.key)
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map { "\($0)_temp_path \(folder.path)/\($0);" }.joined(separator: "\n")
+        let path = try write(
+            """
+            daemon off; pid \(folder.path)/nginx.pid; error_log stderr;
+            events {}
+            http {
+            access_log off;
+            \(temporary)
+            \(site)
+            }
+            """,
+            "nginx.conf"
+        )
+        let checked = try Tool.run("nginx", ["-t", "-c", path, "-p", folder.path])
+        #expect(checked.status == 0, "\(checked.said)")
+        let log = folder.path + "/proxy.log"
+        let proxy = try Proxy("nginx", ["-c", path, "-p", folder.path], log: log, home: folder.path)
+        try expectSync(through: port, certificate, log: log)
+        withExtendedLifetime(proxy) {}
+    }
+
+    @Test(.enabled(if: Tool.isThere("haproxy"), "haproxy is not installed")) func haproxyPassesEverythingOn() throws {
+        let certificate = try TestCertificate(in: folder.path, days: 90)
+        let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
+        let port = try freePort()
+        let both = try [certificate.certificate, certificate.key]
+            .map { try String(contentsOfFile: $0, encoding: .utf8) }.joined()
+        let bundle = try write(both, "both.pem")
+        let path = try write(
+            SetupFiles(domain: "localhost", port: relay.port).haproxy
+                .replacing(
+                    "bind :443 ssl crt /etc/haproxy/certs/localhost.pem",
+                    with: "bind 127.0.0.1:\(port) ssl crt \(bundle)"
+                )
+                .replacing("maxconn 20000", with: "maxconn 200"),
+            "haproxy.cfg"
+        )
+        let checked = try Tool.run("haproxy", ["-c", "-f", path])
+        #expect(checked.status == 0, "\(checked.said)")
+        let log = folder.path + "/proxy.log"
+        let proxy = try Proxy("haproxy", ["-f", path], log: log, home: folder.path)
+        try expectSync(through: port, certificate, log: log)
+        withExtendedLifetime(proxy) {}
+    }
+
+    @Test(.enabled(if: Tool.isThere("caddy"), "caddy is not installed")) func caddyPassesEverythingOn() throws {
+        let certificate = try TestCertificate(in: folder.path, days: 90)
+        let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
+        let port = try freePort()
+        let site = SetupFiles(domain: "localhost", port: relay.port).caddy
+            .replacing(
+                "localhost {\n",
+                with:
+                    "https://localhost:\(port) {\n    bind 127.0.0.1\n    tls \(certificate.certificate) \(certificate.key)\n"
+            )
+        let path = try write("{\n    admin off\n    auto_https disable_redirects\n}\n" + site, "Caddyfile")
+        let checked = try Tool.run("caddy", ["validate", "--adapter", "caddyfile", "--config", path])
+        #expect(checked.status == 0, "\(checked.said)")
+        let log = folder.path + "/proxy.log"
+        let arguments = ["run", "--adapter", "caddyfile", "--config", path]
+        let proxy = try Proxy("caddy", arguments, log: log, home: folder.path)
+        try expectSync(through: port, certificate, log: log)
+        withExtendedLifetime(proxy) {}
+    }
+
+    /// The monitoring files name only what the relay shows, and Prometheus takes them.
+    @Test func theDashboardAndTheAlertsNameWhatTheRelayShows() throws {
+        let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
+        let connection = try relay.connect()
+        let caller = "/database/1/iCloud.a.b/development/public/users/caller?ckWebAuthToken=dev-alice"
+        #expect(try connection.send("GET", caller).status == 200)
+        #expect(try connection.send("GET", caller.replacing("users/caller", with: "nothing")).status >= 400)
+        let shown = String(decoding: try connection.send("GET", "/metrics").body, as: UTF8.self)
+        let deploy = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            .appendingPathComponent("../../Deploy/monitoring").standardizedFileURL.path
+        for name in ["grafana.json", "alerts.yaml"] {
+            let text = try String(contentsOfFile: "\(deploy)/\(name)", encoding: .utf8)
+            let named = Set(text.matches(of: /zonecast_[a-z_]+/).map { String($0.output) })
+            #expect(!named.isEmpty)
+            for metric in named { #expect(shown.contains("\n\(metric)"), "\(name) names \(metric)") }
+        }
+        guard Tool.isThere("promtool") else { return }
+        let tested = try Tool.run("promtool", ["test", "rules", "alerts.test.yaml"], in: deploy)
+        #expect(tested.status == 0, "\(tested.said)")
+    }
+}

@@ -1,0 +1,56 @@
+import Foundation
+
+/// A program of the system that a test uses where it is installed.
+enum Tool {
+    /// Its path; `nil` where it is not installed.
+    static func path(_ name: String) -> String? {
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
+        let usual = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        return (folders + usual).map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+    }
+
+    static func isThere(_ name: String) -> Bool { path(name) != nil }
+
+    /// Runs it to its end; gives its status and all that it said.
+    static func run(_ name: String, _ arguments: [String], in folder: String? = nil) throws -> (
+        status: Int32, said: String
+    ) {
+        guard let path = path(name) else { return (127, "\(name) is not installed") }
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: path)
+        process.arguments = arguments
+        if let folder { process.currentDirectoryURL = URL(fileURLWithPath: folder) }
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = output
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        let said = output.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        return (process.terminationStatus, String(decoding: said, as: UTF8.self))
+    }
+}
+
+/// A throw-away certificate for `localhost` and 127.0.0.1 that is its own authority, made by openssl.
+struct TestCertificate {
+    let certificate: String
+    let key: String
+
+    /// Made in `folder`, in place of one that is there.
+    init(in folder: String, days: Int) throws {
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        certificate = folder + "/cert.pem"
+        key = folder + "/key.pem"
+        let made = try Tool.run(
+            "openssl",
+            [
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key,
+                "-out", certificate, "-days", "\(days)", "-subj", "/CN=localhost", "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            ]
+        )
+        guard made.status == 0 else { throw RelayProcess.Failure(description: "openssl: \(made.said)") }
+    }
+
+    var flags: [String] { ["--tls-cert", certificate, "--tls-key", key] }
+}

@@ -1,0 +1,140 @@
+import Foundation
+import Testing
+
+@testable import zonecast
+
+/// TLS in the relay itself: requests, sockets, files, and new certificates while it runs.
+@Suite(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"), .timeLimit(.minutes(2)))
+struct TLSTests {
+    private let folder = ScratchFolder()
+
+    private func address(_ relay: RelayProcess, _ certificate: TestCertificate) throws -> ProbeAddress {
+        try #require(ProbeAddress("https://127.0.0.1:\(relay.port)", authorities: certificate.certificate))
+    }
+
+    @Test func requestsSocketsAndASyncGoThrough() async throws {
+        let certificate = try TestCertificate(in: folder.path + "/tls", days: 90)
+        let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
+        let doctor = try Command.run([
+            "doctor", "--json", "--url", "https://localhost:\(relay.port)", "--authorities", certificate.certificate,
+            "--web-token", "dev-alice",
+        ])
+        #expect(doctor.status == 0, "\(doctor.output)")
+        let diagnosis = try doctor.json(DoctorTests.Diagnosis.self)
+        #expect(diagnosis["public address"]?.found.hasSuffix("certificate 89 days") == true)
+        for name in ["WebSocket", "round trip"] { #expect(diagnosis[name]?.grade == "good", "\(name)") }
+        // The relay's own address needs no name in the certificate for the folder's doctor.
+        #expect(try Command.run(["doctor", "--data", folder.path]).status == 0)
+        // And who does not trust it is told until when it is good.
+        let stranger = try Command.run(["doctor", "--json", "--url", "https://localhost:\(relay.port)"])
+        #expect(stranger.status == 1)
+        let found = try stranger.json(DoctorTests.Diagnosis.self)["public address"]?.found ?? ""
+        #expect(found.contains("certificate that is not good for it") && found.contains("it ends 20"), "\(found)")
+    }
+
+    @Test func aNewCertificateServesNewConnectionsAndCutsNoOldOne() async throws {
+        let certificate = try TestCertificate(in: folder.path + "/tls", days: 30)
+        let relay = try RelayProcess(
+            folder: folder.path,
+            ["--dev"] + certificate.flags,
+            environment: ["ZONECAST_TLS_CHECK": "1"],
+            log: folder.path + "/tls/log"
+        )
+        var anybody = try address(relay, certificate)
+        anybody.trustsAnybody = true
+        let old = try await Probe.connect(to: anybody)
+        #expect(try await old.send("GET", "/healthz").status == 200)
+        let oldEnd = try #require(await old.certificateEnd())
+
+        // Half of a renewal, with a key that is not the certificate's, changes nothing.
+        let other = try TestCertificate(in: folder.path + "/other", days: 200)
+        try FileManager.default.removeItem(atPath: certificate.certificate)
+        try FileManager.default.copyItem(atPath: other.certificate, toPath: certificate.certificate)
+        try await until("the relay to say that it does not use the files") {
+            let log = FileManager.default.contents(atPath: folder.path + "/tls/log") ?? Data()
+            return String(decoding: log, as: UTF8.self).contains("is not the key of the first certificate")
+        }
+        #expect(try await end(anybody) == oldEnd)
+
+        try FileManager.default.removeItem(atPath: certificate.key)
+        try FileManager.default.copyItem(atPath: other.key, toPath: certificate.key)
+        try await until("the new certificate") { try await end(anybody) != oldEnd }
+        let newEnd = try #require(try await end(anybody))
+        #expect(newEnd.timeIntervalSince(oldEnd) > 150 * 86_400)
+        #expect(try await old.send("GET", "/healthz").status == 200)
+        #expect(await old.certificateEnd() == oldEnd)
+        old.close()
+    }
+
+    /// Looks again and again, for 20 s at most.
+    private func until(_ what: String, _ holds: () async throws -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while try await !holds() {
+            guard ContinuousClock.now < deadline else {
+                throw RelayProcess.Failure(description: "waited 20 s for \(what)")
+            }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+
+    private func end(_ address: ProbeAddress) async throws -> Date? {
+        let probe = try await Probe.connect(to: address)
+        defer { probe.close() }
+        _ = try await probe.send("GET", "/healthz")
+        return await probe.certificateEnd()
+    }
+
+    @Test func assetsOfAnySizeComeBackAsTheyWere() async throws {
+        let certificate = try TestCertificate(in: folder.path + "/tls", days: 30)
+        let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
+        let probe = try await Probe.connect(to: try address(relay, certificate))
+        defer { probe.close() }
+        func post(_ path: String, _ body: String) async throws -> String {
+            let answer = try await probe.send("POST", path, body: body)
+            #expect(answer.status == 200, "\(String(decoding: answer.body, as: UTF8.self))")
+            return String(decoding: answer.body, as: UTF8.self)
+        }
+        let place = "/database/1/iCloud.org.example.tls/development/private/"
+        let wish = #"{"tokens":[{"recordType":"Note","recordName":"n","fieldName":"file"}]}"#
+        let upload = try await post(place + "assets/upload?ckWebAuthToken=dev-alice", wish)
+        let target = try #require(Self.member("url", of: upload)?.split(separator: "/", maxSplits: 2).last)
+        let path = "/" + target.split(separator: "/", maxSplits: 1)[1]
+        // Not a multiple of the pieces that files are sent in.
+        let content = String((0..<123_457).map { _ in "0123456789".randomElement() ?? "x" })
+        let receipt = try await post(path, content)
+        let asset = receipt.drop { $0 != ":" }.dropFirst().dropLast()
+        let record = #"{"recordName":"n","recordType":"Note","fields":{"file":{"value":\#(asset),"type":"ASSETID"}}}"#
+        let saved = try await post(
+            place + "records/modify?ckWebAuthToken=dev-alice",
+            #"{"operations":[{"operationType":"create","record":\#(record)}]}"#
+        )
+        let download = try #require(Self.member("downloadURL", of: saved)?.split(separator: "/", maxSplits: 2).last)
+        let answer = try await probe.send("GET", "/" + download.split(separator: "/", maxSplits: 1)[1])
+        #expect(answer.status == 200)
+        #expect(answer.body == Array(content.utf8))
+        // The connection goes on after it.
+        #expect(try await probe.send("GET", "/healthz").status == 200)
+    }
+
+    private static func member(_ name: String, of json: String) -> String? {
+        guard let start = json.firstRange(of: "\"\(name)\":\"")?.upperBound else { return nil }
+        return String(json[start...].prefix { $0 != "\"" }).replacing("\\/", with: "/")
+    }
+
+    @Test func filesThatCannotBeUsedAreNamed() throws {
+        let certificate = try TestCertificate(in: folder.path + "/tls", days: 30)
+        let other = try TestCertificate(in: folder.path + "/other", days: 30)
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--data", folder.path]
+        let missing = try Command.run(
+            serve + ["--tls-cert", certificate.certificate, "--tls-key", folder.path + "/none"]
+        )
+        #expect(missing.status == 1)
+        #expect(missing.complaint.contains("is no readable PEM file with a private key (tls-key)"))
+        let mixed = try Command.run(serve + ["--tls-cert", certificate.certificate, "--tls-key", other.key])
+        #expect(mixed.status == 1)
+        #expect(mixed.complaint.contains("is not the key of the first certificate"), "\(mixed.complaint)")
+        let half = try Command.run(serve + ["--tls-cert", certificate.certificate])
+        #expect(half.status == 2)
+        #expect(half.complaint.contains("tls-cert needs tls-key"))
+    }
+}
