@@ -47,6 +47,7 @@ struct Serve: AsyncParsableCommand {
     var config: String?
 
     func run() async throws {
+        let restart = SuddenRestart()
         let environment = ProcessInfo.processInfo.environment
         let reading = try await ConfigurationReading(
             flags: flags,
@@ -58,7 +59,7 @@ struct Serve: AsyncParsableCommand {
         let lock = try FolderLock(folder: settings.data)
         defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }
-        try await RunningRelay(settings) { address in
+        try await RunningRelay(settings, restart: restart) { address in
             lock.note(address: address)
             Terminal.say("ready \(address)")
         }.run()

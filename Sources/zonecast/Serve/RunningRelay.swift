@@ -14,10 +14,12 @@ import UnixSignals
 struct RunningRelay {
     private let settings: ServeSettings
     private let logger: Logger
+    private let restart: SuddenRestart
     /// Called with the relay's address once it answers there.
     private let onListening: @Sendable (String) -> Void
 
-    init(_ settings: ServeSettings, onListening: @escaping @Sendable (String) -> Void) {
+    init(_ settings: ServeSettings, restart: SuddenRestart, onListening: @escaping @Sendable (String) -> Void) {
+        self.restart = restart
         self.settings = settings
         self.onListening = onListening
         logger = Logger(label: "zonecast") { [settings] _ in
@@ -70,16 +72,22 @@ struct RunningRelay {
         let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
         metrics.show("zonecast_notice_connections", "Devices that listen for notices.") { Int64(hub.connectionCount) }
         let watch = RequestWatch(relay, metrics: metrics, door: try metricsDoor(metrics), logger: accessLogger)
+        let pages = DemoPages(
+            isOpen: settings.servesDemo,
+            run: UUID().uuidString,
+            restart: settings.isDev ? restart.action : nil
+        )
         let server = RelayServer(
             configuration: settings.server,
             logger: logger,
             notices: NoticeService(hub: hub, admission: admission),
-            onListening: { [onListening, scheme = settings.server.tls == nil ? "http" : "https"] address in
+            onListening: { [restart, onListening, scheme = settings.server.tls == nil ? "http" : "https"] address in
+                restart.isListening(at: "\(address)")
                 onListening("\(scheme)://\(address)")
             },
             intake: { relay.intake(for: $0) },
             answer: watch.answer,
-            respond: watch.respond
+            respond: pages.before(watch.respond)
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
