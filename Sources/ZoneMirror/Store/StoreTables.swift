@@ -50,6 +50,8 @@ enum StoreTables {
             id INTEGER PRIMARY KEY, at REAL NOT NULL, oid TEXT NOT NULL, entity TEXT NOT NULL, property TEXT NOT NULL,
             kept TEXT, dropped TEXT, policy TEXT NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_poll(type TEXT PRIMARY KEY, watermark INTEGER, recent TEXT) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
+            dropsZone INTEGER NOT NULL, PRIMARY KEY(zone, name, dropsZone)) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
             isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
         """

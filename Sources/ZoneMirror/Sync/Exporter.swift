@@ -95,6 +95,9 @@ struct Exporter {
         let type = known?.type ?? file.mapping.recordType(of: table)
         let mine = file.mapping.fields(of: try names.toRelay(values, table, row.oid, db), in: table)
         var write = ClientRequest.Write(.create, known?.name ?? row.oid, recordType: type)
+        write.encrypted = Set(
+            table.columns.filter { $0.attribute?.isEncrypted == true }.map { file.mapping.field($0) }
+        )
         guard let tag = known?.tag else {
             // What a newer program had written there goes along.
             let unknown = known?.serverFields() ?? [:]

@@ -98,11 +98,28 @@ final class Importer {
             try update(table, name, theirs, known, zone)
             return name
         }
+        if let moved = try movedHere(table, name, theirs, zone) { return moved }
         let other = UUID().uuidString
         try table.insert(db, other, row.values)
         names.hasAliases = true
         try added(table, other, row, zone)
         return other
+    }
+
+    /// An object of ours that went from one of our zones into another, as a share begins or ends.
+    private func movedHere(
+        _ table: TableForm,
+        _ name: String,
+        _ theirs: [DatabaseValue],
+        _ zone: KnownZone
+    ) throws -> String? {
+        guard file.description.cloud?.scope == .private, let before = try KnownRecord.find(db, oid: name),
+            before.entity == table.name
+        else { return nil }
+        try KnownRecord.remove(db, id: before.id)
+        try db.execute(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?", arguments: [zone.id, name])
+        try update(table, name, theirs, before, zone)
+        return name
     }
 
     private func added(_ table: TableForm, _ oid: String, _ row: NameSpace.Local, _ zone: KnownZone) throws {
@@ -244,6 +261,7 @@ final class Importer {
             sql: "DELETE FROM mirror_link WHERE zone = ? AND target = ?",
             arguments: [known.zone, known.name]
         )
+        if known.type == Share.recordType { try ShareCache.remove(db, zone: known.zone) }
         guard let oid = known.oid, let table = known.entity.flatMap({ mapping.tables[$0] }) else {
             return try KnownRecord.remove(db, id: known.id)
         }

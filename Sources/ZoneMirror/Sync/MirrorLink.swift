@@ -3,6 +3,12 @@ import SyncCore
 import Wire
 import ZoneKit
 
+/// One page of a zone's feed, and the share records in it as they came.
+struct MirrorPage: Sendable {
+    var records: ZonePage<Record>
+    var shares: [[UInt8]] = []
+}
+
 /// A mirror's way to its database: records as values, each call one request.
 ///
 /// In the private database every zone is the user's own, whatever the relay calls them.
@@ -42,10 +48,10 @@ struct MirrorLink: Sendable {
         isPrivate ? ZoneID(zone.zoneName) : zone
     }
 
-    func zoneChanges(in zone: ZoneID, since token: String?) async throws(CKError) -> ZonePage<Record> {
+    func zoneChanges(in zone: ZoneID, since token: String?) async throws(CKError) -> MirrorPage {
         let body = ClientRequest.zoneChanges(in: zone, since: token, desiredKeys: nil, limit: nil)
         let document = try await database.call("changes/zone", body)
-        let outcome: Result<ZonePage<Record>, CKError> = try reading { () throws(JSONError) in
+        let outcome: Result<MirrorPage, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
                 return .failure(CKError(.internalError, "The relay's answer leaves the zone out."))
             }
@@ -66,7 +72,15 @@ struct MirrorLink: Sendable {
                 case .failed: break
                 }
             }
-            return .success(page)
+            var found = MirrorPage(records: page)
+            if page.changed.contains(where: { $0.type == Share.recordType }) {
+                // What a share record says beside its fields is read from its own text.
+                for json in try entry.required("records").elements()
+                where try json["recordType"]?.string() == Share.recordType && json["recordName"] != nil {
+                    found.shares.append(Array(json.rawBytes))
+                }
+            }
+            return .success(found)
         }
         return try outcome.get()
     }
@@ -139,6 +153,32 @@ struct MirrorLink: Sendable {
         let missing = CKError(.internalError, "The relay's answer leaves this item out.")
         while answers.count < writes.count { answers.append(.failed(missing, nil)) }
         return answers
+    }
+
+    /// Carries out the operation that makes or changes a zone's share; returns the record as it came back.
+    func modifyShare(_ operation: [UInt8], in zone: ZoneID) async throws(CKError) -> [UInt8] {
+        var writer = JSONWriter(reserving: operation.count + 128)
+        writer.object { body in
+            body.key("zoneID")
+            body.object { id in
+                id.member("zoneName", zone.zoneName)
+                if zone.owner != .caller { id.member("ownerRecordName", zone.owner.recordName) }
+            }
+            body.member("atomic", false)
+            body.key("operations")
+            body.array(CollectionOfOne(operation)) { $0.raw($1) }
+        }
+        let document = try await database.call("records/modify", writer.bytes, isWrite: true)
+        let outcome: Result<[UInt8], CKError> = try reading { () throws(JSONError) in
+            guard let entry = try document.root.required("records").elements().first else {
+                return .failure(CKError(.internalError, "The relay's answer leaves the share out."))
+            }
+            if let failure = try ClientResponse.failure(entry, zone: zone) {
+                return .failure(CKError(failure, at: .item))
+            }
+            return .success(Array(entry.rawBytes))
+        }
+        return try outcome.get()
     }
 
     /// One page of the records of a type that were modified since a moment, oldest first.

@@ -7,7 +7,7 @@ import ZoneKit
 extension MirrorSync {
     private enum Arrival: Sendable {
         case database(Result<DatabasePage, CKError>)
-        case zone(ZoneID, since: SyncToken?, Result<ZonePage<Record>, CKError>)
+        case zone(ZoneID, since: SyncToken?, Result<MirrorPage, CKError>)
     }
 
     /// What one round of fetching has come to.
@@ -56,6 +56,7 @@ extension MirrorSync {
                 )
             }
             tell(.fetchFinished(outcome))
+            await keepHold()
             await outboxChanged()
             if let failure { throw failure }
         }
@@ -102,7 +103,7 @@ extension MirrorSync {
     }
 
     /// Leaves the zone's turnstile to `take`, which lets the next one through when the page is applied.
-    private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<ZonePage<Record>, CKError> {
+    private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<MirrorPage, CKError> {
         await exchange(zone).enter()
         do throws(CKError) {
             return .success(try await link.zoneChanges(in: zone, since: token?.text))
@@ -144,7 +145,7 @@ extension MirrorSync {
                 tally.errors[zone] = CKError(from: error)
                 return advance(.zoneFailed(zone, Trouble(.refused)))
             }
-            return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))
+            return advance(.zonePage(zone, token: page.records.token, moreComing: page.records.moreComing))
         case .zone(let zone, _, .failure(let error)):
             tally.errors[zone] = error
             return advance(.zoneFailed(zone, error.trouble))
@@ -177,11 +178,12 @@ extension MirrorSync {
 
     /// A page's records, and the token that covers them, in one transaction.
     private func write(
-        _ page: ZonePage<Record>,
+        _ found: MirrorPage,
         of zone: ZoneID,
         since: SyncToken?
     ) async throws -> (Int, [MirrorEvent.Detail]) {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
+        let page = found.records
         try crash(.beforeImport)
         let result = try await file.pool.write { db in
             var known = try KnownZone.make(db, zone)
@@ -201,6 +203,10 @@ extension MirrorSync {
                     }
                     return importer.count
                 }
+            }
+            for share in found.shares {
+                try ShareCache.store(db, share, zone: zone)
+                details.append(.share("changed", zone: zone.zoneName))
             }
             try db.execute(
                 sql: "UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, fetchedAt = ? WHERE id = ?",
@@ -261,6 +267,17 @@ extension Importer {
                 continue
             }
             if known.tag == nil, !isShared, loss == .deleted { continue }
+            if let home = file.homeZone, home != zone.zone, loss == .deleted, let oid = known.oid,
+                try OutboxRow.find(db, oid)?.operation == .save
+            {
+                // A share of ours has ended while a change was under way: it goes home with its object.
+                let target = try KnownZone.make(db, home)
+                try db.execute(
+                    sql: "UPDATE mirror_record SET zone = ?, tag = NULL WHERE id = ?",
+                    arguments: [target.id, known.id]
+                )
+                continue
+            }
             if let oid = known.oid, try OutboxRow.find(db, oid) != nil { dropped.append(oid) }
             try remove(known, keepingPending: false)
         }

@@ -52,6 +52,13 @@ extension MirrorSync {
                 await sendAll(&tally)
                 guard tally.goesOn else { break }
             }
+            if tally.error == nil {
+                do {
+                    try await finishMoves()
+                } catch {
+                    tally.error = CKError(from: error)
+                }
+            }
             await finish(&tally)
             if let error = tally.error ?? tally.refusal { throw error }
         }
@@ -87,6 +94,7 @@ extension MirrorSync {
         tally.outcome.trouble = tally.error?.trouble
         await outboxChanged()
         tell(.sendFinished(tally.outcome))
+        await keepHold()
         if tally.looksAtZones { tell(.noticed(nil)) }
         await tellOthers(tally.changedZones)
     }
@@ -96,10 +104,15 @@ extension MirrorSync {
         var place: Int64 = -1
         while tally.error == nil, !Task.isCancelled, !isStopped {
             let file = file
-            let (from, limit) = (place, limits.operations)
+            let (from, limit, now) = (place, limits.operations, conditions.wallClock().timeIntervalSince1970)
             do {
                 let (items, upTo, isLast) = try await file.pool.write { db in
-                    let isFull = try State.text(db, .quotaIsFull) != nil
+                    var isFull = try State.text(db, .quotaIsFull) != nil
+                    // Space may have been made elsewhere: tried again every quarter of an hour.
+                    if let since = try State.number(db, .quotaIsFull), now - since > 900 {
+                        try State.set(db, .quotaIsFull, nil)
+                        isFull = false
+                    }
                     return try Exporter(db, file).batch(after: from, limit: limit, deletesOnly: isFull)
                 }
                 place = upTo

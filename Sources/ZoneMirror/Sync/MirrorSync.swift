@@ -44,6 +44,8 @@ actor MirrorSync {
     /// How many rounds of any kind are under way.
     var working = 0
     var lastTrouble: CKError?
+    private var hasWarned = false
+    private var keptHold: Double?
     /// The objects whose change is on its way.
     var inFlight: Set<String> = []
 
@@ -151,6 +153,20 @@ actor MirrorSync {
     func outboxChanged() async {
         let count = (try? await file.pool.read { try OutboxRow.count($0, free: true) }) ?? 0
         tell(.outboxChanged(isEmpty: count == 0))
+        let isLarge = count > file.description.cloud?.outboxWarning ?? .max
+        if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
+        hasWarned = isLarge
+    }
+
+    /// Keeps a wait that the relay asked for where it survives a restart.
+    func keepHold() async {
+        let wait = schedule.heldUntil.map { ($0 - conditions.time.now()).inSeconds }
+        let until = wait.map { conditions.wallClock().timeIntervalSince1970 + $0 }
+        // The two clocks never agree to the last bit; only a real difference is worth a write.
+        let isNews = until.map { abs($0 - (keptHold ?? 0)) > 1 } ?? (keptHold != nil)
+        guard isNews else { return }
+        keptHold = until
+        try? await file.pool.write { try State.set($0, .heldUntil, until) }
     }
 
     func tell(_ event: SyncSchedule.Event) {

@@ -1,0 +1,244 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// The articles' own sample: notes with memos, shared with others.
+struct SharedNote: SyncedRecord, Equatable {
+    var id = RecordName()
+    var title = ""
+    var memos = ToMany<Memo>(inverse: "note", deleteRule: .cascade)
+
+    init() {}
+
+    init(id: RecordName = RecordName(), title: String) {
+        self.id = id
+        self.title = title
+    }
+
+    static func describe(_ entity: inout Entity) { entity.displayAttribute = "title" }
+}
+
+/// A memo of a note.
+struct Memo: SyncedRecord, Equatable {
+    var id = RecordName()
+    var text = ""
+    var note = ToOne<SharedNote>(inverse: "memos")
+
+    init() {}
+
+    init(text: String, note: SharedNote) {
+        self.text = text
+        self.note = ToOne(note)
+    }
+}
+
+/// A device that shows the sample: a private store, and a shared one copied from it.
+final class NotesApp: Sendable {
+    let device: TestDevice
+    let folder: TemporaryFolder
+    let container: MirroredContainer
+    let mine: StoreID
+    let others: StoreID
+
+    init(_ device: TestDevice) async throws {
+        self.device = device
+        folder = try TemporaryFolder()
+        let own = StoreDescription(
+            url: folder.url.appendingPathComponent("private.sqlite"),
+            cloud: CloudOptions(container: device.container)
+        )
+        var shared = own
+        shared.url = folder.url.appendingPathComponent("shared.sqlite")
+        shared.cloud?.scope = .shared
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        let model = MirrorModel(SharedNote.self, Memo.self)
+        container = MirroredContainer(model: model, stores: [own, shared], conditions: conditions)
+        mine = container.store(at: own.url)
+        others = container.store(at: shared.url)
+        try await container.loadStores()
+    }
+
+    func context() -> MirrorContext {
+        let context = container.newBackgroundContext()
+        context.mergePolicy = .mergeByPropertyObjectTrump
+        return context
+    }
+
+    func sync() async throws {
+        try await container.sendChanges()
+        try await container.fetchChanges()
+    }
+
+    var note: SharedNote? { get throws { try context().fetch(SharedNote.self).first } }
+
+    var memos: [String] {
+        get throws {
+            let context = context()
+            guard let note = try context.fetch(SharedNote.self).first else { return [] }
+            return try context.related(to: note, \.memos, sortedBy: .ascending(\.text)).map(\.text)
+        }
+    }
+
+    func id(_ note: SharedNote) throws -> ObjectID { try context().objectID(of: note) }
+
+    func addMemo(_ text: String) throws {
+        let context = context()
+        let note = try #require(try context.fetch(SharedNote.self).first)
+        try context.insert(Memo(text: text, note: note))
+        try context.save()
+    }
+
+    /// What the app shows beside a note.
+    func badges(_ note: SharedNote) async throws -> (isShared: Bool, isOwner: Bool, canEdit: Bool) {
+        let id = try id(note)
+        let share = try await container.fetchShares(matching: [id])[id]
+        return (share != nil, share?.isOwner ?? true, container.canUpdateRecord(for: id))
+    }
+}
+
+/// Sharing from the app's side: an owner with two devices, and a participant.
+@Suite(.timeLimit(.minutes(2))) struct SharingTests {
+    let relay: TestRelay
+    let phone: NotesApp
+    let laptop: NotesApp
+    let bob: NotesApp
+
+    init() async throws {
+        relay = try TestRelay()
+        phone = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"))
+        laptop = try await NotesApp(relay.device(of: "alice@example.org", named: "laptop"))
+        bob = try await NotesApp(relay.device(of: "bob@example.org", named: "tablet"))
+        let context = phone.context()
+        let note = SharedNote(id: "trip", title: "Trip")
+        try context.insert(note)
+        try context.insert(Memo(text: "1 passport", note: note))
+        try context.insert(Memo(text: "2 tickets", note: note))
+        try context.save()
+        try await phone.sync()
+        try await laptop.sync()
+    }
+
+    private func share(_ permission: MirroredShare.Permission) async throws -> MirroredShare {
+        let note = try #require(try phone.note)
+        var (objects, share) = try await phone.container.share([try phone.id(note)])
+        #expect(objects.count == (try phone.memos.count) + 1)
+        #expect(share.title == "Trip")
+        share.addParticipant(emailAddress: "bob@example.org", permission: permission)
+        share = try await phone.container.persistUpdatedShare(share, in: phone.mine)
+        #expect(share.participants.count == 2)
+        return share
+    }
+
+    @Test func fromTheInvitationToTheEnd() async throws {
+        let share = try await share(.readWrite)
+        let url = try #require(share.url)
+        // Nothing is doubled or missing on the owner's devices.
+        try await laptop.sync()
+        try await phone.sync()
+        for app in [phone, laptop] {
+            #expect(try app.context().fetch(SharedNote.self).map(\.id) == ["trip"])
+            #expect(try app.memos == ["1 passport", "2 tickets"])
+            let badges = try await app.badges(try #require(try app.note))
+            #expect(badges == (true, true, true))
+        }
+        let metadata = try await bob.container.fetchShareMetadata(url, from: bob.others)
+        #expect(metadata.title == "Trip")
+        #expect(!metadata.hasAccepted)
+        try await bob.container.acceptShareInvitations(from: [url], into: bob.others)
+        #expect(try bob.memos == ["1 passport", "2 tickets"])
+        let note = try #require(try bob.note)
+        #expect(try await bob.badges(note) == (true, false, true))
+        #expect(try bob.context().store(of: note) == bob.others)
+        // The participant adds a memo; it belongs to the owner's zone.
+        try bob.addMemo("3 map")
+        try await bob.container.sendChanges()
+        for app in [phone, laptop] {
+            try await app.sync()
+            #expect(try app.memos == ["1 passport", "2 tickets", "3 map"])
+        }
+        try phone.addMemo("4 hat")
+        try await phone.sync()
+        try await bob.sync()
+        #expect(try bob.memos.count == 4)
+        try await endOfTheShare()
+    }
+
+    private func endOfTheShare() async throws {
+        let share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
+        try await phone.container.stopSharing(share, in: phone.mine)
+        try await bob.container.fetchChanges()
+        #expect(try bob.note == nil)
+        #expect(try bob.context().fetch(Memo.self).isEmpty)
+        try await laptop.sync()
+        try await phone.sync()
+        for app in [phone, laptop] {
+            #expect(try app.context().fetch(SharedNote.self).map(\.id) == ["trip"])
+            #expect(try app.memos.count == 4)
+            #expect(try await app.container.fetchShares(in: app.mine).isEmpty)
+            #expect(try await app.badges(try #require(try app.note)) == (false, true, true))
+        }
+        // And shared again at once.
+        let again = try await self.share(.readOnly)
+        try await bob.container.acceptShareInvitations(from: [try #require(again.url)], into: bob.others)
+        #expect(try bob.memos.count == 4)
+    }
+
+    @Test func aReaderMayOnlyRead() async throws {
+        var share = try await share(.readOnly)
+        let url = try #require(share.url)
+        try await bob.container.acceptShareInvitations(from: [url], into: bob.others)
+        let note = try #require(try bob.note)
+        #expect(try await bob.badges(note) == (true, false, false))
+        let context = bob.context()
+        try context.edit(SharedNote.self, note.id) { $0.title = "mine" }
+        #expect(throws: MirrorError.self) { try context.save() }
+        // The permission changes, and with it what the store knows.
+        try await phone.container.fetchChanges()
+        share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
+        let reader = try #require(share.participants.first { $0.role != .owner })
+        share.setPermission(.readWrite, for: reader)
+        try await phone.container.persistUpdatedShare(share, in: phone.mine)
+        try await bob.container.fetchChanges()
+        #expect(try await bob.badges(note).canEdit)
+        try context.save()
+        try await bob.container.sendChanges()
+        try await laptop.sync()
+        #expect(try laptop.note?.title == "mine")
+        // Taken out, everything goes; nobody else notices.
+        try await phone.container.fetchChanges()
+        share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
+        share.removeParticipant(try #require(share.participants.first { $0.role != .owner }))
+        share = try await phone.container.persistUpdatedShare(share, in: phone.mine)
+        #expect(share.participants.count == 1)
+        try await bob.container.fetchChanges()
+        #expect(try bob.note == nil)
+        #expect(throws: MirrorError.self) { try bob.context().edit(SharedNote.self, "trip") { $0.title = "late" } }
+        #expect(try phone.memos.count == 2)
+    }
+
+    @Test func whoLeavesKeepsNothing() async throws {
+        let url = try #require(try await share(.readWrite).url)
+        try await bob.container.acceptShareInvitations(from: [url], into: bob.others)
+        let share = try #require(try await bob.container.fetchShares(in: bob.others).first)
+        try bob.addMemo("never sent")
+        try await bob.container.leaveShare(share, in: bob.others)
+        #expect(try bob.note == nil)
+        #expect(try bob.context().fetch(Memo.self).isEmpty)
+        #expect(try await bob.container.pendingExportCount(bob.others) == 0)
+        try await phone.sync()
+        #expect(try phone.memos == ["1 passport", "2 tickets"])
+    }
+
+    @Test func whatCannotBeShared() async throws {
+        _ = try await share(.readOnly)
+        let note = try #require(try phone.note)
+        let id = try phone.id(note)
+        await #expect(throws: MirrorError.self) { try await phone.container.share([id]) }
+        await #expect(throws: MirrorError.self) {
+            try await bob.container.acceptShareInvitations(from: [], into: bob.mine)
+        }
+    }
+}

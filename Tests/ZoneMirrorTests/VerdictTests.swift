@@ -1,0 +1,55 @@
+import SyncCore
+import Testing
+import ZoneKit
+
+@testable import ZoneMirror
+
+/// What becomes of a change that the relay did not take.
+///
+/// SDK reference 12.
+@Suite struct VerdictTests {
+    private func verdict(
+        _ code: CKError.Code,
+        _ operation: Outbox.Operation = .save,
+        tries: Int = 0,
+        policy: MergePolicy = .mergeByPropertyObjectTrump,
+        accepts: Bool = false,
+        isOwnZone: Bool = true
+    ) -> SendVerdict {
+        .about(
+            code,
+            .init(
+                operation: operation,
+                tries: tries,
+                policy: policy,
+                acceptsDeletions: accepts,
+                isOwnZone: isOwnZone
+            )
+        )
+    }
+
+    @Test func table() {
+        #expect(verdict(.batchRequestFailed) == .resend)
+        #expect(verdict(.serverRecordChanged) == .merge)
+        #expect(verdict(.serverRecordChanged, tries: 5) == .refuse)
+        #expect(verdict(.zoneNotFound) == .makeZone)
+        #expect(verdict(.zoneNotFound, isOwnZone: false) == .lookAtZones)
+        #expect(verdict(.zoneNotFound, .delete) == .done)
+        #expect(verdict(.unknownItem) == .recreate)
+        #expect(verdict(.unknownItem, accepts: true) == .acceptDeletion)
+        #expect(verdict(.unknownItem, policy: .rollback) == .acceptDeletion)
+        #expect(verdict(.unknownItem, .delete) == .done)
+        #expect(verdict(.referenceViolation) == .wait)
+        #expect(verdict(.quotaExceeded) == .storeFull)
+        for code: CKError.Code in [
+            .networkFailure, .serverResponseLost, .requestRateLimited, .zoneBusy, .notAuthenticated,
+        ] {
+            #expect(verdict(code) == .later)
+        }
+        #expect(verdict(.internalError) == .later)
+        #expect(verdict(.internalError, tries: 1) == .refuse)
+        for code: CKError.Code in [.permissionFailure, .invalidArguments, .limitExceeded, .constraintViolation] {
+            #expect(verdict(code) == .refuse)
+        }
+    }
+}
