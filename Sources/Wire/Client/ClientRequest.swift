@@ -18,8 +18,6 @@ package enum ClientRequest {
         package var parent: String??
         /// The record is to be shared: the relay gives it a link.
         package var createsShortGUID = false
-        /// The fields whose values are encrypted.
-        package var encrypted: Set<String> = []
         /// The record is a share.
         package var share: ShareWrite?
 
