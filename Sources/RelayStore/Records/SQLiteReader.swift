@@ -215,7 +215,7 @@ class SQLiteReader: StoreReader {
             if let view = zone.view, view.isPartial {
                 return try visitView(view, of: zone, range, backwards: backwards, limit: limit, visit)
             }
-            let isNarrow = range.upperBound - range.lowerBound < UInt64(2 * limit)
+            let isNarrow = (range.upperBound - range.lowerBound) / 2 < UInt64(limit)
             let statement = try SQL(
                 backwards
                     ? isNarrow ? Self.narrowBackwardFeed : Self.backwardFeed
