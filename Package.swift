@@ -129,5 +129,13 @@ var package = Package(
 #if os(Linux)
     // On Apple's systems the name belongs to Apple's framework; here it makes `import CloudKit` compile.
     package.products.append(.library(name: "CloudKit", targets: ["CloudKit"]))
-    package.targets += [.ours("CloudKit", ["ZoneKit"])]
+    package.targets += [
+        .ours("CloudKit", ["ZoneKit"]),
+        // Code as people write it for Apple's framework, in the language mode that most of it is in.
+        .testTarget(
+            name: "CloudKitIdiomTests",
+            dependencies: ["CloudKit", "ZoneTesting"],
+            swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
+    ]
 #endif

@@ -1,9 +1,27 @@
 public import Foundation
 
+/// What can be made of a push or of a relay's notice.
+///
+/// An initializer of a class cannot give an object of a subclass, but one that comes from a protocol can: so
+/// `CKNotification(fromRemoteNotificationDictionary:)` gives a `CKDatabaseNotification` where it is one, as in CloudKit.
+public protocol RemoteNotificationReading {}
+
+extension RemoteNotificationReading {
+    /// Reads a payload as a push or a relay's notice carries it.
+    ///
+    /// - Parameter notificationDictionary: The payload, with its `ck` part; `nil` comes back when it has none, and for a
+    ///   subclass when it is of another kind.
+    public init?(fromRemoteNotificationDictionary notificationDictionary: [AnyHashable: Any]) {
+        let made = CKNotification.notification(fromRemoteNotificationDictionary: notificationDictionary)
+        guard let made = made as? Self else { return nil }
+        self = made
+    }
+}
+
 /// A notice that something has changed, read from its payload.
 ///
 /// It holds no data: fetch changes with the stored token. Notices may be lost, doubled, reordered and merged.
-open class CKNotification: NSObject, @unchecked Sendable {
+open class CKNotification: NSObject, RemoteNotificationReading, @unchecked Sendable {
     // Unchecked only because the class is inherited from: nothing in it changes.
 
     /// Names one notice.
@@ -69,14 +87,6 @@ open class CKNotification: NSObject, @unchecked Sendable {
         category = payload.presentation["category"] as? String
     }
 
-    /// Reads a payload as a push or a relay's notice carries it.
-    ///
-    /// - Parameter notificationDictionary: The payload, with its `ck` part.
-    public convenience init?(fromRemoteNotificationDictionary notificationDictionary: [AnyHashable: Any]) {
-        guard let payload = NoticePayload(notificationDictionary) else { return nil }
-        self.init(payload, payload.type)
-    }
-
     /// The notice as an object of its kind.
     ///
     /// - Parameter dictionary: The payload, with its `ck` part.
@@ -101,12 +111,6 @@ public final class CKDatabaseNotification: CKNotification, @unchecked Sendable {
         databaseScope = payload.scope
         super.init(payload, .database)
     }
-
-    /// Reads a payload; `nil` if it is of another kind.
-    public convenience init?(fromRemoteNotificationDictionary dictionary: [AnyHashable: Any]) {
-        guard let payload = NoticePayload(dictionary), payload.type == .database else { return nil }
-        self.init(payload)
-    }
 }
 
 /// Something changed in a zone.
@@ -120,12 +124,6 @@ public final class CKRecordZoneNotification: CKNotification, @unchecked Sendable
         databaseScope = payload.scope
         recordZoneID = payload.zoneID
         super.init(payload, .recordZone)
-    }
-
-    /// Reads a payload; `nil` if it is of another kind.
-    public convenience init?(fromRemoteNotificationDictionary dictionary: [AnyHashable: Any]) {
-        guard let payload = NoticePayload(dictionary), payload.type == .recordZone else { return nil }
-        self.init(payload)
     }
 }
 
@@ -156,11 +154,5 @@ public final class CKQueryNotification: CKNotification, @unchecked Sendable {
         queryNotificationReason = payload.detailNumber("fo").flatMap(Reason.init(rawValue:)) ?? .recordUpdated
         recordID = payload.detailText("rid").map { CKRecord.ID(recordName: $0, zoneID: payload.zoneID ?? .default) }
         super.init(payload, .query)
-    }
-
-    /// Reads a payload; `nil` if it is of another kind.
-    public convenience init?(fromRemoteNotificationDictionary dictionary: [AnyHashable: Any]) {
-        guard let payload = NoticePayload(dictionary), payload.type == .query else { return nil }
-        self.init(payload)
     }
 }
