@@ -36,6 +36,7 @@ enum ConfigurationKeys {
             parse: { publicURL($0) }
         ),
         .flag("dev", \.isDev, "Take any dev- token as a user and make unknown containers. Loopback only."),
+        .flag("demo", \.servesDemo, "Serve the browser demo at /demo/; by default with --dev."),
         .flag("test-door", \.server.testDoor, "Open a WebSocket echo for conformance suites. Loopback only."),
         ConfigurationKey(
             name: "trusted-proxies",

@@ -9,6 +9,8 @@ struct ServeSettings: Sendable {
     var data = "./zonecast-data"
     /// Any `dev-` token is a user, unknown containers are made: for this machine only.
     var isDev = false
+    /// Whether `/demo/` is served.
+    var servesDemo = false
     var server = ServerConfiguration()
     var signIn = SignInSettings()
     var limits = Limits()
@@ -26,6 +28,7 @@ struct ServeSettings: Sendable {
     init(isDev: Bool = false) {
         self.isDev = isDev
         signIn.acceptsDevTokens = isDev
+        servesDemo = isDev
         guard isDev else { return }
         signIn.requestRate = nil
         signIn.publicRate = nil

@@ -14,6 +14,7 @@ import UnixSignals
 struct RunningRelay {
     private let settings: ServeSettings
     private let logger: Logger
+    private let restart = SuddenRestart()
 
     init(_ settings: ServeSettings) {
         self.settings = settings
@@ -60,14 +61,22 @@ struct RunningRelay {
         let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
         metrics.show("zonecast_notice_connections", "Devices that listen for notices.") { Int64(hub.connectionCount) }
         let watch = RequestWatch(relay, metrics: metrics, door: try metricsDoor(metrics), logger: accessLogger)
+        let pages = DemoPages(
+            isOpen: settings.servesDemo,
+            run: UUID().uuidString,
+            restart: settings.isDev ? restart.action : nil
+        )
         let server = RelayServer(
             configuration: settings.server,
             logger: logger,
             notices: NoticeService(hub: hub, admission: admission),
-            onListening: { address in Terminal.say("ready http://\(address)") },
+            onListening: { [restart] address in
+                restart.isListening(at: address)
+                Terminal.say("ready http://\(address)")
+            },
             intake: { relay.intake(for: $0) },
             answer: watch.answer,
-            respond: watch.respond
+            respond: pages.before(watch.respond)
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)

@@ -1,0 +1,301 @@
+extension DemoPages {
+    /// The client module for anybody: errors, values, and a container.
+    ///
+    /// Served with `databaseModule` as `/zonecast.js`.
+    static let clientModule = #"""
+        // zonecast.js: a client for a Zonecast relay, and for no framework. MIT licence.
+        //
+        //   import { Container } from "https://relay.example/zonecast.js";
+        //
+        //   const container = new Container({
+        //     url: "https://relay.example", container: "iCloud.org.example.notes",
+        //     environment: "development", webAuthToken: "dev-alice",
+        //   });
+        //   const notes = container.privateDatabase;
+        //   await notes.saveZones(["Notes"]);
+        //   const note = await notes.save({ recordType: "Note", fields: { title: "Buy milk" } }, { zone: "Notes" });
+        //   const { records } = await notes.query({ recordType: "Note" }, { zone: "Notes" });
+        //
+        // The words are CloudKit's, and what is answered is what the wire says (CloudKit Web Services). Browsers of 2022 and later,
+        // and every JavaScript runtime with fetch and WebSocket.
+
+        /**
+         * @typedef {{ zoneName: string, ownerRecordName?: string }} ZoneID
+         * @typedef {string | ZoneID} Zone  A zone of one's own may be named by its name alone.
+         * @typedef {{ value: any, type?: string, isEncrypted?: boolean }} Field  As on the wire.
+         * @typedef {{ recordName?: string, recordType?: string, recordChangeTag?: string, fields?: Object<string, any>,
+         *   zoneID?: ZoneID, deleted?: boolean, [key: string]: any }} Record
+         *   In requests a field may be a plain value: see `field`. In answers fields are as on the wire: see `values`.
+         * @typedef {{ zone?: Zone, atomic?: boolean, desiredKeys?: string[], numbersAsStrings?: boolean }} RequestOptions
+         * @typedef {{ method: string, path: string, body?: any, status: number, answer: any, started: number, ended: number,
+         *   error?: string }} Exchange  A request and its answer, without the tokens; times as of `performance.now()`.
+         */
+
+        /** Why something was refused, or did not arrive. */
+        export class RelayError extends Error {
+          /** @param {Object<string, any>} answer @param {number} [status] */
+          constructor(answer, status = 0) {
+            super(`${answer.serverErrorCode ?? "UNKNOWN_ERROR"}: ${answer.reason ?? "no reason given"}`);
+            this.name = "RelayError";
+            /** `CONFLICT`, `NOT_FOUND`, …; `NETWORK_ERROR` where no answer came. @type {string} */
+            this.serverErrorCode = answer.serverErrorCode ?? "UNKNOWN_ERROR";
+            /** What the published codes have no word for, such as `CHANGE_TOKEN_EXPIRED`. @type {string | undefined} */
+            this.ckErrorCode = answer.ckErrorCode;
+            /** @type {string} */ this.reason = answer.reason ?? "";
+            /** Seconds to wait before a retry; `undefined`: a retry does not help. @type {number | undefined} */
+            this.retryAfter = answer.retryAfter === undefined ? undefined : Number(answer.retryAfter);
+            /** Where to sign in, with `AUTHENTICATION_REQUIRED`. @type {string | undefined} */
+            this.redirectURL = answer.redirectURL;
+            /** @type {string | undefined} */ this.uuid = answer.uuid;
+            /** @type {number} */ this.status = status;
+            /** Which record, in an answer about several. @type {string | undefined} */
+            this.recordName = answer.recordName;
+            /** @type {ZoneID | undefined} */ this.zoneID = answer.zoneID;
+            /** The record as the relay has it, with `CONFLICT`. @type {Record | undefined} */
+            this.serverRecord = answer.serverRecord;
+            /** What became of each record, with `ATOMIC_ERROR`. @type {(Record | RelayError)[] | undefined} */
+            this.records = answer.records?.map(result);
+          }
+
+          /** Nothing was applied and nothing is wrong: the same may be sent again. */
+          get isPassing() {
+            return ["NETWORK_ERROR", "THROTTLED", "TRY_AGAIN_LATER"].includes(this.serverErrorCode);
+          }
+
+          /** The token is of another time: forget it, and fetch from the start. */
+          get isTokenExpired() { return this.ckErrorCode === "CHANGE_TOKEN_EXPIRED"; }
+        }
+
+        /** An item of an answer, or the error that it says. @returns {any} */
+        const result = (item) => (item.serverErrorCode ? new RelayError(item) : item);
+
+        /** @param {Zone} zone @returns {ZoneID} */
+        export const zoneID = (zone) => (typeof zone === "string" ? { zoneName: zone } : zone);
+
+        /**
+         * A field for the wire: from a text, number, boolean (1 or 0), `Date`, `Uint8Array`, list of these, reference or
+         * location; `null` clears the field. What has a `value` already is left as it is.
+         * @param {any} value @returns {Field}
+         */
+        export function field(value) {
+          if (value === null || value === undefined) return { value: null };
+          if (typeof value === "string") return { value, type: "STRING" };
+          if (typeof value === "boolean") return { value: value ? 1 : 0, type: "INT64" };
+          if (typeof value === "bigint") return { value: value.toString(), type: "INT64" };
+          if (typeof value === "number") return { value, type: Number.isInteger(value) ? "INT64" : "DOUBLE" };
+          if (value instanceof Date) return { value: value.getTime(), type: "TIMESTAMP" };
+          if (value instanceof Uint8Array) return { value: base64(value), type: "BYTES" };
+          if (Array.isArray(value)) {
+            const items = value.map(field);
+            const type = items.some((item) => item.type === "DOUBLE") ? "DOUBLE" : items[0]?.type;
+            return { value: items.map((item) => item.value), ...(type && { type: `${type}_LIST` }) };
+          }
+          if ("value" in value) return value;
+          if ("recordName" in value) return { value: { action: "NONE", ...value }, type: "REFERENCE" };
+          if ("latitude" in value) return { value, type: "LOCATION" };
+          return { value, type: "ASSETID" };
+        }
+
+        /**
+         * A record's fields as plain values: `TIMESTAMP` as `Date`, `BYTES` as `Uint8Array`, all else as it came.
+         * @param {Record} record @returns {Object<string, any>}
+         */
+        export function values(record) {
+          const plain = (value, type) =>
+            type === "TIMESTAMP" ? new Date(Number(value)) : type === "BYTES" ? bytes(value) : value;
+          const read = ({ value, type }) =>
+            Array.isArray(value) ? value.map((item) => plain(item, type?.replace(/_LIST$/, ""))) : plain(value, type);
+          return Object.fromEntries(Object.entries(record.fields ?? {}).map(([name, field]) => [name, read(field)]));
+        }
+
+        const base64 = (data) => btoa(Array.from(data, (byte) => String.fromCharCode(byte)).join(""));
+        const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+        /** A container on a relay, as one user or nobody sees it from one device. */
+        export class Container {
+          /**
+           * @param {object} settings
+           * @param {string} [settings.url] Where the relay is; by default where this module came from.
+           * @param {string} settings.container Like `iCloud.org.example.notes`.
+           * @param {"development" | "production"} [settings.environment]
+           * @param {string} [settings.apiToken] Needed but by a relay in `--dev`.
+           * @param {string} [settings.webAuthToken] Who speaks; `dev-NAME` with a relay in `--dev`. Without: nobody.
+           * @param {string} [settings.deviceID] Names this device, so that it hears nothing of its own changes.
+           * @param {number} [settings.retries] How often a call is repeated when the relay says so, at most.
+           * @param {(token: string | undefined) => void} [settings.onToken] The web auth token has changed: keep it.
+           * @param {(exchange: Exchange) => void} [settings.onExchange] Sees every request with its answer.
+           * @param {typeof fetch} [settings.fetch] Instead of the browser's own.
+           */
+          constructor(settings) {
+            this.url = (settings.url ?? new URL(".", import.meta.url).href).replace(/\/$/, "");
+            this.name = settings.container;
+            this.environment = settings.environment ?? "development";
+            this.apiToken = settings.apiToken;
+            this.webAuthToken = settings.webAuthToken;
+            this.deviceID = settings.deviceID ?? randomName();
+            this.retries = settings.retries ?? 3;
+            this.onToken = settings.onToken ?? (() => {});
+            this.onExchange = settings.onExchange ?? (() => {});
+            this.fetch = settings.fetch ?? ((address, options) => fetch(address, options));
+            this.publicDatabase = new Database(this, "public");
+            this.privateDatabase = new Database(this, "private");
+            this.sharedDatabase = new Database(this, "shared");
+          }
+
+          /** Becomes another user, or nobody. @param {string | undefined} token */
+          setWebAuthToken(token) {
+            if (token === this.webAuthToken) return;
+            this.webAuthToken = token;
+            this.onToken(token);
+          }
+
+          /**
+           * Calls an operation; throws a `RelayError`. Repeats by itself what the relay asks to be repeated.
+           * @param {string} operation Like `private/records/modify`.
+           * @param {any} [body] Without one it is a GET.
+           * @param {{ signal?: AbortSignal, of?: "database" | "device" }} [options]
+           * @returns {Promise<any>}
+           */
+          async call(operation, body, options = {}) {
+            for (let attempt = 0; ; attempt += 1) {
+              try {
+                return await this.#callOnce(operation, body, options);
+              } catch (error) {
+                const isForNow = error instanceof RelayError && error.retryAfter !== undefined;
+                if (!isForNow || attempt >= this.retries || error.retryAfter > 60) throw error;
+                await pause(error.retryAfter * 1000 * (1 + Math.random() / 4), options.signal);
+              }
+            }
+          }
+
+          async #callOnce(operation, body, { signal, of = "database" }) {
+            const path = `/${of}/1/${encodeURIComponent(this.name)}/${this.environment}/${operation}`;
+            const query = new URLSearchParams();
+            if (this.apiToken) query.set("ckAPIToken", this.apiToken);
+            if (this.webAuthToken) query.set("ckWebAuthToken", this.webAuthToken);
+            const seen = { method: body === undefined ? "GET" : "POST", path, body, status: 0, answer: undefined };
+            const started = performance.now();
+            try {
+              const response = await this.fetch(`${this.url}${path}?${query}`, {
+                method: seen.method,
+                headers: { "Content-Type": "application/json", "X-Zonecast-Device-ID": this.deviceID },
+                body: body === undefined ? undefined : JSON.stringify(body),
+                cache: "no-store", signal,
+              });
+              seen.status = response.status;
+              const token = response.headers.get("X-Apple-CloudKit-Web-Auth-Token");
+              if (token && this.webAuthToken) this.setWebAuthToken(token);
+              seen.answer = await response.json();
+            } catch (error) {
+              if (signal?.aborted) throw signal.reason;
+              seen.error = String(error);
+              const reason = `No answer came from ${this.url}.`;
+              throw new RelayError({ serverErrorCode: "NETWORK_ERROR", reason }, seen.status);
+            } finally {
+              this.onExchange({ ...seen, started, ended: performance.now() });
+            }
+            if (seen.status !== 200) throw new RelayError(seen.answer, seen.status);
+            return seen.answer;
+          }
+
+          // Who
+
+          /** Who speaks; throws `AUTHENTICATION_REQUIRED` with a `redirectURL` when nobody does. */
+          currentUser() { return this.call("public/users/caller"); }
+
+          /** People who may be found. @param {{ emailAddress?: string, phoneNumber?: string, userRecordName?: string }[]} infos */
+          async discoverUsers(infos) { return (await this.call("public/users/discover", { lookupInfos: infos })).users; }
+
+          /**
+           * Signs in by the relay's page in a window of its own; to be called in answer to a click, or the browser opens none.
+           * The API token must name this page's origin (`--allowed-origin`). Resolves with the user when the page has called back.
+           * @param {{ signal?: AbortSignal }} [options]
+           */
+          async signIn({ signal } = {}) {
+            // Opened before anything is awaited: afterwards it is no answer to the click any more.
+            const page = window.open("", "zonecast-sign-in", "popup,width=480,height=720");
+            const address = await this.signInAddress();
+            if (!address) {
+              page?.close();
+              return this.currentUser();
+            }
+            if (!page) throw new RelayError({ serverErrorCode: "SIGN_IN_FAILED", reason: "The browser opened no window." });
+            page.location.href = address;
+            const token = await new Promise((resolve, reject) => {
+              const end = (settle, value) => {
+                clearInterval(watch);
+                window.removeEventListener("message", hear);
+                settle(value);
+              };
+              const hear = (event) => {
+                if (event.origin !== new URL(address).origin || !event.data?.ckWebAuthToken) return;
+                end(resolve, event.data.ckWebAuthToken);
+              };
+              const gone = new RelayError({ serverErrorCode: "SIGN_IN_FAILED", reason: "The sign-in page was closed." });
+              let closedFor = 0;
+              const watch = setInterval(() => {
+                // The message of a page that closes itself comes a moment after the page has gone.
+                closedFor = page.closed ? closedFor + 1 : 0;
+                if (closedFor > 4 || signal?.aborted) end(reject, signal?.reason ?? gone);
+              }, 250);
+              window.addEventListener("message", hear);
+            });
+            this.setWebAuthToken(token);
+            return this.currentUser();
+          }
+
+          /** Where the sign-in page is; `undefined` for a container that has a user. @returns {Promise<string | undefined>} */
+          async signInAddress() {
+            try {
+              await this.currentUser();
+              return undefined;
+            } catch (error) {
+              if (error instanceof RelayError && error.redirectURL) return error.redirectURL;
+              throw error;
+            }
+          }
+
+          /** Trades an identity token (JWT) of an issuer that the container trusts for a sign-in. @param {string} identityToken */
+          async signInWithIdentityToken(identityToken) {
+            const answer = await this.call("public/users/signin", { identityToken });
+            this.setWebAuthToken(answer.ckWebAuthToken);
+            return answer;
+          }
+
+          /** Ends the sign-in, on the relay too. */
+          async signOut() {
+            try {
+              if (this.webAuthToken && !this.webAuthToken.startsWith("dev-")) await this.call("public/users/signout", {});
+            } finally {
+              this.setWebAuthToken(undefined);
+            }
+          }
+
+          // Shares of others
+
+          /** What links lead to, without joining. @param {string[]} links Addresses of shares, or their last part. */
+          resolveShares(links) { return this.#shares("resolve", links); }
+
+          /** Joins shares; each item is what the wire says, or a `RelayError`. @param {string[]} links */
+          acceptShares(links) { return this.#shares("accept", links); }
+
+          async #shares(verb, links) {
+            const shortGUIDs = links.map((link) => ({ value: linkValue(link), shouldFetchRootRecord: true }));
+            return (await this.call(`public/records/${verb}`, { shortGUIDs })).results.map(result);
+          }
+        }
+
+        /** The last part of a share's address. */
+        const linkValue = (link) => decodeURIComponent(link.split(/[?#]/)[0].split("/").filter(Boolean).pop() ?? "");
+
+        /** 32 digits; unlike `crypto.randomUUID` also there for pages that came without TLS. */
+        export const randomName = () =>
+          Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+        const pause = (milliseconds, signal) => new Promise((resolve, reject) => {
+          const timer = setTimeout(resolve, milliseconds);
+          signal?.addEventListener("abort", () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
+        });
+
+        """#
+}

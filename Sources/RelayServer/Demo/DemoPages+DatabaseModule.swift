@@ -1,0 +1,334 @@
+extension DemoPages {
+    /// The second half of `/zonecast.js`: databases and notices.
+    static let databaseModule = #"""
+
+        /** One database of a container: public, private, or what others have shared with the user. */
+        export class Database {
+          /** @param {Container} container @param {"public" | "private" | "shared"} scope */
+          constructor(container, scope) {
+            this.container = container;
+            this.scope = scope;
+          }
+
+          #call(operation, body, options) { return this.container.call(`${this.scope}/${operation}`, body, options); }
+
+          // Records
+
+          /**
+           * Creates a record, or updates it if it has a `recordChangeTag`, and returns it as it is now. Throws a `RelayError`;
+           * with `CONFLICT` its `serverRecord` is what somebody else has saved meanwhile.
+           * @param {Record} record @param {RequestOptions} [options] @returns {Promise<Record>}
+           */
+          async save(record, options) { return one((await this.modify([saveOperation(record)], options)).records); }
+
+          /** The same for up to 200; each item is a record or a `RelayError`. @param {Record[]} records */
+          async saveAll(records, options) { return (await this.modify(records.map(saveOperation), options)).records; }
+
+          /**
+           * Deletes a record: of the version named by its change tag, or whatever there is when it has none.
+           * @param {Record | string} record @param {RequestOptions} [options]
+           */
+          async delete(record, options) { return one((await this.modify([deleteOperation(record)], options)).records); }
+
+          /**
+           * Any operations: `{ operationType: "forceUpdate", record }` and its like, at most one for each record.
+           * @param {{ operationType: string, record: Record }[]} operations
+           * @param {RequestOptions} [options] With `atomic` all or none are applied; else each for itself.
+           * @returns {Promise<{ records: (Record | RelayError)[], syncToken?: string }>}
+           */
+          async modify(operations, { zone, atomic = false, ...options } = {}) {
+            const answer = await this.#call("records/modify", {
+              operations: operations.map(({ operationType, record }) => ({ operationType, record: written(record) })),
+              ...(zone && { zoneID: zoneID(zone) }), atomic, ...options,
+            });
+            return { ...answer, records: answer.records.map(result) };
+          }
+
+          /** Throws `NOT_FOUND` if there is none. @param {string} recordName @param {RequestOptions} [options] */
+          async fetch(recordName, options) { return one(await this.fetchAll([recordName], options)); }
+
+          /** In the order asked for; each item is a record or a `RelayError`. @param {string[]} recordNames */
+          async fetchAll(recordNames, { zone, ...options } = {}) {
+            const records = recordNames.map((recordName) => ({ recordName }));
+            const answer = await this.#call("records/lookup", { records, ...(zone && { zoneID: zoneID(zone) }), ...options });
+            return answer.records.map(result);
+          }
+
+          /**
+           * One page of what matches; `next()` is there while there is more.
+           * @param {{ recordType: string, filterBy?: object[], sortBy?: object[] }} query As on the wire; `filter` makes filters.
+           * @param {RequestOptions & { zoneWide?: boolean, resultsLimit?: number, continuationMarker?: string }} [options]
+           * @returns {Promise<{ records: Record[], next?: () => Promise<any> }>}
+           */
+          async query(query, { zone, ...options } = {}) {
+            const answer = await this.#call("records/query", { query, ...(zone && { zoneID: zoneID(zone) }), ...options });
+            const { records, continuationMarker } = answer;
+            if (!continuationMarker) return { records };
+            return { records, next: () => this.query(query, { zone, ...options, continuationMarker }) };
+          }
+
+          // Zones
+
+          /** All zones, with their tokens. */
+          async zones() { return (await this.#call("zones/list")).zones; }
+
+          /** Creates zones, or leaves them as they are. @param {Zone[]} zones */
+          async saveZones(zones) { return this.#modifyZones("create", zones); }
+
+          /** @param {Zone[]} zones */
+          async deleteZones(zones) { return this.#modifyZones("delete", zones); }
+
+          async #modifyZones(operationType, zones) {
+            const operations = zones.map((zone) => ({ operationType, zone: { zoneID: zoneID(zone) } }));
+            return (await this.#call("zones/modify", { operations })).zones.map(result);
+          }
+
+          // Changes
+
+          /**
+           * One page of the zones that have changed since a token; without one, of all. Deleted ones, and those no longer shared,
+           * are marked `deleted`.
+           * @param {string} [syncToken] @returns {Promise<{ zones: any[], syncToken: string, moreComing: boolean }>}
+           */
+          async databaseChanges(syncToken) {
+            const answer = await this.#call("changes/database", syncToken ? { syncToken } : {});
+            return { ...answer, zones: answer.zones.map(result) };
+          }
+
+          /**
+           * One page of what has changed in a zone: records, and `{ recordName, deleted: true }` for those that have gone.
+           * @param {Zone} zone @param {string} [syncToken]
+           * @param {{ resultsLimit?: number, desiredKeys?: string[], desiredRecordTypes?: string[] }} [options]
+           * @returns {Promise<{ records: Record[], syncToken: string, moreComing: boolean }>}
+           */
+          async zoneChanges(zone, syncToken, options = {}) {
+            const entry = { zoneID: zoneID(zone), ...(syncToken && { syncToken }), ...options };
+            return one((await this.#call("changes/zone", { zones: [entry] })).zones.map(result));
+          }
+
+          // Subscriptions
+
+          /** @returns {Promise<any[]>} */
+          async subscriptions() { return (await this.#call("subscriptions/list")).subscriptions; }
+
+          /** Creates or replaces subscriptions, in the wire's own form. @param {object[]} subscriptions */
+          async saveSubscriptions(subscriptions) {
+            const operations = subscriptions.map((subscription) => ({ operationType: "create", subscription }));
+            return (await this.#call("subscriptions/modify", { operations })).subscriptions.map(result);
+          }
+
+          /** @param {string[]} ids */
+          async deleteSubscriptions(ids) {
+            const operations = ids.map((subscriptionID) => ({ operationType: "delete", subscription: { subscriptionID } }));
+            return (await this.#call("subscriptions/modify", { operations })).subscriptions.map(result);
+          }
+
+          /** Asks for a notice of every change in this database. */
+          async subscribe(subscriptionID = `${this.scope}-changes`) {
+            const notificationInfo = { shouldSendContentAvailable: true };
+            return one(await this.saveSubscriptions([{ subscriptionID, subscriptionType: "database", notificationInfo }]));
+          }
+
+          // Sharing what is one's own
+
+          /**
+           * Shares a whole zone, or a record with all below it, and returns the share record; its `shortGUID` is what others accept.
+           * @param {Zone} zone
+           * @param {{ record?: Record, publicPermission?: "NONE" | "READ_ONLY" | "READ_WRITE", participants?: object[],
+           *   title?: string }} [options]
+           */
+          async share(zone, { record, publicPermission = "NONE", participants = [], title } = {}) {
+            const fields = title ? { "cloudkit.title": title } : {};
+            const share = { recordType: "cloudkit.share", fields, publicPermission, participants };
+            if (!record) return this.save({ ...share, recordName: "cloudkit.zoneshare" }, { zone });
+            const { recordName, recordType, recordChangeTag } = record;
+            const root = { recordName, recordType, recordChangeTag, createShortGUID: true, fields: {} };
+            const operations = [
+              { operationType: "update", record: root },
+              { operationType: "create", record: { ...share, forRecord: { recordName, recordChangeTag } } },
+            ];
+            const { records } = await this.modify(operations, { zone, atomic: true });
+            return one(records.slice(1));
+          }
+
+          /** A zone's own share; `undefined` if it has none. @param {Zone} zone */
+          async zoneShare(zone) {
+            const [share] = await this.fetchAll(["cloudkit.zoneshare"], { zone });
+            if (!(share instanceof RelayError)) return share;
+            if (share.serverErrorCode === "NOT_FOUND") return undefined;
+            throw share;
+          }
+
+          /**
+           * Changes who may do what.
+           * @param {Zone} zone @param {Record} share @param {{ publicPermission?: string, participants?: object[] }} change
+           */
+          async updateShare(zone, share, { publicPermission = share.publicPermission, participants = share.participants }) {
+            const { recordName, recordChangeTag } = share;
+            const record = { recordName, recordChangeTag, recordType: "cloudkit.share", publicPermission, participants };
+            return one((await this.modify([{ operationType: "update", record: { ...record, fields: {} } }], { zone })).records);
+          }
+
+          /** The owner stops sharing; in the shared database, the participant leaves. @param {Zone} zone @param {Record} share */
+          async endShare(zone, share) { return this.delete(share, { zone }); }
+        }
+
+        /** A filter of a query. @param {string} fieldName @param {string} comparator @param {any} value */
+        export const filter = (fieldName, comparator, value) => ({ fieldName, comparator, fieldValue: field(value) });
+
+        function one([item]) {
+          if (item instanceof RelayError) throw item;
+          return item;
+        }
+
+        /** The record with its fields as the wire wants them. */
+        function written(record) {
+          const { created, modified, pluginFields, deleted, ...rest } = record;
+          const fields = Object.entries(record.fields ?? {}).map(([name, value]) => [name, field(value)]);
+          return { ...rest, fields: Object.fromEntries(fields) };
+        }
+
+        const saveOperation = (record) => ({ operationType: record.recordChangeTag ? "update" : "create", record });
+
+        function deleteOperation(record) {
+          const { recordName, recordChangeTag } = typeof record === "string" ? { recordName: record } : record;
+          if (!recordChangeTag) return { operationType: "forceDelete", record: { recordName } };
+          return { operationType: "delete", record: { recordName, recordChangeTag } };
+        }
+
+        /**
+         * What to do when a notice socket has closed; a pure function.
+         * @param {number} code The close code. @param {number} attempt How many connections have failed one after the other.
+         * @param {number | undefined} promised Seconds, as the relay's goodbye said. @param {number} chance 0 up to 1.
+         * @returns {{ action: "reconnect" | "renew" | "stop", delay: number }} `delay` in milliseconds.
+         */
+        export function afterClose(code, attempt, promised, chance) {
+          // Half a second doubling to a minute, and any part of it.
+          const backoff = Math.min(60_000, 500 * 2 ** Math.min(attempt, 10)) * chance;
+          if (code >= 4400 && code <= 4449) return { action: "stop", delay: 0 };
+          if (code === 4450) return { action: "renew", delay: backoff };
+          // What we sent was not to be understood: sending it again soon would not help.
+          if ([1002, 1007, 1008, 1009].includes(code)) return { action: "reconnect", delay: Math.max(60_000, backoff) };
+          if (promised !== undefined) return { action: "reconnect", delay: promised * 1000 * (1 + chance / 4) };
+          return { action: "reconnect", delay: backoff };
+        }
+
+        /**
+         * Hears that something has changed, over a WebSocket that is kept up for as long as it is wanted.
+         *
+         * Events: `ready` and `notice` (`detail` is the frame's content), `down` (`detail`: code, reason, delay until the next try
+         * in milliseconds, or `isFinal`). A notice is a hint: fetch with the token you have. Whatever happened while there was no
+         * connection is told right after `ready`, since each hello says how far one has come.
+         */
+        export class Notices extends EventTarget {
+          /**
+           * @param {Container} container
+           * @param {() => { private?: string, shared?: string }} since The database tokens that are fully applied.
+           */
+          constructor(container, since) {
+            super();
+            this.container = container;
+            this.since = since;
+            this.isLive = false;
+            /** @type {WebSocket | undefined} */ this.socket = undefined;
+            this.attempt = 0;
+            this.retry = () => this.#retryNow();
+          }
+
+          start() {
+            if (this.isWanted) return;
+            this.isWanted = true;
+            globalThis.addEventListener?.("online", this.retry);
+            this.#connect();
+          }
+
+          stop() {
+            this.isWanted = false;
+            this.isLive = false;
+            globalThis.removeEventListener?.("online", this.retry);
+            clearTimeout(this.timer);
+            clearTimeout(this.watch);
+            this.socket?.close(1000);
+            this.socket = undefined;
+          }
+
+          /** There is a network again: no reason to wait out a pause. */
+          #retryNow() {
+            if (!this.isWanted || this.socket) return;
+            clearTimeout(this.timer);
+            this.#connect();
+          }
+
+          #connect() {
+            const { url, name, environment } = this.container;
+            const address = `${url.replace(/^http/, "ws")}/push/1/${encodeURIComponent(name)}/${environment}`;
+            const socket = new WebSocket(address, "zonecast.notices.1");
+            this.socket = socket;
+            let promised;
+            let healthy;
+            // To a connection and from a hello to its answer.
+            const patience = setTimeout(() => socket.close(), 10_000);
+            socket.onopen = () => socket.send(JSON.stringify({ hello: this.#hello() }));
+            socket.onmessage = (event) => {
+              const frame = JSON.parse(event.data);
+              this.#expectMore(socket);
+              if (frame.ready) {
+                clearTimeout(patience);
+                healthy = setTimeout(() => { this.attempt = 0; }, 60_000);
+                this.isLive = true;
+                this.#tell("ready", frame.ready);
+              } else if (frame.notice) {
+                this.#tell("notice", frame.notice);
+              } else if (frame.renewed) {
+                this.container.setWebAuthToken(frame.renewed.ckWebAuthToken);
+              } else if (frame.goodbye) {
+                promised = frame.goodbye.retryAfter;
+              }
+            };
+            socket.onclose = (event) => {
+              clearTimeout(patience);
+              clearTimeout(healthy);
+              clearTimeout(this.watch);
+              if (this.socket !== socket) return;
+              this.socket = undefined;
+              this.isLive = false;
+              this.#closed(event, promised);
+            };
+          }
+
+          #hello() {
+            const { deviceID, apiToken: ckAPIToken, webAuthToken: ckWebAuthToken } = this.container;
+            return { deviceID, ckAPIToken, ckWebAuthToken, since: this.since() };
+          }
+
+          /** A half-open socket looks healthy from inside; a frame that nobody acknowledges ends it. */
+          #expectMore(socket) {
+            clearTimeout(this.watch);
+            this.watch = setTimeout(() => {
+              if (socket.readyState !== WebSocket.OPEN) return;
+              socket.send(JSON.stringify({ seen: this.since() }));
+              this.#expectMore(socket);
+            }, 45_000);
+          }
+
+          #closed({ code, reason }, promised) {
+            const next = afterClose(code, this.attempt, promised, Math.random());
+            this.attempt += 1;
+            if (next.action === "stop") {
+              this.isWanted = false;
+              globalThis.removeEventListener?.("online", this.retry);
+              return this.#tell("down", { code, reason, isFinal: true });
+            }
+            this.#tell("down", { code, reason, delay: next.delay });
+            this.timer = setTimeout(async () => {
+              // Any call brings a fresh token.
+              if (next.action === "renew") await this.container.currentUser().catch(() => {});
+              if (this.isWanted && !this.socket) this.#connect();
+            }, next.delay);
+          }
+
+          #tell(type, detail) { this.dispatchEvent(new CustomEvent(type, { detail })); }
+        }
+
+        """#
+}

@@ -1,0 +1,366 @@
+extension DemoPages {
+    /// The clients of the demo together, and whether they equal the relay.
+    static let tourScript = #"""
+        // The scenes of the terminal's tour, each ending in a check; the same claims, tried with clients in this page.
+
+        import { Container, RelayError } from "../zonecast.js";
+
+        const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+        /** A wait has an end and says what it waited for. */
+        export async function until(what, condition, seconds = 15) {
+          const end = performance.now() + seconds * 1000;
+          while (!await condition()) {
+            if (performance.now() > end) throw new Error(`Waited ${seconds} s for ${what}.`);
+            await pause(25);
+          }
+        }
+
+        const middle = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? 0;
+
+        /** Clients and relay, and the judgement over them: does every mirror equal the relay. */
+        export class World {
+          /** @param {any} place @param {import("./client.js").Client[]} clients */
+          constructor(place, clients) {
+            this.place = place;
+            this.clients = clients;
+            /** Names of the notes that must be there, by user. */
+            this.expected = new Map();
+            /** Milliseconds from a save to when another device showed it. */
+            this.delays = [];
+            this.saves = new Map();
+          }
+
+          /** Follows saves to where they are shown; returns how long it took. */
+          heed(entry) {
+            if (!entry.name) return undefined;
+            const key = JSON.stringify([entry.zone, entry.name, entry.note]);
+            if (entry.kind === "save" || entry.kind === "delete") {
+              this.saves.set(key, entry.at);
+              if (this.saves.size > 500) this.saves.delete(this.saves.keys().next().value);
+            } else if (entry.kind === "shows" && this.saves.has(key)) {
+              const delay = entry.at - this.saves.get(key);
+              if (this.isCounting) this.delays.push(delay);
+              return delay;
+            }
+            return undefined;
+          }
+
+          add(title, client) {
+            const { name } = client.add(title);
+            if (!this.expected.has(client.user)) this.expected.set(client.user, new Set());
+            this.expected.get(client.user).add(name);
+            return name;
+          }
+
+          remove(name, client) {
+            this.expected.get(client.user)?.delete(name);
+            client.remove(name);
+          }
+
+          /** What is on the relay, seen by a device that keeps nothing. */
+          async #look(client) {
+            const { container: name, environment, apiToken } = this.place;
+            const { url, webAuthToken } = client.container;
+            const observer = new Container({ url, container: name, environment, apiToken, webAuthToken, deviceID: "observer" });
+            const notes = new Map();
+            let page;
+            do {
+              page = await observer.privateDatabase.zoneChanges("Notes", page?.syncToken);
+              for (const record of page.records) {
+                if (record.deleted) notes.delete(record.recordName);
+                else if (record.recordType === "Note") {
+                  notes.set(record.recordName, { title: record.fields.title?.value, done: record.fields.done?.value === 1 });
+                }
+              }
+            } while (page.moreComing);
+            return notes;
+          }
+
+          async judge() {
+            const verdict = { unequal: [], lost: 0, duplicated: 0, pending: 0 };
+            const there = new Map();
+            for (const client of this.clients) {
+              if (!there.has(client.user)) there.set(client.user, { notes: await this.#look(client), id: client.userID });
+            }
+            for (const [user, { notes }] of there) {
+              const names = this.expected.get(user) ?? new Set();
+              verdict.lost += [...names].filter((name) => !notes.has(name)).length;
+              verdict.duplicated += notes.size - new Set([...notes.values()].map((note) => note.title)).size;
+            }
+            for (const client of this.clients) {
+              verdict.pending += client.pending;
+              if (!equals(client.notes(), there.get(client.user).notes)) verdict.unequal.push(client.name);
+              for (const zone of client.sharedZones) {
+                const owner = [...there.values()].find(({ id }) => id === zone.zoneID.ownerRecordName);
+                if (owner && !equals(client.notes(zone.key), owner.notes)) verdict.unequal.push(`${client.name}, shared`);
+              }
+            }
+            verdict.holds = !verdict.unequal.length && !verdict.lost && !verdict.duplicated && !verdict.pending;
+            return verdict;
+          }
+
+          /** Waits until nothing is pending and every mirror equals the relay. */
+          async settle(seconds = 30) {
+            let verdict;
+            const isSettled = async () => {
+              if (this.clients.some((client) => client.pending)) return false;
+              try {
+                verdict = await this.judge();
+              } catch (error) {
+                if (!(error instanceof RelayError)) throw error;
+                return false;
+              }
+              return verdict.holds;
+            };
+            try {
+              await until("every mirror to equal the relay", isSettled, seconds);
+            } catch (error) {
+              const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = verdict ?? {};
+              const facts = `${pending} pending, ${lost} lost, ${duplicated} duplicated, different: ${unequal.join("; ") || "none"}`;
+              throw new Error(`${error.message} ${facts}.`);
+            }
+            return verdict;
+          }
+        }
+
+        function equals(notes, relay) {
+          return notes.length === relay.size
+            && notes.every(({ name, title, done }) => relay.get(name)?.title === title && relay.get(name)?.done === done);
+        }
+
+        /** The scenes; each returns what its check has found, for people. */
+        export class Tour {
+          /**
+           * @param {World} world
+           * @param {{ restart?: () => Promise<void>, boardSeconds: number }} means `restart`: the relay is ours to restart.
+           */
+          constructor(world, means) {
+            this.world = world;
+            this.means = means;
+            [this.phone, this.laptop, this.tablet] = world.clients;
+            this.scenes = [
+              ["two devices", () => this.twoDevices()],
+              ["offline edits survive a client restart", () => this.offlineEdits()],
+              ["conflict", () => this.conflict()],
+              ["a delete reaches a device that was away", () => this.deletion()],
+              ["a share, read-only", () => this.readOnlyShare()],
+              ["read-write, then stop", () => this.readWriteThenStop()],
+              ["the public board, by polling", () => this.publicBoard()],
+            ];
+            if (means.restart) this.scenes.push(["the relay dies in mid-traffic", () => this.killedRelay()]);
+          }
+
+          /**
+           * Plays all scenes; returns whether every check held.
+           * @param {(line: { number?: number, title: string, state: "runs" | "held" | "failed", text: string }) => void} tell
+           */
+          async play(tell) {
+            let held = 0;
+            await this.begin();
+            for (const [index, [title, scene]] of this.scenes.entries()) {
+              const number = index + 1;
+              tell({ number, title, state: "runs", text: "" });
+              try {
+                const text = await scene();
+                held += 1;
+                tell({ number, title, state: "held", text });
+              } catch (error) {
+                tell({ number, title, state: "failed", text: error.message });
+                await this.recover();
+              }
+            }
+            return this.conclude(held, tell);
+          }
+
+          /** From an empty zone of each user, so that a second tour does not count the notes of the first. */
+          async begin() {
+            const { world } = this;
+            await this.recover();
+            for (const client of [this.phone, this.tablet]) for (const { name } of client.notes()) client.remove(name);
+            world.expected.clear();
+            await until("every client to be connected", () => world.clients.every((one) => one.isLive && one.isSetUp), 30);
+            await world.settle();
+            world.delays = [];
+          }
+
+          /** What one scene left undone must not spoil the next. */
+          async recover() {
+            for (const client of this.world.clients) if (!client.isOnline) client.goOnline();
+            await this.phone.stopSharing().catch(() => {});
+          }
+
+          async conclude(held, tell) {
+            const count = this.scenes.length;
+            const title = "all together";
+            try {
+              const verdict = await this.world.settle();
+              const facts = [
+                `${this.world.clients.length} mirrors equal the relay`, `${verdict.lost} lost`, `${verdict.duplicated} duplicated`,
+                `median ${Math.round(middle(this.world.delays))} ms from save to shown`, `${held} of ${count} scenes held`,
+              ];
+              tell({ title, state: held === count ? "held" : "failed", text: facts.join(" · ") });
+              return held === count;
+            } catch (error) {
+              tell({ title, state: "failed", text: `${error.message} ${held} of ${count} scenes held.` });
+              return false;
+            }
+          }
+
+          #shows(client, name, title, done = false, zone = undefined) {
+            return client.notes(zone).some((note) => note.name === name && note.title === title && note.done === done);
+          }
+
+          async twoDevices() {
+            const { world, phone, laptop } = this;
+            world.isCounting = true;
+            const titles = [
+              "Buy milk", "Call Bob", "Water the plants", "Book a train", "Pay the rent", "Return the books", "Sow tomatoes",
+            ];
+            for (const [index, title] of titles.entries()) {
+              const [from, to] = index % 2 ? [laptop, phone] : [phone, laptop];
+              const name = world.add(title, from);
+              await until(`${to.name} to show “${title}”`, () => this.#shows(to, name, title));
+              await pause(120);
+            }
+            world.isCounting = false;
+            world.add("Feed the cat", this.tablet);
+            await world.settle();
+            return `mirrors equal, median ${Math.round(middle(world.delays))} ms from save on one to shown on the other`;
+          }
+
+          async offlineEdits() {
+            const { world, phone, laptop } = this;
+            const known = laptop.notes()[0];
+            laptop.goOffline();
+            const added = world.add("Written on the train", laptop);
+            laptop.change(known.name, { title: `${known.title}, 2 litres` });
+            await laptop.restart();
+            if (laptop.pending !== 2 || !this.#shows(laptop, added, "Written on the train")) {
+              throw new Error(`After the restart ${laptop.pending} changes were pending instead of 2.`);
+            }
+            await pause(600);
+            laptop.goOnline();
+            await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
+            await until(`${phone.name} to show the note`, () => this.#shows(phone, added, "Written on the train"));
+            await world.settle();
+            return "2 pending before the restart and after it, 0 pending once back online, mirrors equal";
+          }
+
+          async conflict() {
+            const { world, phone, laptop } = this;
+            const name = world.add("Pack for the trip", phone);
+            await until(`${laptop.name} to show the note`, () => this.#shows(laptop, name, "Pack for the trip"));
+            // Different fields.
+            phone.goOffline();
+            phone.change(name, { title: "Pack for the trip, warm clothes" });
+            laptop.change(name, { done: true });
+            await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
+            await pause(400);
+            phone.goOnline();
+            await until("both edits on both devices", () =>
+              [phone, laptop].every((client) => this.#shows(client, name, "Pack for the trip, warm clothes", true)));
+            // The same field.
+            phone.goOffline();
+            phone.change(name, { title: "Pack: said the phone" });
+            laptop.change(name, { title: "Pack: said the laptop" });
+            await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
+            await pause(400);
+            phone.goOnline();
+            await until("one title on both devices", () =>
+              [phone, laptop].every((client) => this.#shows(client, name, "Pack: said the phone", true)));
+            await world.settle();
+            return "different fields: both kept; same field: the edit that arrives last wins (policy: mine over theirs)";
+          }
+
+          async deletion() {
+            const { world, phone, laptop } = this;
+            const name = world.add("Not needed after all", phone);
+            await until(`${laptop.name} to show the note`, () => this.#shows(laptop, name, "Not needed after all"));
+            laptop.goOffline();
+            world.remove(name, phone);
+            await until(`${phone.name} to have nothing pending`, () => phone.pending === 0);
+            await pause(400);
+            if (!this.#shows(laptop, name, "Not needed after all")) {
+              throw new Error(`The offline ${laptop.name} lost the note before it could hear of it.`);
+            }
+            laptop.goOnline();
+            await until(`the note to go from ${laptop.name}`, () => !laptop.notes().some((note) => note.name === name));
+            await world.settle();
+            return `gone everywhere, the tombstone reached ${laptop.name} when it came back`;
+          }
+
+          /** Bob's view of alice's zone, once he has it. */
+          get #sharedZone() { return this.tablet.sharedZones.find((zone) => zone.zoneID.ownerRecordName === this.phone.userID); }
+
+          async readOnlyShare() {
+            const { world, phone, tablet } = this;
+            const share = await phone.share(tablet.userID, "READ_ONLY");
+            await tablet.accept(share.url ?? share.shortGUID);
+            await until(`${tablet.name} to show alice's notes`, () =>
+              this.#sharedZone && tablet.notes(this.#sharedZone.key).length === phone.notes().length);
+            await until(`${tablet.name} to know that it may only read`, () => tablet.isReadOnly(this.#sharedZone.key));
+            const [note] = tablet.notes(this.#sharedZone.key);
+            let refusals = 0;
+            const count = (entry) => { if (entry.kind === "refused" && entry.who === tablet.name) refusals += 1; };
+            this.means.listen?.(count);
+            tablet.change(note.name, { title: "Bob was here" }, this.#sharedZone.key);
+            await until("the refused edit to be rolled back", () =>
+              this.#shows(tablet, note.name, note.title, note.done, this.#sharedZone.key) && tablet.pending === 0);
+            this.means.unlisten?.(count);
+            if (refusals !== 1) throw new Error(`The relay refused ${refusals} edits instead of 1.`);
+            const after = world.add("Still in step", phone);
+            await until("the sync to go on", () => this.#shows(tablet, after, "Still in step", false, this.#sharedZone.key));
+            await world.settle();
+            return "1 refusal, rolled back; sync alive";
+          }
+
+          async readWriteThenStop() {
+            const { world, phone, tablet } = this;
+            await phone.setPermission("READ_WRITE");
+            await until(`${tablet.name} to hear that it may write`, () => {
+              const zone = this.#sharedZone;
+              return zone && zone.share && !tablet.isReadOnly(zone.key);
+            });
+            const zone = this.#sharedZone.key;
+            const { name } = tablet.add("Bob brings the cake", { zone });
+            world.expected.get("alice")?.add(name);
+            for (const client of [phone, this.laptop]) {
+              await until(`${client.name} to show bob's note`, () => this.#shows(client, name, "Bob brings the cake"));
+            }
+            await world.settle();
+            await phone.stopSharing();
+            await until(`alice's notes to go from ${tablet.name}`, () =>
+              tablet.sharedZones.length === 0 && tablet.notes(zone).length === 0);
+            await world.settle();
+            return "the permission came as a notice; after the stop nothing of alice's is left on bob's tablet";
+          }
+
+          async publicBoard() {
+            const { world, tablet } = this;
+            const name = await tablet.post("Lost: one umbrella");
+            const limit = this.means.boardSeconds + 15;
+            const has = (client) => client.posts.some((post) => post.name === name);
+            await until("every board to show the post", () => world.clients.every(has), limit);
+            await tablet.post("Found, thank you", { name, isGone: true });
+            await until("every board to hide the post", () => !world.clients.some(has), limit);
+            return "equal after one poll; hidden again by a soft delete, since deletions do not travel";
+          }
+
+          async killedRelay() {
+            const { world } = this;
+            let restarted;
+            for (let number = 0; number < 20; number += 1) {
+              for (const client of world.clients) world.add(`Write ${number} by ${client.device}`, client);
+              if (number === 8) restarted = this.means.restart();
+              await pause(25);
+            }
+            const pending = world.clients.reduce((sum, client) => sum + client.pending, 0);
+            await restarted;
+            await world.settle(60);
+            return `60 writes, ${pending} of them pending while the relay was away; 0 lost, 0 duplicated`;
+          }
+        }
+
+        """#
+}

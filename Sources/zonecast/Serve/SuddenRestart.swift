@@ -1,0 +1,50 @@
+import Foundation
+import Synchronization
+
+/// Ends the relay in mid-traffic, as a crash does, and starts it anew in the same process.
+///
+/// For the browser demo, which cannot send a signal. Nothing is finished, answered or flushed: all threads are gone at
+/// once, the system closes files and sockets, and a second and a half later the program begins again on the same folder
+/// and port.
+final class SuddenRestart: Sendable {
+    private let address = Mutex<String?>(nil)
+
+    /// Where the relay listens, which the next start must too although it was told "any port".
+    func isListening(at address: String) { self.address.withLock { $0 = address } }
+
+    /// What can do it; `nil` where the system, or a program file that is gone, does not allow it.
+    var action: (@Sendable () -> Void)? {
+        #if os(Linux)
+            guard let program = Self.program else { return nil }
+            return { [self] in
+                // Only then is the answer to whoever asked for it on its way.
+                DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(50)) { self.run(program) }
+            }
+        #else
+            return nil
+        #endif
+    }
+
+    #if os(Linux)
+        private static var program: String? {
+            let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+            return path.flatMap { FileManager.default.isExecutableFile(atPath: $0) ? $0 : nil }
+        }
+
+        private func run(_ program: String) {
+            var arguments = ["sh", "-c", "sleep 1.5; exec \"$0\" \"$@\" >&2", program] + CommandLine.arguments.dropFirst()
+            if let address = address.withLock({ $0 }) { arguments += ["--listen", address] }
+            // What is not ours to hand on closes by itself, all at the same moment.
+            for name in (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? [] {
+                if let descriptor = Int32(name), descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
+            }
+            // Both outlive the program, and this thread hears no signals: the next one must.
+            for number in [SIGTERM, SIGINT] { signal(number, SIG_DFL) }
+            var none = sigset_t()
+            sigemptyset(&none)
+            pthread_sigmask(SIG_SETMASK, &none, nil)
+            var pointers = arguments.map { strdup($0) } + [nil]
+            execv("/bin/sh", &pointers)
+        }
+    #endif
+}
