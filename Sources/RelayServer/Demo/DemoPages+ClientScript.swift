@@ -4,39 +4,15 @@ extension DemoPages {
         // One device of one user: its own store, its own sign-in, its own socket. Sends what was edited here, fetches what a notice
         // says has changed, and is right again after any absence, because tokens decide and notices only hint.
 
-        import { Container, Notices, RelayError, filter, randomName } from "../zonecast.js";
+        import { Container, Notices, RelayError, randomName } from "../zonecast.js";
+        import { Board } from "./board.js";
+        import { OWN, merge, newName, operation, same, tokenNumber, version } from "./notes.js";
         import { Store } from "./store.js";
 
         /** @typedef {import("./store.js").Row} Row @typedef {import("./store.js").Note} Note */
 
-        /** The name of everybody's own zone, which also is its key here; a zone of somebody else's is `owner/name`. */
-        const OWN = "Notes";
         /** Calls that a viewer of the timeline has no use for. */
         const QUIET = /users\/caller|zones\/modify|subscriptions\//;
-
-        /** Which of three sides has changed each field; where both have, ours stays. */
-        export function merge(base, ours, theirs) {
-          const lost = [];
-          const pick = (field) => {
-            if (ours[field] === base?.[field]) return theirs[field];
-            if (theirs[field] !== base?.[field] && theirs[field] !== ours[field]) lost.push(field);
-            return ours[field];
-          };
-          return { note: { title: pick("title"), done: pick("done") }, lost };
-        }
-
-        const version = (record) => ({
-          title: record.fields.title?.value ?? "", done: record.fields.done?.value === 1, tag: record.recordChangeTag,
-        });
-
-        const same = (one, other) => one?.title === other?.title && one?.done === other?.done;
-
-        /** The change number inside a token, for people to compare; programs must not look inside. */
-        export function tokenNumber(token) {
-          if (!token) return "–";
-          const data = Uint8Array.from(atob(token), (letter) => letter.charCodeAt(0));
-          return data.length < 25 ? "?" : String(new DataView(data.buffer).getBigUint64(17));
-        }
 
         /** Events: `change` whenever something that is shown has changed. */
         export class Client extends EventTarget {
@@ -59,7 +35,7 @@ extension DemoPages {
             /** @type {Map<string, Row>} */ this.rows = new Map();
             /** @type {Map<string, any>} By key: zone ID, scope, token, and the share record if there is one. */
             this.zones = new Map();
-            /** @type {Map<string, any>} */ this.board = new Map();
+            this.board = new Board(this);
             this.tokens = {};
             this.edits = 0;
             this.isSetUp = false;
@@ -77,7 +53,7 @@ extension DemoPages {
             const { rows, values } = await this.store.load();
             for (const row of rows) this.rows.set(row.key, row);
             for (const zone of values.zones ?? []) this.zones.set(zone.key, zone);
-            for (const post of values.board ?? []) this.board.set(post.name, post);
+            for (const post of values.board ?? []) this.board.posts.set(post.name, post);
             Object.assign(this, { tokens: values.tokens ?? {}, isSetUp: values.isSetUp ?? false, userID: values.userID });
             this.edits = Math.max(0, ...rows.map((row) => row.edit));
             const deviceID = values.deviceID ?? `demo-${this.user}-${this.device}-${randomName().slice(0, 8)}`;
@@ -180,7 +156,6 @@ extension DemoPages {
               .map((row) => ({ name: row.name, ...row.note, isPending: row.edit > 0 }))
               .sort((one, other) => (one.name < other.name ? -1 : 1));
           }
-          get posts() { return [...this.board.values()].filter((post) => !post.isGone); }
           get sharedZones() { return [...this.zones.values()].filter((zone) => zone.scope === "shared"); }
           token(zone = OWN) { return tokenNumber(this.zones.get(zone)?.token); }
           isReadOnly(zone) { return this.zones.get(zone)?.share?.currentUserParticipant?.permission === "READ_ONLY"; }
@@ -470,101 +445,25 @@ extension DemoPages {
             await this.store.write({ gone: gone.map((row) => row.key), values });
           }
 
-          // Sharing
+          // For sharing and board
 
-          /** Invites somebody to the user's own zone. @param {string} userRecordName @param {"READ_ONLY" | "READ_WRITE"} permission */
-          async share(userRecordName, permission) {
-            const participant = { type: "USER", permission, userIdentity: { lookupInfo: { userRecordName } } };
-            const known = await this.container.privateDatabase.zoneShare(OWN);
-            if (known) {
-              const others = known.participants.filter((one) => one.type !== "OWNER");
-              const isIn = others.some((one) => one.userIdentity.userRecordName === userRecordName);
-              if (isIn) return this.setPermission(permission);
-              return this.#keepShare(await this.container.privateDatabase.updateShare(OWN, known, {
-                participants: [...known.participants, participant],
-              }));
-            }
-            const made = await this.container.privateDatabase.share(OWN, { title: "Notes", participants: [participant] });
-            return this.#keepShare(made);
-          }
-
-          /** @param {"READ_ONLY" | "READ_WRITE"} permission For all who take part. */
-          async setPermission(permission) {
-            const share = await this.container.privateDatabase.zoneShare(OWN);
-            if (!share) return undefined;
-            const participants = share.participants.map((one) => (one.type === "OWNER" ? one : { ...one, permission }));
-            return this.#keepShare(await this.container.privateDatabase.updateShare(OWN, share, { participants }));
-          }
-
-          async stopSharing() {
-            const share = await this.container.privateDatabase.zoneShare(OWN);
-            if (share) await this.container.privateDatabase.endShare(OWN, share);
-            this.#keepShare(undefined);
-          }
-
-          #keepShare(share) {
+          /** @param {any} share The share of the own zone, as it is now. */
+          keepShare(share) {
             const zone = this.zones.get(OWN);
             if (zone) zone.share = share;
             this.#changed();
             return share;
           }
 
-          async accept(link) {
-            const [outcome] = await this.container.acceptShares([link]);
-            if (outcome instanceof RelayError) throw outcome;
-            this.wantedScopes.add("shared");
+          /** Asks what is new in a database. @param {"private" | "shared"} scope */
+          look(scope) {
+            this.wantedScopes.add(scope);
             this.#wake();
-            return outcome;
           }
 
-          /** Leaves a zone that somebody else has shared. */
-          async leave(zone) { await this.container.sharedDatabase.endShare(zone.zoneID, zone.share); }
-
-          // The public board: no notices there, so it is asked again and again.
-
-          /** @param {string} text @param {{ name?: string, isGone?: boolean }} [options] */
-          async post(text, { name = newName(), isGone = false } = {}) {
-            // Deletions do not travel to those who poll; a post that has gone says so instead.
-            const fields = { text, isGone, author: this.user };
-            const operations = [{
-              operationType: "forceUpdate", record: { recordName: name, recordType: this.place.boardType, fields },
-            }];
-            const { records: [record] } = await this.container.publicDatabase.modify(operations);
-            if (record instanceof RelayError) throw record;
-            await this.#keepPosts([record]);
-            return name;
-          }
-
-          async pollBoard() {
-            const recordType = this.place.boardType;
-            const latest = Math.max(0, ...[...this.board.values()].map((post) => post.modified));
-            const query = {
-              recordType, sortBy: [{ fieldName: "___modTime", ascending: true }],
-              filterBy: [filter("___modTime", "GREATER_THAN_OR_EQUALS", new Date(latest))],
-            };
-            let page = await this.container.publicDatabase.query(query).catch((error) => {
-              // Nobody has posted yet, so the relay knows no such type.
-              if (["NOT_FOUND", "BAD_REQUEST"].includes(error.serverErrorCode)) return { records: [] };
-              throw error;
-            });
-            for (;;) {
-              await this.#keepPosts(page.records);
-              if (!page.next) return;
-              page = await page.next();
-            }
-          }
-
-          async #keepPosts(records) {
-            for (const record of records) {
-              const { text, isGone, author } = record.fields;
-              const modified = record.modified.timestamp;
-              if (this.board.get(record.recordName)?.modified === modified) continue;
-              this.board.set(record.recordName, {
-                name: record.recordName, text: text?.value ?? "", author: author?.value ?? "", isGone: isGone?.value === 1, modified,
-              });
-              this.journal("polled", { text: `${isGone?.value ? "hides" : "shows"} “${text?.value}”` });
-            }
-            await this.store.write({ values: { board: [...this.board.values()] } });
+          /** @param {Object<string, any>} values */
+          async keep(values) {
+            await this.store.write({ values });
             this.#changed();
           }
 
@@ -576,17 +475,6 @@ extension DemoPages {
           }
 
           #changed() { this.dispatchEvent(new Event("change")); }
-        }
-
-        const newName = () => `n${Date.now().toString(36)}${randomName().slice(0, 6)}`;
-
-        /** What to send for a row: only the fields that were changed here, so that edits of others to the rest stay. */
-        function operation({ name, note, server }) {
-          if (!note) return { operationType: "forceDelete", record: { recordName: name } };
-          const record = { recordName: name, recordType: "Note" };
-          if (!server) return { operationType: "create", record: { ...record, fields: { ...note } } };
-          const fields = Object.fromEntries(Object.entries(note).filter(([field, value]) => server[field] !== value));
-          return { operationType: "update", record: { ...record, recordChangeTag: server.tag, fields } };
         }
 
         """#

@@ -6,8 +6,10 @@ extension DemoPages {
         import { Client } from "./client.js";
         import { Pane, element } from "./pane.js";
         import { qrImage } from "./qr.js";
+        import { acceptShare, setPermission, shareZone, stopSharing } from "./sharing.js";
         import { Timeline } from "./timeline.js";
-        import { Tour, World, until } from "./tour.js";
+        import { Tour } from "./tour.js";
+        import { World, until } from "./world.js";
 
         const BOARD_SECONDS = 5;
         const address = new URL(location.href);
@@ -87,7 +89,7 @@ extension DemoPages {
         function followBoard() {
           const poll = async () => {
             for (const client of clients) {
-              if (client.isLive && client.isSetUp) await client.pollBoard().catch(() => {});
+              if (client.isLive && client.isSetUp) await client.board.poll().catch(() => {});
             }
             setTimeout(poll, BOARD_SECONDS * 1000);
           };
@@ -115,17 +117,17 @@ extension DemoPages {
         const actions = {
           "run-tour": runTour,
           async share() {
-            const share = await phone.share(tablet.userID, "READ_ONLY");
-            await tablet.accept(share.url ?? share.shortGUID);
+            const share = await shareZone(phone, tablet.userID, "READ_ONLY");
+            await acceptShare(tablet, share.url ?? share.shortGUID);
             say("Bob sees alice's notes, and may only read: edit one on his tablet, and the relay refuses it.");
           },
           async permission() {
             const next = permission() === "READ_WRITE" ? "READ_ONLY" : "READ_WRITE";
-            await phone.setPermission(next);
+            await setPermission(phone, next);
             say(next === "READ_WRITE" ? "Bob may write now." : "Bob may only read now.");
           },
           async stop() {
-            await phone.stopSharing();
+            await stopSharing(phone);
             say("Shared no longer: alice's notes are gone from bob's tablet.");
           },
           async restart() {
@@ -136,7 +138,7 @@ extension DemoPages {
           async reset() {
             say("Starting over …");
             for (const client of clients) if (!client.isOnline) client.goOnline();
-            await phone.stopSharing().catch(() => {});
+            await stopSharing(phone).catch(() => {});
             for (const client of clients) for (const { name } of client.notes()) client.remove(name);
             await until("the notes to be gone", () => clients.every((client) => client.pending === 0));
             for (const client of clients) await client.reset();

@@ -51,7 +51,7 @@ extension DemoPages {
             this.signIn.addEventListener("click", () => this.#help());
             const board = element("section", { className: "board", "aria-label": "Public board" },
               element("h3", {}, "Board ", element("span", { className: "badge" }, "public, polled")), this.posts,
-              this.#form("Post to everybody", "Post", (text) => client.post(text).catch(this.complain)));
+              this.#form("Post to everybody", "Post", (text) => client.board.post(text).catch(this.complain)));
             this.root = element("section", { className: "pane", id: title, "aria-labelledby": `${title}-title`, tabIndex: -1 },
               element("header", {},
                 element("h2", { id: `${title}-title` }, `${client.user} `, element("span", {}, `/ ${client.device}`)), this.online),
@@ -119,10 +119,10 @@ extension DemoPages {
               this.sections.delete(key);
             }
             for (const [key, title, badge] of zones) this.#showZone(key, title, badge);
-            this.#list(this.posts, client.posts, (post) => post.name, (post) => {
+            this.#list(this.posts, client.board.shown, (post) => post.name, (post) => {
               const item = element("li", {}, element("span", { className: "text" }), element("button", { type: "button" }, "✕"));
               item.lastChild.addEventListener("click", () =>
-                client.post(item.dataset.text, { name: post.name, isGone: true }).catch(this.complain));
+                client.board.post(item.dataset.text, { name: post.name, isGone: true }).catch(this.complain));
               return item;
             }, (item, post) => {
               item.dataset.text = post.text;

@@ -1,138 +1,15 @@
 extension DemoPages {
-    /// The clients of the demo together, and whether they equal the relay.
+    /// The tour's scenes with their checks.
     static let tourScript = #"""
         // The scenes of the terminal's tour, each ending in a check; the same claims, tried with clients in this page.
 
-        import { Container, RelayError } from "../zonecast.js";
-
-        const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-
-        /** A wait has an end and says what it waited for. */
-        export async function until(what, condition, seconds = 15) {
-          const end = performance.now() + seconds * 1000;
-          while (!await condition()) {
-            if (performance.now() > end) throw new Error(`Waited ${seconds} s for ${what}.`);
-            await pause(25);
-          }
-        }
-
-        const middle = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? 0;
-
-        /** Clients and relay, and the judgement over them: does every mirror equal the relay. */
-        export class World {
-          /** @param {any} place @param {import("./client.js").Client[]} clients */
-          constructor(place, clients) {
-            this.place = place;
-            this.clients = clients;
-            /** Names of the notes that must be there, by user. */
-            this.expected = new Map();
-            /** Milliseconds from a save to when another device showed it. */
-            this.delays = [];
-            this.saves = new Map();
-          }
-
-          /** Follows saves to where they are shown; returns how long it took. */
-          heed(entry) {
-            if (!entry.name) return undefined;
-            const key = JSON.stringify([entry.zone, entry.name, entry.note]);
-            if (entry.kind === "save" || entry.kind === "delete") {
-              this.saves.set(key, entry.at);
-              if (this.saves.size > 500) this.saves.delete(this.saves.keys().next().value);
-            } else if (entry.kind === "shows" && this.saves.has(key)) {
-              const delay = entry.at - this.saves.get(key);
-              if (this.isCounting) this.delays.push(delay);
-              return delay;
-            }
-            return undefined;
-          }
-
-          add(title, client) {
-            const { name } = client.add(title);
-            if (!this.expected.has(client.user)) this.expected.set(client.user, new Set());
-            this.expected.get(client.user).add(name);
-            return name;
-          }
-
-          remove(name, client) {
-            this.expected.get(client.user)?.delete(name);
-            client.remove(name);
-          }
-
-          /** What is on the relay, seen by a device that keeps nothing. */
-          async #look(client) {
-            const { container: name, environment, apiToken } = this.place;
-            const { url, webAuthToken } = client.container;
-            const observer = new Container({ url, container: name, environment, apiToken, webAuthToken, deviceID: "observer" });
-            const notes = new Map();
-            let page;
-            do {
-              page = await observer.privateDatabase.zoneChanges("Notes", page?.syncToken);
-              for (const record of page.records) {
-                if (record.deleted) notes.delete(record.recordName);
-                else if (record.recordType === "Note") {
-                  notes.set(record.recordName, { title: record.fields.title?.value, done: record.fields.done?.value === 1 });
-                }
-              }
-            } while (page.moreComing);
-            return notes;
-          }
-
-          async judge() {
-            const verdict = { unequal: [], lost: 0, duplicated: 0, pending: 0 };
-            const there = new Map();
-            for (const client of this.clients) {
-              if (!there.has(client.user)) there.set(client.user, { notes: await this.#look(client), id: client.userID });
-            }
-            for (const [user, { notes }] of there) {
-              const names = this.expected.get(user) ?? new Set();
-              verdict.lost += [...names].filter((name) => !notes.has(name)).length;
-              verdict.duplicated += notes.size - new Set([...notes.values()].map((note) => note.title)).size;
-            }
-            for (const client of this.clients) {
-              verdict.pending += client.pending;
-              if (!equals(client.notes(), there.get(client.user).notes)) verdict.unequal.push(client.name);
-              for (const zone of client.sharedZones) {
-                const owner = [...there.values()].find(({ id }) => id === zone.zoneID.ownerRecordName);
-                if (owner && !equals(client.notes(zone.key), owner.notes)) verdict.unequal.push(`${client.name}, shared`);
-              }
-            }
-            verdict.holds = !verdict.unequal.length && !verdict.lost && !verdict.duplicated && !verdict.pending;
-            return verdict;
-          }
-
-          /** Waits until nothing is pending and every mirror equals the relay. */
-          async settle(seconds = 30) {
-            let verdict;
-            const isSettled = async () => {
-              if (this.clients.some((client) => client.pending)) return false;
-              try {
-                verdict = await this.judge();
-              } catch (error) {
-                if (!(error instanceof RelayError)) throw error;
-                return false;
-              }
-              return verdict.holds;
-            };
-            try {
-              await until("every mirror to equal the relay", isSettled, seconds);
-            } catch (error) {
-              const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = verdict ?? {};
-              const facts = `${pending} pending, ${lost} lost, ${duplicated} duplicated, different: ${unequal.join("; ") || "none"}`;
-              throw new Error(`${error.message} ${facts}.`);
-            }
-            return verdict;
-          }
-        }
-
-        function equals(notes, relay) {
-          return notes.length === relay.size
-            && notes.every(({ name, title, done }) => relay.get(name)?.title === title && relay.get(name)?.done === done);
-        }
+        import { acceptShare, setPermission, shareZone, stopSharing } from "./sharing.js";
+        import { middle, pause, until } from "./world.js";
 
         /** The scenes; each returns what its check has found, for people. */
         export class Tour {
           /**
-           * @param {World} world
+           * @param {import("./world.js").World} world
            * @param {{ restart?: () => Promise<void>, boardSeconds: number }} means `restart`: the relay is ours to restart.
            */
           constructor(world, means) {
@@ -187,7 +64,7 @@ extension DemoPages {
           /** What one scene left undone must not spoil the next. */
           async recover() {
             for (const client of this.world.clients) if (!client.isOnline) client.goOnline();
-            await this.phone.stopSharing().catch(() => {});
+            await stopSharing(this.phone).catch(() => {});
           }
 
           async conclude(held, tell) {
@@ -295,8 +172,8 @@ extension DemoPages {
 
           async readOnlyShare() {
             const { world, phone, tablet } = this;
-            const share = await phone.share(tablet.userID, "READ_ONLY");
-            await tablet.accept(share.url ?? share.shortGUID);
+            const share = await shareZone(phone, tablet.userID, "READ_ONLY");
+            await acceptShare(tablet, share.url ?? share.shortGUID);
             await until(`${tablet.name} to show alice's notes`, () =>
               this.#sharedZone && tablet.notes(this.#sharedZone.key).length === phone.notes().length);
             await until(`${tablet.name} to know that it may only read`, () => tablet.isReadOnly(this.#sharedZone.key));
@@ -317,7 +194,7 @@ extension DemoPages {
 
           async readWriteThenStop() {
             const { world, phone, tablet } = this;
-            await phone.setPermission("READ_WRITE");
+            await setPermission(phone, "READ_WRITE");
             await until(`${tablet.name} to hear that it may write`, () => {
               const zone = this.#sharedZone;
               return zone && zone.share && !tablet.isReadOnly(zone.key);
@@ -329,7 +206,7 @@ extension DemoPages {
               await until(`${client.name} to show bob's note`, () => this.#shows(client, name, "Bob brings the cake"));
             }
             await world.settle();
-            await phone.stopSharing();
+            await stopSharing(phone);
             await until(`alice's notes to go from ${tablet.name}`, () =>
               tablet.sharedZones.length === 0 && tablet.notes(zone).length === 0);
             await world.settle();
@@ -338,11 +215,11 @@ extension DemoPages {
 
           async publicBoard() {
             const { world, tablet } = this;
-            const name = await tablet.post("Lost: one umbrella");
+            const name = await tablet.board.post("Lost: one umbrella");
             const limit = this.means.boardSeconds + 15;
-            const has = (client) => client.posts.some((post) => post.name === name);
+            const has = (client) => client.board.shown.some((post) => post.name === name);
             await until("every board to show the post", () => world.clients.every(has), limit);
-            await tablet.post("Found, thank you", { name, isGone: true });
+            await tablet.board.post("Found, thank you", { name, isGone: true });
             await until("every board to hide the post", () => !world.clients.some(has), limit);
             return "equal after one poll; hidden again by a soft delete, since deletions do not travel";
           }

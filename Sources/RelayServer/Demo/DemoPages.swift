@@ -42,8 +42,12 @@ package struct DemoPages: Sendable {
         "/demo/demo.js": .script(mainScript),
         "/demo/store.js": .script(storeScript),
         "/demo/client.js": .script(clientScript),
+        "/demo/notes.js": .script(notesScript),
+        "/demo/sharing.js": .script(sharingScript),
+        "/demo/board.js": .script(boardScript),
         "/demo/pane.js": .script(paneScript),
         "/demo/timeline.js": .script(timelineScript),
+        "/demo/world.js": .script(worldScript),
         "/demo/tour.js": .script(tourScript),
         "/demo/qr.js": .script(qrScript),
     ]

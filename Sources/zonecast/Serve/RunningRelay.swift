@@ -71,7 +71,7 @@ struct RunningRelay {
             logger: logger,
             notices: NoticeService(hub: hub, admission: admission),
             onListening: { [restart] address in
-                restart.isListening(at: address)
+                restart.isListening(at: "\(address)")
                 Terminal.say("ready http://\(address)")
             },
             intake: { relay.intake(for: $0) },

@@ -32,7 +32,9 @@ final class SuddenRestart: Sendable {
         }
 
         private func run(_ program: String) {
-            var arguments = ["sh", "-c", "sleep 1.5; exec \"$0\" \"$@\" >&2", program] + CommandLine.arguments.dropFirst()
+            // Whoever waited for the first "ready" may not read any more, so the second goes to the other stream.
+            let script = "sleep 1.5; exec \"$0\" \"$@\" >&2"
+            var arguments = ["sh", "-c", script, program] + CommandLine.arguments.dropFirst()
             if let address = address.withLock({ $0 }) { arguments += ["--listen", address] }
             // What is not ours to hand on closes by itself, all at the same moment.
             for name in (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? [] {

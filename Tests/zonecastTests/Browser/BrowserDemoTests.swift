@@ -1,0 +1,116 @@
+import Foundation
+import Testing
+
+/// The browser demo in a real browser.
+@Suite(
+    .serialized,
+    .timeLimit(.minutes(5)),
+    .enabled(if: Chromium.program != nil, "chromium is not installed: sudo apt install chromium")
+)
+struct BrowserDemoTests {
+    let folder = ScratchFolder()
+
+    private static let areLive =
+        "document.body?.dataset.ready === 'yes' && document.querySelectorAll('.pane.live').length === 3"
+
+    /// Whether a client shows a note.
+    private func shows(_ pane: String, _ title: String) -> String {
+        "[...document.querySelectorAll('#\(pane) .notes input[type=text]')].some((input) => input.value === '\(title)')"
+    }
+
+    @Test func theTourHolds() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo")
+        try page.wait(for: Self.areLive)
+        try page.keepPicture("demo-start")
+        try page.text("document.getElementById('run-tour').click()")
+        try page.wait(150, for: "document.body.dataset.tour !== undefined")
+        try page.keepPicture("demo-tour")
+        let checks = try page.text("document.getElementById('tour').innerText")
+        #expect(try page.text("document.body.dataset.tour") == "held", "\(checks)")
+        #expect(checks.contains("0 lost · 0 duplicated"), "\(checks)")
+        #expect(checks.contains("8 of 8 scenes held"), "\(checks)")
+        #expect(page.faults.isEmpty)
+        let own = ["http://127.0.0.1:\(relay.port)/", "data:"]
+        #expect(page.requests.count > 20)
+        #expect(page.requests.allSatisfy { request in own.contains { request.hasPrefix($0) } })
+    }
+
+    @Test func sharingByItsButtons() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/", isDark: true)
+        try page.wait(for: Self.areLive)
+        try page.text("document.querySelector('#alice-phone .add input').focus()")
+        try page.type("From alice")
+        try page.press("Enter")
+        try page.wait(for: shows("alice-laptop", "From alice"))
+        try page.wait(for: "!document.getElementById('share').disabled")
+        try page.text("document.getElementById('share').click()")
+        try page.wait(for: "document.querySelector('#bob-tablet .badge.locked') !== null")
+        try page.wait(for: shows("bob-tablet", "From alice"))
+        try page.text("document.querySelector('#bob-tablet .zone:nth-child(2) input[type=checkbox]').click()")
+        try page.wait(for: "document.querySelector('#timeline .step.refused') !== null")
+        try page.keepPicture("demo-refused")
+        try page.wait(for: "!document.querySelector('#bob-tablet .zone:nth-child(2) input[type=checkbox]').checked")
+        try page.text("document.getElementById('permission').click()")
+        try page.wait(for: "document.querySelector('#bob-tablet .badge.locked') === null")
+        try page.text("document.querySelector('#bob-tablet .zone:nth-child(2) input[type=checkbox]').click()")
+        try page.wait(for: "document.querySelector('#alice-phone .notes li.done') !== null")
+        try page.text("document.getElementById('stop').click()")
+        try page.wait(for: "document.querySelectorAll('#bob-tablet .zone').length === 1")
+        #expect(page.faults.isEmpty)
+    }
+
+    @Test func theKeyboardIsEnough() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/")
+        try page.wait(for: Self.areLive)
+        for key in ["2", "a"] { try page.press(key) }
+        try page.type("By keys")
+        try page.press("Enter")
+        try page.wait(for: shows("alice-phone", "By keys"))
+        try page.text("document.activeElement.blur()")
+        for key in ["1", "o"] { try page.press(key) }
+        try page.wait(for: "document.querySelector('#alice-phone .switch').getAttribute('aria-checked') === 'false'")
+        try page.press("o")
+        try page.wait(for: Self.areLive)
+        // One stop of the tab key for the whole timeline; arrows lead from step to step.
+        #expect(try page.text("document.querySelectorAll('#timeline .step[tabindex=\"0\"]').length") == "1")
+        try page.text("document.querySelector('#timeline .step[tabindex=\"0\"]').focus()")
+        for _ in 0..<6 { try page.press("ArrowLeft") }
+        #expect(try page.text("document.activeElement.classList.contains('step')") == "true")
+        #expect(try page.text("document.getElementById('detail').innerText.length > 20") == "true")
+        #expect(page.faults.isEmpty)
+    }
+
+    /// A browser each, as on two real devices.
+    @Test func onePaneAloneAtPhoneWidth() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let browser = try Chromium()
+        let pages = try ["phone", "laptop"].map { device in
+            try browser.open(
+                "http://127.0.0.1:\(relay.port)/demo/?user=carol&device=\(device)",
+                width: 390,
+                height: 844
+            )
+        }
+        for page in pages { try page.wait(for: "document.querySelectorAll('.pane.live').length === 1") }
+        try pages[0].text("document.querySelector('.zone .add input').focus()")
+        try pages[0].type("Across")
+        try pages[0].press("Enter")
+        try pages[1].wait(for: shows("carol-laptop", "Across"))
+        try pages[1].keepPicture("demo-phone")
+        for page in pages {
+            #expect(try page.text("document.documentElement.scrollWidth <= innerWidth") == "true")
+            #expect(page.faults.isEmpty)
+        }
+    }
+
+    @Test func theClientModuleHolds() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/?user=x&device=y")
+        try page.wait(for: "document.readyState === 'complete'")
+        let faults = try page.text("(async () => { \(ClientChecks.script)\nreturn faults.join('\\n'); })()")
+        #expect(faults.isEmpty, "\(faults)")
+    }
+}

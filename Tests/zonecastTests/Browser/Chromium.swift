@@ -1,0 +1,267 @@
+import Foundation
+
+/// Debian's chromium without a window, driven by the DevTools protocol over a pipe, so that no package is needed for it.
+final class Chromium {
+    /// The program; `nil` where it is not installed.
+    static let program = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].first {
+        FileManager.default.isExecutableFile(atPath: $0)
+    }
+
+    /// It went away, refused a call, or did not do something in time.
+    struct Failure: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    private let process = Process()
+    private let profile = ScratchFolder()
+    private let (calls, answers) = (Pipe(), Pipe())
+    private var lastCall = 0
+    private var pending: [UInt8] = []
+    /// What it told by itself, by page.
+    fileprivate var events: [String: [Event]] = [:]
+
+    init() throws {
+        guard let program = Self.program else { throw Failure(description: "chromium is not installed") }
+        process.executableURL = URL(fileURLWithPath: "/bin/sh")
+        // It reads calls from descriptor 3 and writes answers to 4; a Process hands on the first three only.
+        process.arguments = [
+            "-c", "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null", program, "--remote-debugging-pipe",
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+            "--disable-extensions", "--user-data-dir=\(profile.path)", "about:blank",
+        ]
+        process.standardInput = calls
+        process.standardOutput = answers
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+    }
+
+    deinit {
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+
+    /// Opens an address in a page of its own, which shares nothing with the others unless they have one `context`.
+    func open(_ address: String, width: Int = 1280, height: Int = 960, isDark: Bool = false) throws -> Page {
+        let context: Context = try call("Target.createBrowserContext", Empty())
+        let target: Target = try call("Target.createTarget", NewTarget(browserContextId: context.browserContextId))
+        let attached: Session = try call("Target.attachToTarget", Attachment(targetId: target.targetId))
+        let page = Page(self, session: attached.sessionId)
+        for domain in ["Page", "Runtime", "Log", "Network"] { try page.tell("\(domain).enable", Empty()) }
+        try page.tell("Emulation.setDeviceMetricsOverride", Metrics(width: width, height: height))
+        if isDark { try page.tell("Emulation.setEmulatedMedia", Media()) }
+        try page.tell("Page.navigate", Destination(url: address))
+        return page
+    }
+
+    fileprivate func call<Parameters: Encodable, Answer: Decodable>(
+        _ method: String,
+        _ parameters: Parameters,
+        session: String? = nil
+    ) throws -> Answer {
+        lastCall += 1
+        let call = Call(id: lastCall, method: method, params: parameters, sessionId: session)
+        try calls.fileHandleForWriting.write(contentsOf: JSONEncoder().encode(call) + [0])
+        let deadline = ContinuousClock.now + .seconds(60)
+        while true {
+            let message = try nextMessage(until: deadline, of: method)
+            let head = try JSONDecoder().decode(Head.self, from: message)
+            if let session = head.sessionId, head.id == nil {
+                events[session, default: []].append(try JSONDecoder().decode(Event.self, from: message))
+            }
+            guard head.id == lastCall else { continue }
+            if let error = head.error { throw Failure(description: "\(method): \(error.message)") }
+            return try JSONDecoder().decode(Reply<Answer>.self, from: message).result
+        }
+    }
+
+    /// Messages end with a zero byte.
+    private func nextMessage(until deadline: ContinuousClock.Instant, of method: String) throws -> Data {
+        while true {
+            if let end = pending.firstIndex(of: 0) {
+                defer { pending.removeFirst(end + 1) }
+                return Data(pending[..<end])
+            }
+            let descriptor = answers.fileHandleForReading.fileDescriptor
+            var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            let left = deadline - ContinuousClock.now
+            guard left > .zero, poll(&waiting, 1, Int32(left / .milliseconds(1))) > 0 else {
+                throw Failure(description: "waited 60 s for the browser's answer to \(method)")
+            }
+            var bytes = [UInt8](repeating: 0, count: 1 << 16)
+            let count = read(descriptor, &bytes, bytes.count)
+            guard count > 0 else { throw Failure(description: "the browser ended during \(method)") }
+            pending += bytes[..<count]
+        }
+    }
+
+    /// One page, as somebody in front of it uses it.
+    final class Page {
+        private let browser: Chromium
+        private let session: String
+
+        fileprivate init(_ browser: Chromium, session: String) {
+            self.browser = browser
+            self.session = session
+        }
+
+        fileprivate func tell(_ method: String, _ parameters: some Encodable) throws {
+            let _: Empty = try browser.call(method, parameters, session: session)
+        }
+
+        /// The value of an expression, as text; a promise is waited for.
+        @discardableResult func text(_ expression: String) throws -> String {
+            let script = "(async () => String(await (\(expression))))()"
+            let outcome: Outcome = try browser.call("Runtime.evaluate", Script(expression: script), session: session)
+            if let exception = outcome.exceptionDetails {
+                throw Failure(description: "\(expression): \(exception.words)")
+            }
+            return outcome.result.value ?? ""
+        }
+
+        /// Waits until an expression is true.
+        func wait(_ seconds: Int = 30, for expression: String) throws {
+            let deadline = ContinuousClock.now + .seconds(seconds)
+            while try text(expression) != "true" {
+                guard ContinuousClock.now < deadline else {
+                    throw Failure(
+                        description:
+                            "waited \(seconds) s for \(expression); the page: \(try text("document.body.innerText"))"
+                    )
+                }
+                usleep(50_000)
+            }
+        }
+
+        /// Presses a key, as a keyboard would; a single letter is also written.
+        func press(_ key: String) throws {
+            let text = key == "Enter" ? "\r" : key.count == 1 ? key : nil
+            let codes = ["Enter": 13, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, " ": 32]
+            for type in ["keyDown", "keyUp"] {
+                let press = KeyPress(
+                    type: type,
+                    key: key,
+                    text: type == "keyDown" ? text : nil,
+                    windowsVirtualKeyCode: codes[key]
+                )
+                try tell("Input.dispatchKeyEvent", press)
+            }
+        }
+
+        func type(_ text: String) throws { for letter in text { try press(String(letter)) } }
+
+        /// Keeps what the page looks like, in the folder that `ZONECAST_SCREENSHOTS` names, for a person to look at.
+        func keepPicture(_ name: String) throws {
+            guard let folder = ProcessInfo.processInfo.environment["ZONECAST_SCREENSHOTS"] else { return }
+            let picture: Picture = try browser.call("Page.captureScreenshot", Shot(), session: session)
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            try picture.data.write(to: URL(fileURLWithPath: "\(folder)/\(name).png"))
+        }
+
+        /// What went wrong in its scripts, and what the browser refused it.
+        var faults: [String] {
+            (browser.events[session] ?? []).compactMap { event in
+                if let exception = event.params?.exceptionDetails { return exception.words }
+                guard let entry = event.params?.entry, entry.level == "error", entry.source != "network" else {
+                    return nil
+                }
+                return entry.text
+            }
+        }
+
+        /// Every address it has asked for.
+        var requests: [String] { (browser.events[session] ?? []).compactMap { $0.params?.request?.url } }
+    }
+}
+
+// The protocol's own words.
+
+private struct Call<Parameters: Encodable>: Encodable {
+    var id: Int
+    var method: String
+    var params: Parameters
+    var sessionId: String?
+}
+
+private struct Head: Decodable {
+    struct Trouble: Decodable { var message: String }
+    var id: Int?
+    var sessionId: String?
+    var error: Trouble?
+}
+
+private struct Reply<Answer: Decodable>: Decodable { var result: Answer }
+private struct Empty: Codable {}
+private struct Context: Decodable { var browserContextId: String }
+private struct Target: Decodable { var targetId: String }
+private struct Session: Decodable { var sessionId: String }
+private struct Picture: Decodable { var data: Data }
+private struct Destination: Encodable { var url: String }
+
+private struct NewTarget: Encodable {
+    var url = "about:blank"
+    var browserContextId: String
+}
+
+private struct Attachment: Encodable {
+    var targetId: String
+    var flatten = true
+}
+
+private struct Metrics: Encodable {
+    var width: Int
+    var height: Int
+    var deviceScaleFactor = 1
+    var mobile = false
+}
+
+private struct Media: Encodable {
+    struct Feature: Encodable {
+        var name = "prefers-color-scheme"
+        var value = "dark"
+    }
+    var features = [Feature()]
+}
+
+private struct Script: Encodable {
+    var expression: String
+    var awaitPromise = true
+    var returnByValue = true
+    var userGesture = true
+}
+
+private struct KeyPress: Encodable {
+    var type: String
+    var key: String
+    var text: String?
+    var windowsVirtualKeyCode: Int?
+}
+
+private struct Shot: Encodable {
+    var format = "png"
+    var captureBeyondViewport = true
+}
+
+private struct Outcome: Decodable {
+    struct Value: Decodable { var value: String? }
+    var result: Value
+    var exceptionDetails: ExceptionDetails?
+}
+
+private struct ExceptionDetails: Decodable {
+    struct Exception: Decodable { var description: String? }
+    var text: String
+    var exception: Exception?
+    var words: String { exception?.description ?? text }
+}
+
+/// What the browser tells by itself, as far as anybody here wants to know.
+private struct Event: Decodable {
+    struct Entry: Decodable { var source: String, level: String, text: String }
+    struct Request: Decodable { var url: String }
+    struct Parameters: Decodable {
+        var exceptionDetails: ExceptionDetails?
+        var entry: Entry?
+        var request: Request?
+    }
+    var params: Parameters?
+}

@@ -1,0 +1,149 @@
+/// What must hold of `zonecast.js` and the demo's pure parts, tried in the browser that is to run them.
+enum ClientChecks {
+    /// The body of an async function whose `faults` say what did not hold.
+    ///
+    /// The digests of QR codes are those of codes that another program has read.
+    static let script = #"""
+        const { Container, Notices, RelayError, afterClose, field, filter, randomName, values } =
+          await import("/zonecast.js");
+        const { merge, tokenNumber } = await import("/demo/notes.js");
+        const { correction, qrCode } = await import("/demo/qr.js");
+        const faults = [];
+        const written = (value) => JSON.stringify(value);
+        const check = (what, is, wanted) => {
+          if (written(is) !== written(wanted)) faults.push(`${what}: ${written(is)} and not ${written(wanted)}`);
+        };
+        const refusal = async (call) => {
+          try { await call; } catch (error) { return error; }
+          return new RelayError({ serverErrorCode: "NONE" });
+        };
+
+        // Values.
+        const day = new Date(1795216898607);
+        const plain = { a: "x", b: 2, c: 2.5, d: true, e: day, f: new Uint8Array([0, 255]), g: ["p"], h: [1, 1.5], i: null };
+        const wire = Object.fromEntries(Object.entries(plain).map(([name, value]) => [name, field(value)]));
+        check("types", Object.values(wire).map((one) => one.type), [
+          "STRING", "INT64", "DOUBLE", "INT64", "TIMESTAMP", "BYTES", "STRING_LIST", "DOUBLE_LIST", undefined,
+        ]);
+        check("back again", values({ fields: wire }), { ...plain, d: 1, i: null });
+        check("reference", field({ recordName: "r" }), { value: { action: "NONE", recordName: "r" }, type: "REFERENCE" });
+        check("empty list", field([]), { value: [] });
+        check("as on the wire", field({ value: 1, type: "DOUBLE" }), { value: 1, type: "DOUBLE" });
+        check("filter", filter("n", "IN", ["a"]).fieldValue.type, "STRING_LIST");
+
+        // What a close code asks for.
+        check("first back-off", afterClose(1006, 0, undefined, 0.5), { action: "reconnect", delay: 250 });
+        check("longest back-off", afterClose(1001, 40, undefined, 1).delay, 60000);
+        check("as promised", afterClose(1012, 3, 2, 0).delay, 2000);
+        check("our fault", afterClose(1008, 0, undefined, 0.1).delay, 60000);
+        for (const code of [4400, 4401, 4403, 4409, 4449]) check(`stop at ${code}`, afterClose(code, 0, 1, 1).action, "stop");
+        check("renew", afterClose(4450, 0, undefined, 1).action, "renew");
+        check("too many", afterClose(4451, 0, undefined, 1).action, "reconnect");
+
+        // Calls, with a relay that is made up.
+        const answers = [];
+        const asked = [];
+        const fake = new Container({
+          url: "http://relay.invalid", container: "iCloud.x", webAuthToken: "a+/=", deviceID: "d",
+          fetch: async (address, options) => {
+            asked.push({ address, ...options });
+            const next = answers.shift();
+            if (next instanceof Error) throw next;
+            return new Response(JSON.stringify(next.body), { status: next.status ?? 200, headers: next.headers });
+          },
+        });
+        answers.push({ status: 429, body: { serverErrorCode: "THROTTLED", reason: "slow", retryAfter: "0.01" } });
+        answers.push({ body: { zones: [] }, headers: { "X-Apple-CloudKit-Web-Auth-Token": "next" } });
+        check("repeated when asked to", await fake.privateDatabase.zones(), []);
+        check("two calls", asked.length, 2);
+        check("token escaped", asked[0].address.split("?")[1], "ckWebAuthToken=a%2B%2F%3D");
+        check("device named", asked[0].headers["X-Zonecast-Device-ID"], "d");
+        check("token followed", fake.webAuthToken, "next");
+        answers.push(new TypeError("no network"));
+        const lost = await refusal(fake.privateDatabase.save({ recordType: "T" }));
+        check("no answer", [lost.serverErrorCode, lost.isPassing, asked.length], ["NETWORK_ERROR", true, 3]);
+        answers.push({ status: 400, body: { serverErrorCode: "BAD_REQUEST", reason: "r", ckErrorCode: "CHANGE_TOKEN_EXPIRED" } });
+        check("expired", (await refusal(fake.privateDatabase.databaseChanges("old"))).isTokenExpired, true);
+        answers.push({ body: { records: [{ recordName: "r", serverErrorCode: "CONFLICT", serverRecord: { recordName: "r" } }] } });
+        const conflict = await refusal(fake.privateDatabase.save({ recordName: "r", recordChangeTag: "1", fields: { n: 1 } }));
+        check("conflict", [conflict.serverErrorCode, conflict.serverRecord], ["CONFLICT", { recordName: "r" }]);
+        check("update by tag", JSON.parse(asked.at(-1).body).operations, [{
+          operationType: "update",
+          record: { recordName: "r", recordChangeTag: "1", fields: { n: { value: 1, type: "INT64" } } },
+        }]);
+        answers.push({ body: { results: [{ serverErrorCode: "NOT_FOUND", reason: "gone" }] } });
+        check("shares", (await fake.acceptShares(["https://h/share/c/e/a~b#Title"]))[0].serverErrorCode, "NOT_FOUND");
+        check("link", JSON.parse(asked.at(-1).body).shortGUIDs[0].value, "a~b");
+
+        // Merging.
+        const base = { title: "a", done: false };
+        check("different fields", merge(base, { title: "b", done: false }, { title: "a", done: true }),
+          { note: { title: "b", done: true }, lost: [] });
+        check("same field", merge(base, { title: "b", done: false }, { title: "c", done: false }),
+          { note: { title: "b", done: false }, lost: ["title"] });
+        check("no ancestor", merge(null, base, base), { note: base, lost: [] });
+        check("no token", tokenNumber(undefined), "–");
+
+        // QR codes: the standard's own example of a correction, and codes that a reader has read.
+        check("correction", correction([16, 32, 12, 86, 97, 128, 236, 17, 236, 17, 236, 17, 236, 17, 236, 17], 10),
+          [165, 36, 212, 193, 237, 54, 199, 135, 44, 85]);
+        const digest = async (text) => {
+          const dots = new TextEncoder().encode(qrCode(text).map((row) => row.map(Number).join("")).join("\n"));
+          const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", dots));
+          return Array.from(hash.slice(0, 6), (byte) => byte.toString(16).padStart(2, "0")).join("");
+        };
+        check("code of version 4", await digest("http://192.168.1.20:8080/demo/?user=alice&device=phone"), "4b5fd2481be9");
+        check("code of version 10", await digest("x".repeat(200)), "64e9db0f7dcf");
+        check("too long", (() => { try { qrCode("x".repeat(300)); } catch (error) { return error.name; } return "fits"; })(), "RangeError");
+
+        // A real relay.
+        const user = `dev-check-${randomName()}`;
+        const device = (deviceID) => new Container({ container: "iCloud.org.zonecast.checks", webAuthToken: user, deviceID });
+        const [one, two] = [device("one"), device("two")];
+        const { privateDatabase: mine } = one;
+        await mine.saveZones(["Notes"]);
+        await mine.subscribe();
+        const first = await mine.save({ recordType: "Note", recordName: "n", fields: { title: "a", at: day } }, { zone: "Notes" });
+        check("saved", [first.recordName, values(first).title, values(first).at], ["n", "a", day]);
+        const { syncToken } = await mine.databaseChanges();
+        const heard = [];
+        const next = (target, type) => new Promise((resolve, reject) => {
+          target.addEventListener(type, (event) => resolve(event.detail), { once: true });
+          setTimeout(() => reject(new Error(`waited 10 s for ${type}`)), 10_000);
+        });
+        const notices = new Notices(two, () => ({ private: syncToken }));
+        notices.addEventListener("notice", (event) => heard.push(event.detail));
+        notices.start();
+        check("ready", (await next(notices, "ready")).subscriptions, ["private-changes"]);
+        check("nothing new", heard.length, 0);
+        const told = next(notices, "notice");
+        const second = await mine.save({ ...first, fields: { title: "b" } }, { zone: "Notes" });
+        check("told of the zone", (await told).ck.met.zid, "Notes");
+        const stale = await refusal(mine.save({ ...first, fields: { title: "c" } }, { zone: "Notes" }));
+        check("stale", [stale.serverErrorCode, stale.serverRecord?.recordChangeTag], ["CONFLICT", second.recordChangeTag]);
+        await two.privateDatabase.save({ ...second, fields: { title: "d" } }, { zone: "Notes" });
+        notices.stop();
+        check("deaf to its own", heard.length, 1);
+        // Who comes back is told what it missed.
+        const again = new Notices(one, () => ({ private: syncToken }));
+        again.start();
+        check("caught up", (await next(again, "notice")).ck.met.zid, "Notes");
+        again.stop();
+        const page = await mine.zoneChanges("Notes");
+        check("changes", page.records.map((record) => values(record).title), ["d"]);
+        await mine.delete("n", { zone: "Notes" });
+        const later = await mine.zoneChanges("Notes", page.syncToken);
+        check("tombstone", later.records.map((record) => [record.recordName, record.deleted]), [["n", true]]);
+        check("gone", (await refusal(mine.fetch("n", { zone: "Notes" }))).serverErrorCode, "NOT_FOUND");
+        await mine.saveAll(["p", "q", "r"].map((title) => ({ recordType: "Note", fields: { title } })), { zone: "Notes" });
+        const sorted = { recordType: "Note", sortBy: [{ fieldName: "title", ascending: false }] };
+        const found = await mine.query(sorted, { zone: "Notes", resultsLimit: 2 });
+        const rest = await found.next();
+        check("pages", [...found.records, ...rest.records].map((record) => values(record).title), ["r", "q", "p"]);
+        check("last page", rest.next, undefined);
+        const nobody = new Container({ container: "iCloud.org.zonecast.checks" });
+        check("who is asked for", (await refusal(nobody.privateDatabase.zones())).serverErrorCode, "AUTHENTICATION_REQUIRED");
+        check("where to sign in", new URL(await nobody.signInAddress()).pathname, "/signin");
+        check("nothing to sign in to", await one.signInAddress(), undefined);
+        """#
+}
