@@ -67,6 +67,24 @@ extension DemoPages {
             return { records, next: () => this.query(query, { zone, ...options, continuationMarker }) };
           }
 
+          /**
+           * Uploads a file for a field of a record that is then saved with what is returned: its name, and the field.
+           * @param {{ recordType: string, recordName?: string }} record @param {string} fieldName
+           * @param {Blob | Uint8Array} data @param {{ zone?: Zone }} [options]
+           */
+          async uploadAsset({ recordType, recordName }, fieldName, data, { zone } = {}) {
+            const tokens = [{ recordType, fieldName, ...(recordName && { recordName }) }];
+            const answer = await this.#call("assets/upload", { tokens, ...(zone && { zoneID: zoneID(zone) }) });
+            const [token] = answer.tokens;
+            const headers = { "Content-Type": "application/octet-stream" };
+            const response = await this.container.fetch(token.url, { method: "POST", headers, body: data }).catch((error) => {
+              throw new RelayError({ serverErrorCode: "NETWORK_ERROR", reason: `The file could not be sent: ${error.message}` });
+            });
+            const stored = await response.json();
+            if (!response.ok) throw new RelayError(stored, response.status);
+            return { recordName: token.recordName, field: { value: stored.singleFile, type: "ASSETID" } };
+          }
+
           // Zones
 
           /** All zones, with their tokens. */

@@ -92,6 +92,7 @@ extension DemoPages {
               this.labels.append(svg("text", { x: 8, y: this.#y(lane) + 4, class: lane === "relay" ? "relay" : "" }, lane));
             });
             frame.append(this.labels, this.drawing);
+            this.#draw();
             this.drawing.addEventListener("keydown", (event) => this.#key(event));
             for (const type of ["pointerover", "focusin", "click"]) {
               this.drawing.addEventListener(type, (event) => this.#look(event.target.closest("[data-number]"), type));

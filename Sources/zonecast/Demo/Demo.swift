@@ -88,6 +88,9 @@ struct Demo: AsyncParsableCommand {
             "relay",
             "\(address.absoluteString)  storage: sqlite (\(relay == nil ? "elsewhere" : folder))"
         )
+        if relay != nil {
+            journal.note("demo", "panes", "\(address.absoluteString)/demo/  (three clients in one page)")
+        }
         var tokens: [String: String] = [:]
         for token in webToken {
             let parts = token.split(separator: "=", maxSplits: 1).map(String.init)

@@ -141,6 +141,11 @@ enum ClientChecks {
         const rest = await found.next();
         check("pages", [...found.records, ...rest.records].map((record) => values(record).title), ["r", "q", "p"]);
         check("last page", rest.next, undefined);
+        const { recordName: file, field: content } = await mine.uploadAsset({ recordType: "File" }, "content",
+          new TextEncoder().encode("bytes of a file"), { zone: "Notes" });
+        const kept = await mine.save({ recordType: "File", recordName: file, fields: { content } }, { zone: "Notes" });
+        const { downloadURL } = values(await mine.fetch(kept.recordName, { zone: "Notes" })).content;
+        check("asset", await (await fetch(downloadURL)).text(), "bytes of a file");
         const nobody = new Container({ container: "iCloud.org.zonecast.checks" });
         check("who is asked for", (await refusal(nobody.privateDatabase.zones())).serverErrorCode, "AUTHENTICATION_REQUIRED");
         check("where to sign in", new URL(await nobody.signInAddress()).pathname, "/signin");
