@@ -179,7 +179,8 @@ extension DemoPages {
             this.store.write({ rows: [row] }).catch((error) => this.#stumble(error));
             this.journal(note ? "save" : "delete", { note: note && { ...note }, name, zone: this.#owner(zone) });
             this.#changed();
-            this.#wake();
+            // With no connection to be had, everything goes when there is one again.
+            if (!this.isWaiting) this.#wake();
             return row;
           }
 
@@ -231,6 +232,7 @@ extension DemoPages {
           #wake() {
             if (this.running || !this.isOpen || !this.isOnline || this.needsSignIn) return;
             clearTimeout(this.retry);
+            this.isWaiting = false;
             const steps = this.#steps().catch((error) => this.#stumble(error));
             this.running = steps.finally(() => {
               this.running = undefined;
@@ -257,6 +259,7 @@ extension DemoPages {
               this.trouble = undefined;
             } else {
               this.trouble = error.isPassing ? "No connection to the relay. Edits are kept and sent later." : String(error.message);
+              this.isWaiting = true;
               this.retry = setTimeout(() => this.#wake(), Math.max(1000, (error.retryAfter ?? 2) * 1000));
             }
             this.#changed();

@@ -218,7 +218,7 @@ extension DemoPages {
             await until("the relay to come back", async () => {
               const now = await ask().catch(() => undefined);
               return now && now.run !== before;
-            }, 30);
+            }, 30, 200);
           };
           $("restart").hidden = false;
         }

@@ -32,13 +32,14 @@ extension DemoPages {
         .skip:focus { left: 1rem; top: .25rem; background: var(--paper); padding: .5rem; z-index: 2; }
         :focus-visible { outline: 3px solid var(--strong); outline-offset: 2px; }
         button, input[type=text] {
-          font: inherit; min-height: 2.25rem; padding: .25rem .75rem; border-radius: .5rem; border: 1px solid var(--edge);
+          font: inherit; min-height: 2.25rem; white-space: nowrap; padding: .25rem .75rem; border-radius: .5rem; border: 1px solid var(--edge);
           background: var(--paper); color: var(--ink);
         }
         button { cursor: pointer; font-weight: 600; }
         button:hover:not(:disabled) { border-color: var(--strong); color: var(--strong); }
         button:disabled { color: var(--quiet); border-color: var(--line); cursor: default; font-weight: 400; }
         button.strong { background: var(--strong); color: var(--on-strong); border-color: var(--strong); }
+        button.strong:disabled { background: var(--line); border-color: var(--line); color: var(--quiet); }
         button.strong:hover:not(:disabled) { color: var(--on-strong); filter: brightness(1.1); }
         kbd { border: 1px solid var(--edge); border-radius: .25rem; padding: 0 .3rem; font: .8125rem ui-monospace, monospace; }
 

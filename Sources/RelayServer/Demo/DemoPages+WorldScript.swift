@@ -8,11 +8,11 @@ extension DemoPages {
         export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
         /** A wait has an end and says what it waited for. */
-        export async function until(what, condition, seconds = 15) {
+        export async function until(what, condition, seconds = 15, every = 25) {
           const end = performance.now() + seconds * 1000;
           while (!await condition()) {
             if (performance.now() > end) throw new Error(`Waited ${seconds} s for ${what}.`);
-            await pause(25);
+            await pause(every);
           }
         }
 
