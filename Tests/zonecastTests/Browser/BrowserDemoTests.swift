@@ -113,4 +113,41 @@ struct BrowserDemoTests {
         let faults = try page.text("(async () => { \(ClientChecks.script)\nreturn faults.join('\\n'); })()")
         #expect(faults.isEmpty, "\(faults)")
     }
+
+    /// A relay for everybody: the relay's own sign-in page, in a window, hands the sign-in to the page that asked.
+    @Test func peopleSignInOnARelayThatIsNotInDev() throws {
+        let relay = try RelayProcess(folder: folder.path, [], environment: ["ZONECAST_DEMO": "true"])
+        let origin = "http://127.0.0.1:\(relay.port)"
+        let container = "iCloud.org.zonecast.demo"
+        let data = ["--data", folder.path]
+        #expect(try Command.run(["container", "create", container] + data).status == 0)
+        struct Token: Decodable { var apiToken: String }
+        let create = ["token", "create", "--container", container, "--allowed-origin", origin, "--json"]
+        let token = try Command.run(create + data).json(Token.self).apiToken
+        let password = UUID().uuidString
+        let add = ["user", "add", "ada@example.org", "--password-stdin", "--json"]
+        #expect(try Command.run(add + data, input: password).status == 0)
+
+        let page = try Chromium().open("\(origin)/demo/?user=ada&device=phone&container=\(container)&apiToken=\(token)")
+        try page.wait(for: "document.querySelector('.pane > button.strong')?.hidden === false")
+        try page.text("document.querySelector('.pane > button.strong').click()")
+        let window = try page.openedWindow()
+        try window.wait(for: "document.getElementById('email') !== null")
+        try window.text("document.getElementById('email').value = 'ada@example.org'")
+        try window.text("document.getElementById('password').value = '\(password)'")
+        try window.text("setTimeout(() => document.querySelector('form').requestSubmit())")
+        try page.wait(for: "document.querySelectorAll('.pane.live').length === 1")
+        try page.text("document.querySelector('.zone .add input').focus()")
+        try page.type("Signed in")
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('.facts .pending dd').textContent === '0'")
+        try page.wait(for: shows("ada-phone", "Signed in"))
+        // The sign-in is kept with the client.
+        try page.text("setTimeout(() => location.reload())")
+        try page.wait(for: shows("ada-phone", "Signed in"))
+        try page.wait(for: "document.querySelectorAll('.pane.live').length === 1")
+        #expect(page.faults.isEmpty)
+        let means = try relay.connect().send("GET", "/demo/means.json")
+        #expect(String(decoding: means.body, as: UTF8.self).hasPrefix(#"{"restart":false"#))
+    }
 }

@@ -44,13 +44,30 @@ final class Chromium {
     func open(_ address: String, width: Int = 1280, height: Int = 960, isDark: Bool = false) throws -> Page {
         let context: Context = try call("Target.createBrowserContext", Empty())
         let target: Target = try call("Target.createTarget", NewTarget(browserContextId: context.browserContextId))
-        let attached: Session = try call("Target.attachToTarget", Attachment(targetId: target.targetId))
-        let page = Page(self, session: attached.sessionId)
+        let page = try attach(to: target.targetId)
         for domain in ["Page", "Runtime", "Log", "Network"] { try page.tell("\(domain).enable", Empty()) }
         try page.tell("Emulation.setDeviceMetricsOverride", Metrics(width: width, height: height))
         if isDark { try page.tell("Emulation.setEmulatedMedia", Media()) }
         try page.tell("Page.navigate", Destination(url: address))
         return page
+    }
+
+    private func attach(to target: String) throws -> Page {
+        let attached: Session = try call("Target.attachToTarget", Attachment(targetId: target))
+        return Page(self, target: target, session: attached.sessionId)
+    }
+
+    /// The window that a page has opened, when it has.
+    fileprivate func window(openedBy target: String) throws -> Page {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while ContinuousClock.now < deadline {
+            let targets: Targets = try call("Target.getTargets", Empty())
+            if let opened = targets.targetInfos.first(where: { $0.openerId == target }) {
+                return try attach(to: opened.targetId)
+            }
+            usleep(50_000)
+        }
+        throw Failure(description: "waited 20 s for the page to open a window")
     }
 
     fileprivate func call<Parameters: Encodable, Answer: Decodable>(
@@ -97,12 +114,17 @@ final class Chromium {
     /// One page, as somebody in front of it uses it.
     final class Page {
         private let browser: Chromium
+        private let target: String
         private let session: String
 
-        fileprivate init(_ browser: Chromium, session: String) {
+        fileprivate init(_ browser: Chromium, target: String, session: String) {
             self.browser = browser
+            self.target = target
             self.session = session
         }
+
+        /// The window that its scripts have opened.
+        func openedWindow() throws -> Page { try browser.window(openedBy: target) }
 
         fileprivate func tell(_ method: String, _ parameters: some Encodable) throws {
             let _: Empty = try browser.call(method, parameters, session: session)
@@ -121,11 +143,13 @@ final class Chromium {
         /// Waits until an expression is true.
         func wait(_ seconds: Int = 30, for expression: String) throws {
             let deadline = ContinuousClock.now + .seconds(seconds)
-            while try text(expression) != "true" {
+            // A page on its way to another has nothing to say for a moment.
+            while (try? text(expression)) != "true" {
                 guard ContinuousClock.now < deadline else {
+                    let shown = try text("document.body.innerText")
+                    let value = try text(expression)
                     throw Failure(
-                        description:
-                            "waited \(seconds) s for \(expression); the page: \(try text("document.body.innerText"))"
+                        description: "waited \(seconds) s for \(expression), which is \(value); the page: \(shown)"
                     )
                 }
                 usleep(50_000)
@@ -194,6 +218,12 @@ private struct Empty: Codable {}
 private struct Context: Decodable { var browserContextId: String }
 private struct Target: Decodable { var targetId: String }
 private struct Session: Decodable { var sessionId: String }
+
+private struct Targets: Decodable {
+    struct Info: Decodable { var targetId: String, openerId: String? }
+    var targetInfos: [Info]
+}
+
 private struct Picture: Decodable { var data: Data }
 private struct Destination: Encodable { var url: String }
 
