@@ -139,8 +139,7 @@ extension DemoPages {
             say("Starting over …");
             for (const client of clients) if (!client.isOnline) client.goOnline();
             await stopSharing(phone).catch(() => {});
-            for (const client of clients) for (const { name } of client.notes()) client.remove(name);
-            await until("the notes to be gone", () => clients.every((client) => client.pending === 0));
+            await world.clear();
             for (const client of clients) await client.reset();
             timeline.clear();
             $("tour").hidden = true;

@@ -52,13 +52,9 @@ extension DemoPages {
 
           /** From an empty zone of each user, so that a second tour does not count the notes of the first. */
           async begin() {
-            const { world } = this;
             await this.recover();
-            for (const client of [this.phone, this.tablet]) for (const { name } of client.notes()) client.remove(name);
-            world.expected.clear();
-            await until("every client to be connected", () => world.clients.every((one) => one.isLive && one.isSetUp), 30);
-            await world.settle();
-            world.delays = [];
+            await this.world.clear();
+            this.world.delays = [];
           }
 
           /** What one scene left undone must not spoil the next. */

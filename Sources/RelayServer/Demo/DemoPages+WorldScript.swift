@@ -101,6 +101,18 @@ extension DemoPages {
             return verdict;
           }
 
+          /** Deletes all notes of everybody, wherever they came from. */
+          async clear() {
+            this.expected.clear();
+            await until("every client to be connected", () => this.clients.every((one) => one.isLive && one.isSetUp), 30);
+            // Only what a client has seen can it delete.
+            const isWhole = async () => !this.clients.some((one) => one.pending) && !(await this.judge()).unequal.length;
+            await until("every client to show what is on the relay", isWhole, 30, 100);
+            const owners = new Map(this.clients.map((client) => [client.user, client]));
+            for (const owner of owners.values()) for (const { name } of owner.notes()) owner.remove(name);
+            await this.settle();
+          }
+
           /** Waits until nothing is pending and every mirror equals the relay. */
           async settle(seconds = 30) {
             let verdict;

@@ -39,6 +39,7 @@ struct Serve: AsyncParsableCommand {
     var config: String?
 
     func run() async throws {
+        let restart = SuddenRestart()
         let environment = ProcessInfo.processInfo.environment
         let reading = try await ConfigurationReading(
             flags: flags,
@@ -50,7 +51,7 @@ struct Serve: AsyncParsableCommand {
         let lock = try FolderLock(folder: settings.data)
         defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }
-        try await RunningRelay(settings).run()
+        try await RunningRelay(settings, restart: restart).run()
     }
 
     /// On a thread of its own, which waits for nothing else.

@@ -14,9 +14,10 @@ import UnixSignals
 struct RunningRelay {
     private let settings: ServeSettings
     private let logger: Logger
-    private let restart = SuddenRestart()
+    private let restart: SuddenRestart
 
-    init(_ settings: ServeSettings) {
+    init(_ settings: ServeSettings, restart: SuddenRestart) {
+        self.restart = restart
         self.settings = settings
         var logger = Logger(label: "zonecast") { StreamLogHandler.standardError(label: $0) }
         logger.logLevel = settings.logLevel

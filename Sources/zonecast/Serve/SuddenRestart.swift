@@ -8,6 +8,16 @@ import Synchronization
 /// and port.
 final class SuddenRestart: Sendable {
     private let address = Mutex<String?>(nil)
+    /// What the program was started with, and its next run too is to have: whoever started it may watch by one of these
+    /// whether it has ended.
+    private let inherited: Set<Int32>
+
+    /// To be made before any file is opened.
+    init() { inherited = Self.openDescriptors }
+
+    private static var openDescriptors: Set<Int32> {
+        Set(((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []).compactMap { Int32($0) })
+    }
 
     /// Where the relay listens, which the next start must too although it was told "any port".
     func isListening(at address: String) { self.address.withLock { $0 = address } }
@@ -37,8 +47,8 @@ final class SuddenRestart: Sendable {
             var arguments = ["sh", "-c", script, program] + CommandLine.arguments.dropFirst()
             if let address = address.withLock({ $0 }) { arguments += ["--listen", address] }
             // What is not ours to hand on closes by itself, all at the same moment.
-            for name in (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? [] {
-                if let descriptor = Int32(name), descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
+            for descriptor in Self.openDescriptors.subtracting(inherited) where descriptor > 2 {
+                _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
             }
             // Both outlive the program, and this thread hears no signals: the next one must.
             for number in [SIGTERM, SIGINT] { signal(number, SIG_DFL) }

@@ -37,7 +37,9 @@ final class Chromium {
 
     deinit {
         kill(process.processIdentifier, SIGKILL)
-        process.waitUntilExit()
+        // Its folder is removed next, and it writes there to its end.
+        let deadline = ContinuousClock.now + .seconds(5)
+        while process.isRunning, ContinuousClock.now < deadline { usleep(5_000) }
     }
 
     /// Opens an address in a page of its own, which shares nothing with the others unless they have one `context`.
