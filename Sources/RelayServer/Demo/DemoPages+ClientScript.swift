@@ -237,18 +237,36 @@ extension DemoPages {
             this.running = steps.finally(() => {
               this.running = undefined;
               this.#changed();
+              // Something may have come up after the last look and before the end.
+              if (this.#hasWork && !this.isWaiting) this.#wake();
             });
+          }
+
+          get #hasWork() {
+            return !this.isSetUp || this.pending > 0 || this.wantedZones.size > 0 || this.wantedScopes.size > 0;
           }
 
           async #steps() {
             while (this.isOpen && this.isOnline) {
               if (!this.isSetUp) await this.#setUp();
               else if (this.pending) await this.#push();
-              else if (this.wantedZones.size) await this.#pullZone([...this.wantedZones][0]);
-              else if (this.wantedScopes.size) await this.#pullDatabase([...this.wantedScopes][0]);
+              else if (this.wantedZones.size) await this.#take(this.wantedZones, (key) => this.#pullZone(key));
+              else if (this.wantedScopes.size) await this.#take(this.wantedScopes, (scope) => this.#pullDatabase(scope));
               else return;
               this.trouble = undefined;
               this.#changed();
+            }
+          }
+
+          /** Taken off before it is done: what is wanted meanwhile is wanted again. */
+          async #take(wanted, pull) {
+            const [next] = wanted;
+            wanted.delete(next);
+            try {
+              await pull(next);
+            } catch (error) {
+              wanted.add(next);
+              throw error;
             }
           }
 
@@ -379,12 +397,10 @@ extension DemoPages {
               this.tokens = { ...this.tokens, [scope]: page.syncToken };
               await this.store.write({ values: { tokens: this.tokens, zones: [...this.zones.values()] } });
             } while (!page || page.moreComing);
-            this.wantedScopes.delete(scope);
           }
 
           async #pullZone(key) {
             const zone = this.zones.get(key);
-            this.wantedZones.delete(key);
             if (!zone) return;
             // From the start, whatever is not told again has gone.
             let unseen = zone.token ? undefined : new Set([...this.rows.values()].filter((row) => row.zone === key && row.server)

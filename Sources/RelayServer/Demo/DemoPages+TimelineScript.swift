@@ -51,11 +51,9 @@ extension DemoPages {
           return undefined;
         }
 
-        /** A fetch or poll that found nothing new tells a viewer nothing. */
+        /** A fetch that found nothing new tells a viewer nothing. */
         function isIdle(kind, { answer, error }) {
-          if (error || !answer) return false;
-          if (kind === "query") return !answer.records?.length;
-          if (kind !== "fetch") return false;
+          if (error || !answer || kind !== "fetch") return false;
           return !(answer.zones ?? []).some((zone) => zone.deleted || zone.serverErrorCode || zone.records?.length);
         }
 
@@ -85,6 +83,8 @@ extension DemoPages {
             this.lanes = lanes;
             this.entries = [];
             this.numbers = 0;
+            /** What polls have found. @type {Set<string>} */
+            this.polled = new Set();
             this.height = TOP + LANE * lanes.length + 22;
             this.drawing = svg("svg", { role: "group", "aria-label": "Timeline: the newest step is the last", height: this.height });
             this.labels = svg("svg", { class: "lanes", width: LEFT, height: this.height, "aria-hidden": "true" });
@@ -110,6 +110,7 @@ extension DemoPages {
           add(entry) {
             const kind = entry.kind === "exchange" ? kindOf(entry.exchange) : entry.kind;
             if (!FORMS[kind] || !this.lanes.includes(entry.who) || (entry.exchange && isIdle(kind, entry.exchange))) return;
+            if (kind === "query" && !this.#hasNews(entry)) return;
             const last = this.entries.at(-1);
             if (kind === "shows" && last?.kind === kind && last.who === entry.who && entry.at - last.latest < 30) {
               // One fetch may bring many notes.
@@ -124,6 +125,14 @@ extension DemoPages {
             this.entries.splice(place, 0, made);
             this.entries.splice(0, this.entries.length - KEPT);
             this.#drawSoon();
+          }
+
+          /** A poll begins at the newest that is known, and so finds it again each time. */
+          #hasNews({ who, exchange }) {
+            const found = (exchange.answer?.records ?? []).map((record) => `${who}/${record.recordName}/${record.recordChangeTag}`);
+            const isNews = found.some((version) => !this.polled.has(version));
+            for (const version of found) this.polled.add(version);
+            return isNews;
           }
 
           #drawSoon() {
