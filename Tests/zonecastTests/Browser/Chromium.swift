@@ -289,7 +289,8 @@ private struct ExceptionDetails: Decodable {
 /// What the browser tells by itself, as far as anybody here wants to know.
 private struct Event: Decodable {
     struct Entry: Decodable { var source: String, level: String, text: String }
-    struct Request: Decodable { var url: String }
+    /// That of a socket has no address here.
+    struct Request: Decodable { var url: String? }
     struct Parameters: Decodable {
         var exceptionDetails: ExceptionDetails?
         var entry: Entry?

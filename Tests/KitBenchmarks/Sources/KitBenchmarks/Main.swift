@@ -1,6 +1,10 @@
 import Foundation
 import ZoneKit
 
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
 /// Measures the client against a relay on this machine, each figure beside the floor it is held against.
 @main struct KitBenchmarks {
     static func main() async throws {
