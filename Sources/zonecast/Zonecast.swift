@@ -8,6 +8,8 @@ struct Zonecast: AsyncParsableCommand {
         discussion: """
             First steps:
               zonecast serve --dev                      a relay for trying things, on this machine only
+              zonecast init                             all that a relay for others needs; asks for what it is not told
+              zonecast doctor                           whether it does what it is for
               zonecast container create iCloud.org.example.notes
               zonecast token create --container iCloud.org.example.notes
 

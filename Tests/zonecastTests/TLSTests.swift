@@ -97,8 +97,7 @@ struct TLSTests {
         let place = "/database/1/iCloud.org.example.tls/development/private/"
         let wish = #"{"tokens":[{"recordType":"Note","recordName":"n","fieldName":"file"}]}"#
         let upload = try await post(place + "assets/upload?ckWebAuthToken=dev-alice", wish)
-        let target = try #require(Self.member("url", of: upload)?.split(separator: "/", maxSplits: 2).last)
-        let path = "/" + target.split(separator: "/", maxSplits: 1)[1]
+        let path = try #require(Self.target("url", of: upload))
         // Not a multiple of the pieces that files are sent in.
         let content = String((0..<123_457).map { _ in "0123456789".randomElement() ?? "x" })
         let receipt = try await post(path, content)
@@ -108,17 +107,18 @@ struct TLSTests {
             place + "records/modify?ckWebAuthToken=dev-alice",
             #"{"operations":[{"operationType":"create","record":\#(record)}]}"#
         )
-        let download = try #require(Self.member("downloadURL", of: saved)?.split(separator: "/", maxSplits: 2).last)
-        let answer = try await probe.send("GET", "/" + download.split(separator: "/", maxSplits: 1)[1])
+        let answer = try await probe.send("GET", try #require(Self.target("downloadURL", of: saved)))
         #expect(answer.status == 200)
         #expect(answer.body == Array(content.utf8))
         // The connection goes on after it.
         #expect(try await probe.send("GET", "/healthz").status == 200)
     }
 
-    private static func member(_ name: String, of json: String) -> String? {
-        guard let start = json.firstRange(of: "\"\(name)\":\"")?.upperBound else { return nil }
-        return String(json[start...].prefix { $0 != "\"" }).replacing("\\/", with: "/")
+    /// Path and query of an address in an answer.
+    private static func target(_ name: String, of json: String) -> String? {
+        guard let start = json.firstRange(of: "\"\(name)\":\"https://")?.upperBound else { return nil }
+        let address = json[start...].prefix { $0 != "\"" }
+        return address.firstIndex(of: "/").map { String(address[$0...]) }
     }
 
     @Test func filesThatCannotBeUsedAreNamed() throws {
