@@ -7,6 +7,8 @@ extension Share {
         package var removed: [Participant] = []
         /// People who keep access, as public users with the link's permission.
         package var turnedPublic: [Participant] = []
+
+        package init() {}
     }
 
     /// The share with another public permission, and what that does to people.

@@ -72,7 +72,7 @@ package final class Relay: Sendable {
             time: time,
             random: random
         )
-        pages = Pages(authenticator, time: time, random: random)
+        pages = Pages(authenticator, stores: stores, time: time, random: random)
         idStart = random.bytes(8)
         couriers = Couriers(
             hub: hub,
@@ -111,6 +111,7 @@ package final class Relay: Sendable {
         }
         if let direct { return direct }
         if let place = Pages.Place(request.path) { return await pages.respond(to: request, at: place) }
+        if let place = SharePlaceInPath(request.path) { return await pages.respond(to: request, at: place) }
         if let purpose = AssetDesk.purpose(request.path) { return await carry(request, purpose) }
         let id = requestID()
         if OpenAPIDescription.isAsked(by: request.path) { return Self.describe(request, id: id) }
@@ -359,6 +360,7 @@ extension Route.Operation {
         case .recordsChanges: try fetchRecordChanges(context)
         case .recordsResolve: try resolveShares(context)
         case .recordsAccept: try await acceptShares(context)
+        case .recordsMove: try await moveRecords(context)
         case .zonesList: try listZones(context)
         case .zonesLookup: try lookupZones(context)
         case .zonesModify: try await modifyZones(context)

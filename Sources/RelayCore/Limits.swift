@@ -4,6 +4,8 @@
 package struct Limits: Hashable, Sendable {
     /// Operations, records, zones or subscriptions in one request, and records in one answer.
     package var itemsPerRequest = 200
+    /// Records that one `records/move` takes to another zone.
+    package var recordsPerMove = 10_000
     /// Bytes of one record's `fields` object.
     package var recordBytes = 1_000_000
     /// Bytes of one string, or of the content of one bytes field.

@@ -90,7 +90,8 @@ package final class QueryNotices: Sendable {
                         address: NoticeAddress(store: home, user: run[0].user),
                         matches: run,
                         zone: change.zone,
-                        device: change.device,
+                        // Two people's devices may be called alike.
+                        device: change.after.modified.by == run[0].user ? change.device : "",
                         schema: commit.schema
                     )
                 )

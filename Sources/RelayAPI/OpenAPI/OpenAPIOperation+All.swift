@@ -61,6 +61,17 @@ extension OpenAPIOperation {
             request: "ShareLinksRequest",
             response: "ShareLinksResponse"
         ),
+        OpenAPIOperation(
+            route: "records/move",
+            id: "moveRecords",
+            tag: "records",
+            summary: "Moves records between two zones of the private database, all or none. This relay's own.",
+            details: "In one commit they are gone from the one feed and there in the other; to repeat it is a success.",
+            databases: .privateAndShared,
+            callers: .users,
+            request: "MoveRecordsRequest",
+            response: "MoveRecordsResponse"
+        ),
     ]
 
     private static let zones = [

@@ -45,6 +45,31 @@ extension OpenAPISchemas {
             """#
         ),
         (
+            "MoveRecordsRequest",
+            #"""
+            { "type": "object", "required": ["destinationZoneID"],
+              "properties": {
+                "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
+                "destinationZoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
+                "records": { "type": "array", "maxItems": 10000, "items": { "type": "object", "required": ["recordName"],
+                  "properties": { "recordName": { "type": "string" }, "recordChangeTag": { "type": "string" } } } },
+                "allRecords": { "type": "boolean", "default": false, "description": "Instead of records: all but those of type cloudkit.share." },
+                "createDestination": { "type": "boolean", "default": false },
+                "deleteSource": { "type": "boolean", "default": false, "description": "Ends its shares too." } } }
+            """#
+        ),
+        (
+            "MoveRecordsResponse",
+            #"""
+            { "type": "object", "required": ["records", "source", "destination"],
+              "properties": {
+                "records": { "type": "array", "items": { "type": "object", "required": ["recordName", "recordType", "recordChangeTag"],
+                  "properties": { "recordName": { "type": "string" }, "recordType": { "type": "string" }, "recordChangeTag": { "type": "string" } } } },
+                "source": { "$ref": "#/components/schemas/Zone" },
+                "destination": { "$ref": "#/components/schemas/Zone" } } }
+            """#
+        ),
+        (
             "ShareLinksResponse",
             #"""
             { "type": "object", "required": ["results"],

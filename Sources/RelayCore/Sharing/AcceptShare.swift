@@ -107,13 +107,13 @@ package struct AcceptShare: Sendable {
         return FoundShare(zone: zone, record: record, share: share, root: root, standing: standing)
     }
 
-    /// Joins; to join again and to be the owner changes nothing.
+    /// Joins; to join again, to be the owner and to be a stranger changes nothing, as the standing then tells.
     package func run(in writer: any StoreWriter) throws(RelayError) -> FoundShare {
         var found = try look(in: writer)
         guard let user = visitor.caller.user else { throw .accessDenied }
         var share = found.share
         switch found.standing {
-        case .owner: return found
+        case .owner, .stranger: return found
         case .participant(let known):
             guard !known.hasAccepted else { return found }
             share.participants = share.participants.compactMap { participant in
@@ -128,7 +128,6 @@ package struct AcceptShare: Sendable {
             share.participants.append(
                 .init(id: newID(), role: .publicUser, permission: permission, hasAccepted: true, user: user)
             )
-        case .stranger: throw .notInvited(share)
         }
         found.record = try writer.save(share, in: found.record, of: found.zone, by: visitor.caller, now: now)
         found.zone = try writer.zone(found.zone.id) ?? found.zone

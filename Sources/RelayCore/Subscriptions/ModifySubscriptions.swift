@@ -71,6 +71,10 @@ package struct ModifySubscriptions: Sendable {
         var checked = subscription
         switch subscription.kind {
         case .query(var query):
+            // As in CloudKit; participants are told of the zones that have changed.
+            guard database.scope != .shared else {
+                throw .badRequest("The shared database has subscriptions to the database and to zones only.")
+            }
             query.zone = try query.zone.map { zone throws(RelayError) in try database.zone(zone) }
             checked.kind = .query(query)
         case .database, .zone:

@@ -7,11 +7,11 @@ import Wire
 
 /// A relay with people who share: `alice` owns, the others are asked by their dev names, which are addresses too.
 struct ShareWorld {
-    let world: RelayWorld
+    let world: SubscriptionWorld
     static let bob = "bob@example.org"
     static let carol = "carol@example.org"
 
-    init(limits: Limits = Limits()) throws { world = try RelayWorld(limits: limits) }
+    init(limits: Limits = Limits()) throws { world = try SubscriptionWorld(limits: limits) }
 
     /// The record name by which the container knows somebody.
     func name(of user: String) async throws -> String {
@@ -26,7 +26,7 @@ struct ShareWorld {
     func makeZone(_ zone: String = "Notes", notes: [String] = ["a", "b"]) async throws {
         try await world.makeZone(zone)
         guard !notes.isEmpty else { return }
-        _ = try await world.modify(zone: zone, notes.map { .create($0) })
+        try await modify(notes.map { Self.save($0, "create", title: $0) }, zone: zone).checked()
     }
 
     /// Carries out operations in a zone of alice's.
@@ -35,13 +35,15 @@ struct ShareWorld {
         in database: String = "private",
         zone: String = "Notes",
         as user: String = "alice",
-        atomic: Bool = true
+        atomic: Bool = true,
+        from device: String? = nil
     ) async throws -> Answer {
         let id = try await zoneID(zone)
         return try await world.ask(
             "\(database)/records/modify",
             as: user,
-            #"{"zoneID":\#(id),"atomic":\#(atomic),"operations":[\#(operations.joined(separator: ","))]}"#
+            #"{"zoneID":\#(id),"atomic":\#(atomic),"operations":[\#(operations.joined(separator: ","))]}"#,
+            from: device
         )
     }
 

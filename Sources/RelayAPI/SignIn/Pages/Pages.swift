@@ -7,13 +7,15 @@ import RelayCore
 /// They work without scripts, hold nothing of other origins, and keep no session of their own.
 struct Pages: Sendable {
     let authenticator: Authenticator
+    let stores: any StoreCatalog
     let random: RandomSource
     let time: TimeSource
     private let guardian: PageGuard
     var desk: SignInDesk { authenticator.passwordDesk }
 
-    init(_ authenticator: Authenticator, time: TimeSource, random: RandomSource) {
+    init(_ authenticator: Authenticator, stores: any StoreCatalog, time: TimeSource, random: RandomSource) {
         self.authenticator = authenticator
+        self.stores = stores
         self.random = random
         self.time = time
         guardian = PageGuard(relayKey: authenticator.relayKey)

@@ -151,7 +151,15 @@ struct SignInLink: Equatable {
 /// What all pages share.
 enum PageFrame {
     /// A whole page around `main`, which holds its one `h1`; `script` is the relative address of a script of ours.
-    static func html(title: String, _ main: HTML, foot: HTML? = nil, script: String? = nil) -> HTML {
+    ///
+    /// `up` leads from the page's own folder to the relay's top.
+    static func html(
+        title: String,
+        _ main: HTML,
+        foot: HTML? = nil,
+        script: String? = nil,
+        up: String = ""
+    ) -> HTML {
         let scriptTag: HTML? = script.map { "<script src=\"\($0)\" defer></script>" }
         let footer: HTML? = foot.map { "<footer><p class=\"quiet\">\($0)</p></footer>" }
         return """
@@ -163,7 +171,7 @@ enum PageFrame {
             <meta name="robots" content="noindex">
             <title>\(title)</title>
             <link rel="icon" href="data:,">
-            <link rel="stylesheet" href="signin/style.css">
+            <link rel="stylesheet" href="\(up)signin/style.css">
             \(scriptTag)
             </head>
             <body>

@@ -1,0 +1,79 @@
+import Records
+import RelayCore
+import Wire
+
+/// `records/move`, ours: moves records between two zones of the caller's private database, all or none.
+///
+/// Takes `{ "zoneID", "destinationZoneID", "records": [{ "recordName", "recordChangeTag"? }] }`, or `"allRecords": true`
+/// instead of `records`; `"createDestination": true` makes the zone, and `"deleteSource": true` deletes the one that is
+/// empty then.
+func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
+    try MoveRecords.check(context.database.scope)
+    let body = context.body
+    let source = try context.zone(of: body)
+    let destination = try context.database.zone(try ZoneIDCodec.read(body.required("destinationZoneID")))
+    var items: [MoveRecords.Item]?
+    if try body["allRecords"]?.bool() != true {
+        items = try body.required("records").elements().map { item in
+            .init(name: try item.required("recordName").string(), changeTag: try item["recordChangeTag"]?.string())
+        }
+    }
+    let request = MoveRecords(
+        items,
+        from: source,
+        to: destination,
+        of: context.database,
+        makesDestination: try body["createDestination"]?.bool() ?? false,
+        deletesSource: try body["deleteSource"]?.bool() ?? false,
+        limits: context.limits,
+        now: context.now
+    )
+    try request.check()
+    let result = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
+    let failures = result.outcomes.count { $0.error != nil }
+    let epoch = context.store.epoch
+    let shares = context.shareAnswer
+    return try EndpointAnswer(status: failures > 0 ? ErrorCode.atomicError.status : 200) { writer in
+        if failures > 0 {
+            writer.member("uuid", context.requestID)
+            let reason = "Nothing was moved: \(failures) of \(result.outcomes.count) records cannot be."
+            writer.members(of: RelayError(.atomicError, reason))
+        }
+        writer.key("records")
+        writer.open(UInt8(ascii: "["))
+        for outcome in result.outcomes {
+            guard case .failed(let name, let error, let server) = outcome else {
+                if case .moved(let record) = outcome, failures == 0 { writer.moved(record) }
+                continue
+            }
+            let answer = RecordAnswer(zone: source, links: nil, shares: shares)
+            try answer.write(ModifyRecords.Outcome.failed(name: name, error, server: server), to: &writer)
+        }
+        writer.close(UInt8(ascii: "]"))
+        guard failures == 0 else { return }
+        writer.key("source")
+        if let zone = result.source {
+            writer.zone(zone, epoch: epoch)
+        } else {
+            writer.object {
+                $0.key("zoneID")
+                ZoneIDCodec.write(source, to: &$0)
+                $0.member("deleted", true)
+            }
+        }
+        guard let zone = result.destination else { return }
+        writer.key("destination")
+        writer.zone(zone, epoch: epoch)
+    }
+}
+
+extension JSONWriter {
+    /// A record's new tag; of its contents nothing is new.
+    fileprivate mutating func moved(_ record: StoredRecord) {
+        object {
+            $0.member("recordName", record.name)
+            $0.member("recordType", record.type)
+            $0.member("recordChangeTag", record.changeTag)
+        }
+    }
+}

@@ -1,0 +1,186 @@
+import HTTPTypes
+import Records
+import RelayCore
+import Wire
+
+/// The link of a share as an address: `/share/{container}/{environment}/{link}`, below a proxy's prefix.
+struct SharePlaceInPath {
+    var home: ContainerEnvironment
+    var link: String
+
+    init?(_ path: String) {
+        // Most requests by far are of the wire, and none of them is a page.
+        guard !path.utf8.starts(with: "/database/".utf8) else { return nil }
+        let parts = path.split(separator: "/", omittingEmptySubsequences: false).suffix(4)
+        guard parts.count == 4, parts.first == "share", !parts.contains(""),
+            let container = PercentCoding.decode(String(parts[parts.startIndex + 1])).flatMap({ ContainerID($0) }),
+            let environment = Environment(rawValue: String(parts[parts.startIndex + 2])),
+            let link = PercentCoding.decode(String(parts[parts.startIndex + 3]))
+        else { return nil }
+        home = ContainerEnvironment(container, environment)
+        self.link = link
+    }
+}
+
+/// Joining a share in a browser.
+///
+/// SDK reference 15 and 17: whoever opens the link, wherever they come from, can accept there, or go on to the app.
+extension Pages {
+    func respond(to request: APIRequest, at place: SharePlaceInPath) async -> APIResponse {
+        let visit = visit(request)
+        let found: FoundShare
+        do throws(RelayError) {
+            found = try look(at: place)
+        } catch {
+            let isGone = error.code == .notFound
+            return visit.answer(
+                SharePage.ended(),
+                status: isGone ? .notFound : .serviceUnavailable,
+                isSecure: isSecure
+            )
+        }
+        switch request.method {
+        case .get, .head: return visit.answer(page(found, place, visit).html(), isSecure: isSecure)
+        case .post: return await accept(request, found, place, visit)
+        default:
+            var response = APIResponse(status: .methodNotAllowed, body: Array("Open this address in a browser.\n".utf8))
+            response.headers[.contentType] = "text/plain; charset=utf-8"
+            response.headers[.allow] = "GET, HEAD, POST"
+            return response
+        }
+    }
+
+    private func look(at place: SharePlaceInPath) throws(RelayError) -> FoundShare {
+        guard (try? authenticator.directory.hasContainer(place.home.container)) == true else { throw .shareNotFound }
+        let nobody = shareVisit(Caller(.anonymous, deviceID: ""), contacts: [])
+        return try stores.store(of: place.home).read { reader throws(RelayError) in
+            try nobody.acceptance(of: place.link).look(in: reader)
+        }
+    }
+
+    private func shareVisit(_ caller: Caller, contacts: [Share.Contact]) -> ShareVisit {
+        let random = random
+        return ShareVisit(
+            caller: caller,
+            contacts: contacts,
+            seal: authenticator.invitations,
+            now: time.now(),
+            newID: { Base64URL.encode(random.bytes(16)) }
+        )
+    }
+
+    private func page(_ found: FoundShare, _ place: SharePlaceInPath, _ visit: Visit) -> SharePage {
+        SharePage(
+            facts: facts(found, place),
+            address: place.link,
+            asksNameOnly: authenticator.settings.acceptsDevTokens,
+            formSeal: visit.formSeal
+        )
+    }
+
+    private func facts(_ found: FoundShare, _ place: SharePlaceInPath) -> SharePage.Facts {
+        let titles = try? FieldsJSON.values(of: ["cloudkit.title"], in: found.record.fields)
+        var title = "Shared with you"
+        if case .string(let text)? = titles?["cloudkit.title"], !text.isEmpty { title = text }
+        let owner = try? authenticator.profile(of: found.zone.id.owner, in: place.home)?.account.name
+        let personal = authenticator.invitations.open(place.link).participant
+        let meant = found.share.participants.first { $0.id == personal && !$0.hasAccepted }
+        let isOpen = found.share.publicPermission != .none
+        return SharePage.Facts(
+            title: title,
+            owner: owner.flatMap { [$0.given, $0.family].compactMap { $0 }.joined(separator: " ") }
+                .flatMap { $0.isEmpty ? nil : $0 },
+            permission: meant?.permission ?? (isOpen ? found.share.publicPermission : nil),
+            application: place.home.container.name,
+            appURL: "cloudkit-\(place.home.container.name.lowercased())://share/\(place.link)"
+        )
+    }
+
+    private func accept(
+        _ request: APIRequest,
+        _ found: FoundShare,
+        _ place: SharePlaceInPath,
+        _ visit: Visit
+    ) async -> APIResponse {
+        let typed = FormFields(request.body)
+        let name = typed?["email"] ?? typed?["name"] ?? ""
+        func again(_ trouble: String, _ status: HTTPResponse.Status) -> APIResponse {
+            visit.answer(
+                page(found, place, visit).html(name: name, trouble: trouble),
+                status: status,
+                isSecure: isSecure
+            )
+        }
+        guard let fields = fields(of: request) else { return again(SignInPage.Trouble.cookies.text, .forbidden) }
+        if authenticator.settings.acceptsDevTokens, !AccountRules.isDevName(name) {
+            return again(SignInPage.Trouble.name.text, .forbidden)
+        }
+        let person: (user: UserID, contacts: [Share.Contact])
+        do throws(CredentialRefusal) {
+            person = try await self.person(fields, from: request.remoteAddress, in: place.home)
+        } catch {
+            return refusal(error) { again($0.text, $1) }
+        }
+        do throws(RelayError) {
+            let joined = try await join(place, as: person.user, contacts: person.contacts)
+            return visit.answer(SharePage.joined(facts(joined, place), joined.standing), isSecure: isSecure)
+        } catch {
+            let status = HTTPResponse.Status(code: error.status ?? error.code.status)
+            return again(error.reason, error.code == .accessDenied ? .forbidden : status)
+        }
+    }
+
+    /// Who has signed in on the page.
+    private func person(
+        _ fields: FormFields,
+        from address: String,
+        in home: ContainerEnvironment
+    ) async throws(CredentialRefusal) -> (user: UserID, contacts: [Share.Contact]) {
+        let authenticator = authenticator
+        if authenticator.settings.acceptsDevTokens {
+            let name = fields["name"] ?? ""
+            return try await authenticator.writingDesk.inTurn { () throws(CredentialRefusal) in
+                try authenticator.meetDevUser(name, in: home, discoverable: false)
+                return try authenticator.member(
+                    authenticator.wrapping { () throws(DirectoryError) in
+                        try authenticator.directory.devAccount(named: name)
+                    },
+                    in: home
+                )
+            }
+        }
+        let (email, password) = (fields["email"] ?? "", fields["password"] ?? "")
+        try authenticator.chargeSignIn(email: email, from: address)
+        return try await desk.inTurn { () throws(CredentialRefusal) in
+            let account = try authenticator.checked(email: email, password: password, from: address)
+            return try authenticator.member(account, in: home)
+        }
+    }
+
+    private func join(
+        _ place: SharePlaceInPath,
+        as user: UserID,
+        contacts: [Share.Contact]
+    ) async throws(RelayError) -> FoundShare {
+        let visit = shareVisit(Caller(.user(user), deviceID: ""), contacts: contacts)
+        let acceptance = visit.acceptance(of: place.link)
+        let welcome = WelcomeUser(user, contacts: contacts, now: time.now())
+        return try await stores.store(of: place.home).write { writer throws(RelayError) in
+            let found = try acceptance.look(in: writer)
+            guard found.standing != .stranger else { throw .notInvited(found.share) }
+            if try !welcome.isDone(in: writer) { try welcome.run(in: writer) }
+            return try acceptance.run(in: writer)
+        }
+    }
+}
+
+extension Authenticator {
+    /// The name a container knows an account by, and its addresses.
+    fileprivate func member(
+        _ account: Account,
+        in home: ContainerEnvironment
+    ) throws(CredentialRefusal) -> (user: UserID, contacts: [Share.Contact]) {
+        let user = try wrapping { () throws(DirectoryError) in try directory.user(of: account.id, in: home) }
+        return (user, [account.email.map { .email($0) }, account.phone.map { .phone($0) }].compactMap { $0 })
+    }
+}

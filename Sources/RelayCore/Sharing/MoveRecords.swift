@@ -1,0 +1,279 @@
+package import Records
+import Wire
+
+/// Moves records from one zone of an owner to another, all or none: in one commit they are gone from the one feed and there
+/// in the other.
+///
+/// Ours, no call of CloudKit's: sharing what is there already, and taking it back when the sharing ends, rest on it. Names,
+/// fields, assets, creators and the references among the records stay; change tags do not, as those belong to a zone. To
+/// move again what has been moved is a success, so that a request whose answer was lost can be repeated. SDK reference 14
+/// and 16.
+package struct MoveRecords: Sendable {
+    package struct Item: Hashable, Sendable {
+        package var name: String
+        /// What the record's tag must be; `nil`: any.
+        package var changeTag: String?
+
+        package init(name: String, changeTag: String?) {
+            self.name = name
+            self.changeTag = changeTag
+        }
+    }
+
+    package enum Outcome: Hashable, Sendable {
+        /// It stands in the destination now, and may have stood there before.
+        case moved(StoredRecord)
+        case failed(name: String, RelayError, server: StoredRecord?)
+
+        package var error: RelayError? {
+            if case .failed(_, let error, _) = self { error } else { nil }
+        }
+    }
+
+    package struct Result: Sendable {
+        /// `nil`: it was deleted with the move.
+        package var source: Zone?
+        package var destination: Zone?
+        /// In the order asked for; of all records, in that of their changes.
+        package var outcomes: [Outcome]
+    }
+
+    package var database: DatabaseAddress
+    package var source: ZoneID
+    package var destination: ZoneID
+    /// `nil`: all but the shares' own records.
+    package var items: [Item]?
+    /// Whether to make the destination where there is none.
+    package var makesDestination: Bool
+    /// Whether to delete the source afterwards, which ends its shares.
+    package var deletesSource: Bool
+    package var limits: Limits
+    package var now: Timestamp
+
+    package init(
+        _ items: [Item]?,
+        from source: ZoneID,
+        to destination: ZoneID,
+        of database: DatabaseAddress,
+        makesDestination: Bool,
+        deletesSource: Bool,
+        limits: Limits,
+        now: Timestamp
+    ) {
+        self.items = items
+        self.source = source
+        self.destination = destination
+        self.database = database
+        self.makesDestination = makesDestination
+        self.deletesSource = deletesSource
+        self.limits = limits
+        self.now = now
+    }
+
+    /// Refuses databases between whose zones nothing can be moved.
+    package static func check(_ scope: DatabaseScope) throws(RelayError) {
+        switch scope {
+        case .public: throw .badRequest("The public database has one zone; nothing can be moved there.")
+        case .shared: throw .accessDenied
+        case .private: break
+        }
+    }
+
+    /// Refuses what cannot be meant.
+    package func check() throws(RelayError) {
+        try Self.check(database.scope)
+        guard source != destination else { throw .badRequest("The records are in that zone already.") }
+        guard !deletesSource || !source.isDefault else { throw .badRequest("The default zone cannot be deleted.") }
+        guard (items?.count ?? 0) <= limits.recordsPerMove else { throw tooMany }
+        guard Set(items?.map(\.name) ?? []).count == items?.count ?? 0 else {
+            throw .badRequest("A request may name each record once.")
+        }
+    }
+
+    /// Decides all, then writes.
+    package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
+        try check()
+        let from = try writer.zone(source)
+        // The source may be gone because this very request has deleted it before.
+        guard from != nil || deletesSource else { throw .zoneNotFound }
+        let to = try writer.zone(destination)
+        if to == nil { try checkNewZone(in: writer) }
+        let asked = if let items { items } else { try all(of: from, in: writer) }
+        var move = Move(request: self, source: from, destination: to)
+        try move.load(asked, from: writer)
+        var outcomes = asked.map { move.judge($0) }
+        for (index, item) in asked.enumerated() where outcomes[index].error == nil && move.moving[item.name] != nil {
+            if let error = try move.tornReference(of: item.name, in: writer) {
+                outcomes[index] = .failed(name: item.name, error, server: nil)
+            }
+        }
+        if deletesSource, let from, try live(in: from, writer).contains(where: { move.moving[$0.name] == nil }) {
+            throw .badRequest("The source still holds other records. Move them too, or do not delete it.")
+        }
+        guard !outcomes.contains(where: { $0.error != nil }) else {
+            return Result(source: from, destination: to, outcomes: outcomes)
+        }
+        return try carryOut(move, outcomes, in: writer)
+    }
+
+    private func carryOut(_ move: Move, _ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError) -> Result {
+        let device = database.caller.deviceID
+        let to = if let zone = move.destination { zone } else { try writer.makeZone(destination, by: device) }
+        var arrived: [String: StoredRecord] = [:]
+        for (name, record) in move.moving.sorted(by: { $0.value.change < $1.value.change }) {
+            arrived[name] = try arrival(of: record, number: writer.takeChangeNumber())
+        }
+        let sorted = arrived.values.sorted { $0.change < $1.change }
+        try writer.put(sorted, replacing: move.before, in: to, by: device)
+        if let from = move.source {
+            if deletesSource {
+                try writer.deleteZone(try writer.zone(source) ?? from, by: device)
+            } else {
+                let gone = sorted.compactMap { move.moving[$0.name] }.map { departure(of: $0, writer) }
+                try writer.put(gone, replacing: move.moving, in: try writer.zone(source) ?? from, by: device)
+            }
+        }
+        return Result(
+            source: deletesSource ? nil : try writer.zone(source),
+            destination: try writer.zone(destination),
+            outcomes: outcomes.map { outcome in
+                guard case .moved(let record) = outcome else { return outcome }
+                return .moved(arrived[record.name] ?? record)
+            }
+        )
+    }
+
+    // MARK: Records
+
+    private func arrival(of record: StoredRecord, number: UInt64) throws(RelayError) -> StoredRecord {
+        var record = record
+        record.change = number
+        record.share = nil
+        record.modified = stamp
+        do {
+            record.fields = try FieldsJSON.movingReferences(from: source, to: destination, in: record.fields)
+        } catch {
+            throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
+        }
+        return record
+    }
+
+    private func departure(of record: StoredRecord, _ writer: any StoreWriter) -> StoredRecord {
+        var record = record
+        record.change = writer.takeChangeNumber()
+        record.isDeleted = true
+        record.fields = FieldsJSON.empty
+        record.parent = nil
+        record.share = nil
+        record.modified = stamp
+        return record
+    }
+
+    private var stamp: StoredRecord.Stamp {
+        .init(at: now, by: source.owner, device: DeviceMark(deviceID: database.caller.deviceID))
+    }
+
+    private func all(of zone: Zone?, in writer: any StoreWriter) throws(RelayError) -> [Item] {
+        guard let zone else { return [] }
+        return try live(in: zone, writer).map { Item(name: $0.name, changeTag: nil) }
+    }
+
+    /// Names alone; the shares' own records are not among them.
+    private func live(in zone: Zone, _ writer: any StoreWriter) throws(RelayError) -> [(name: String, change: UInt64)] {
+        var found: [(name: String, change: UInt64)] = []
+        guard zone.lastChange > 0 else { return [] }
+        try writer.visitRecords(
+            in: zone,
+            changes: 1...zone.lastChange,
+            backwards: false,
+            limit: .max
+        ) { record, position in
+            if !record.isDeleted, !record.isShare { found.append((record.name, position)) }
+        }
+        guard found.count <= limits.recordsPerMove else { throw tooMany }
+        return found
+    }
+
+    private var tooMany: RelayError {
+        RelayError(
+            .badRequest,
+            "At most \(limits.recordsPerMove) records can be moved at once.",
+            fineCode: .limitExceeded
+        )
+    }
+
+    private func checkNewZone(in writer: any StoreWriter) throws(RelayError) {
+        guard makesDestination else { throw .zoneNotFound }
+        let count = try writer.zones(of: destination.owner).count { !$0.isDeleted }
+        guard count <= limits.zonesPerUser else {
+            throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
+        }
+    }
+}
+
+/// What one move has found, before anything is written.
+private struct Move {
+    let request: MoveRecords
+    let source: Zone?
+    let destination: Zone?
+    /// The live records that are to go.
+    var moving: [String: StoredRecord] = [:]
+    /// What stands under the same names in the destination, tombstones included.
+    var before: [String: StoredRecord] = [:]
+
+    mutating func load(_ items: [MoveRecords.Item], from writer: any StoreWriter) throws(RelayError) {
+        let names = items.map(\.name)
+        if let destination { before = try writer.records(named: names, in: destination) }
+        guard let source else { return }
+        moving = try writer.records(named: names, in: source).filter { !$0.value.isDeleted }
+    }
+
+    func judge(_ item: MoveRecords.Item) -> MoveRecords.Outcome {
+        let there = before[item.name].flatMap { $0.isDeleted ? nil : $0 }
+        func refusal(_ error: RelayError) -> MoveRecords.Outcome {
+            .failed(name: item.name, error, server: error.code == .conflict ? moving[item.name] : there)
+        }
+        guard let record = moving[item.name] else { return there.map { .moved($0) } ?? refusal(.recordNotFound) }
+        if there != nil {
+            return refusal(RelayError(.exists, "The destination has a record of that name already."))
+        }
+        if record.isShare { return refusal(.badRequest("A share's own record stays in its zone.")) }
+        if record.shareMark?.record != nil, !request.deletesSource { return refusal(.alreadyShared) }
+        if let tag = item.changeTag, tag != record.changeTag {
+            return refusal(RelayError(.conflict, "client oplock error moving record"))
+        }
+        if record.parent != nil, request.destination.isDefault {
+            return refusal(.badRequest("Only records of a custom zone have a parent."))
+        }
+        return .moved(record)
+    }
+
+    /// Why a record cannot go, when something that binds it or that it binds stays behind.
+    func tornReference(of name: String, in writer: any StoreWriter) throws(RelayError) -> RelayError? {
+        guard let record = moving[name], let source else { return nil }
+        var targets = [record.parent].compactMap { $0 }
+        if let binding = try? FieldsJSON.bindingReferences(in: record.fields) {
+            targets += binding.map(\.reference.recordName)
+        }
+        for target in targets where moving[target] == nil && before[target].map(\.isDeleted) ?? true {
+            let stays = try writer.records(named: [target], in: source)[target].map { !$0.isDeleted } ?? false
+            if stays { return .torn(target) }
+        }
+        var holder: String?
+        try writer.visitReferences(to: name, in: source) { reference in
+            guard moving[reference.source] == nil else { return true }
+            holder = reference.source
+            return false
+        }
+        return holder.map { .torn($0) }
+    }
+}
+
+extension RelayError {
+    fileprivate static func torn(_ name: String) -> RelayError {
+        RelayError(
+            .validatingReferenceError,
+            "References cannot cross zones, and the record '\(name)' would stay behind. Move it in the same request."
+        )
+    }
+}

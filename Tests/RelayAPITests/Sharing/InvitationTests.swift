@@ -1,0 +1,108 @@
+import Records
+import Testing
+import Wire
+
+/// Invitations: to whom they belong, and what is told of people.
+@Suite struct InvitationTests {
+    typealias World = ShareWorld
+
+    @Test func somebodyWithoutAnAccountJoinsOnceTheyHaveOne() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.shareZone(accepting: false)
+        let before = try world.participants(of: share)[1]
+        #expect(try before.required("userIdentity").text("userRecordName") == nil)
+        // Their first request, whatever it asks for, binds what waits for their address.
+        let bob = try await world.name(of: World.bob)
+        let tag = share.text("recordChangeTag")
+        #expect(try await world.record(Share.zoneWideName).text("recordChangeTag") != tag)
+        let joined = try await world.accept(share, as: World.bob)
+        #expect(try joined.required("share").required("currentUserParticipant").text("permission") == "READ_ONLY")
+        let after = try world.participants(of: try await world.record(Share.zoneWideName))[1]
+        #expect(try after.required("userIdentity").text("userRecordName") == bob)
+        #expect(after["invitationURL"] == nil)
+    }
+
+    @Test func whoHasAnotherAddressProvesThemselvesByTheLinkThatWentToIt() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.shareZone(accepting: false)
+        let link = try #require(share.text("shortGUID"))
+        let refused = try await world.open(link, as: World.carol, by: "accept")
+        #expect(refused.text("ckErrorCode") == "PARTICIPANT_MAY_NEED_VERIFICATION")
+        let hint = try #require(try refused.required("potentialMatchList").elements().first)
+        #expect(try hint.required("contactInformation").text("emailAddress") == "b…@example.org")
+        let own = try #require(try world.participants(of: share)[1].text("invitationURL"))
+        let forged = own.dropLast() + (own.hasSuffix("A") ? "B" : "A")
+        #expect(try await world.open(String(forged), as: World.carol, by: "accept").text("serverErrorCode") != nil)
+        let joined = try await world.open(own, as: World.carol, by: "accept")
+        #expect(joined.text("participantStatus") == "ACCEPTED")
+        #expect(try World.names(try await world.changes(as: World.carol)).contains("a"))
+        // It was for one person.
+        #expect(try await world.open(own, as: "dave", by: "accept").text("serverErrorCode") == "ACCESS_DENIED")
+    }
+
+    @Test func removedAndInvitedAgainNeedsTheNewLink() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.shareZone(accepting: false)
+        let old = try #require(try world.participants(of: share)[1].text("invitationURL"))
+        try await world.one(World.share("forceUpdate", with: []))
+        #expect(try await world.open(old, as: World.carol, by: "accept").text("serverErrorCode") == "ACCESS_DENIED")
+        try await world.one(World.share("forceUpdate", with: [World.participant(World.bob)]))
+        #expect(try await world.open(old, as: World.carol, by: "accept").text("serverErrorCode") == "ACCESS_DENIED")
+        try await world.accept(share, as: World.bob)
+    }
+
+    @Test func byRecordNameAndByNumber() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let bob = try await world.name(of: World.bob)
+        func lookup(_ key: String, _ value: String) -> String {
+            #"{"permission":"READ_WRITE","userIdentity":{"lookupInfo":{"\#(key)":"\#(value)"}}}"#
+        }
+        let share = try await world.one(
+            World.share(with: [lookup("userRecordName", bob), lookup("phoneNumber", "+49 30 123 45 67")])
+        )
+        let participants = try world.participants(of: share)
+        #expect(try participants[1].required("userIdentity").text("userRecordName") == bob)
+        #expect(try participants[2].required("userIdentity").required("lookupInfo").text("phoneNumber") == "+49301234567")
+        try await world.accept(share, as: World.bob)
+        try await world.one(World.save("a"), in: "shared", as: World.bob)
+        for bad in [lookup("userRecordName", "bob"), lookup("emailAddress", "nobody"), lookup("phoneNumber", "12")] {
+            #expect(try await world.refusal(World.share("forceUpdate", with: [bad])) == "BAD_REQUEST")
+        }
+    }
+
+    @Test func participantsLearnNoAddressesOfEachOther() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.shareZone(accepting: false)
+        let list = try world.participants(of: share).map(\.source) + [World.participant(World.carol)]
+        try await world.one(World.share("forceUpdate", with: list))
+        try await world.accept(share, as: World.bob)
+        var seen = try await world.record(Share.zoneWideName, in: "shared", as: World.bob)
+        // Carol has not joined yet.
+        #expect(try world.participants(of: seen).count == 2)
+        try await world.accept(share, as: World.carol)
+        seen = try await world.record(Share.zoneWideName, in: "shared", as: World.bob)
+        let carol = try #require(try world.participants(of: seen).last)
+        #expect(try carol.required("userIdentity").text("userRecordName") == (try await world.name(of: World.carol)))
+        #expect(!carol.source.contains("example.org"))
+        #expect(try seen.required("currentUserParticipant").source.contains(World.bob))
+    }
+
+    @Test func anInvitationGivesNobodyAway() async throws {
+        let world = try World()
+        try await world.makeZone()
+        _ = try await world.name(of: World.bob)
+        let share = try await world.one(
+            World.share(with: [World.participant(World.bob), World.participant("nobody@example.org")])
+        )
+        // One has an account here and the other has not: the owner is not told.
+        for participant in try world.participants(of: share).dropFirst() {
+            let identity = try participant.required("userIdentity")
+            #expect(identity.text("userRecordName") == nil && identity["nameComponents"] == nil)
+        }
+    }
+}

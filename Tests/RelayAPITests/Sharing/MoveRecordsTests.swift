@@ -1,0 +1,150 @@
+import Records
+import Testing
+import Wire
+
+/// Moving records between zones.
+@Suite struct MoveRecordsTests {
+    typealias World = ShareWorld
+
+    private func move(
+        _ world: World,
+        _ names: [String]?,
+        from source: String = "Notes",
+        to destination: String = "Shared",
+        extra: String = "",
+        in database: String = "private",
+        as user: String = "alice"
+    ) async throws -> Answer {
+        let what = names.map { list in
+            #""records":[\#(list.map { #"{"recordName":"\#($0)"}"# }.joined(separator: ","))]"#
+        } ?? #""allRecords":true"#
+        return try await world.world.ask(
+            "\(database)/records/move",
+            as: user,
+            #"{"zoneID":{"zoneName":"\#(source)"},"destinationZoneID":{"zoneName":"\#(destination)"},\#(what)\#(extra)}"#
+        )
+    }
+
+    @Test func recordsGoInOneCommitWithAllTheyAre() async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["a", "b", "c"])
+        try await world.one(HierarchyShareTests.child("kid", of: "a"))
+        let zone = try await world.zoneID()
+        try await world.one(
+            #"{"operationType":"forceUpdate","record":{"recordName":"b","recordType":"Note","fields":{"#
+                + #""up":{"value":{"recordName":"a","action":"DELETE_SELF","zoneID":\#(zone)}}}}}"#
+        )
+        let before = try await world.record("a")
+        let token = try await world.changes(as: "alice", in: "private").text("syncToken")
+        let answer = try await move(world, ["kid", "a", "b"], extra: #","createDestination":true"#)
+        #expect(answer.status == 200)
+        #expect(try answer.items("records").map { $0.text("recordName") } == ["kid", "a", "b"])
+        let after = try await world.record("a", zone: "Shared")
+        #expect(try after.field("title")?.string() == "a")
+        #expect(try after.required("created").source == (try before.required("created").source))
+        #expect(after.text("recordChangeTag") == (try answer.items("records"))[1].text("recordChangeTag"))
+        let reference = try #require(try await world.record("b", zone: "Shared").field("up"))
+        #expect(try reference.required("zoneID").text("zoneName") == "Shared")
+        #expect(try await world.record("kid", zone: "Shared").required("parent").text("recordName") == "a")
+        let left = try await world.changes(as: "alice", since: token, in: "private")
+        #expect(try World.names(left).sorted() == ["-a", "-b", "-kid"])
+        let there = try await world.changes(as: "alice", zone: "Shared", in: "private")
+        #expect(try World.names(there).sorted() == ["a", "b", "kid"])
+        // The other end of the reference came along.
+        try await world.modify([World.delete("kid"), World.delete("a")], zone: "Shared").checked()
+        #expect(try await world.record("b", zone: "Shared").text("serverErrorCode") == "NOT_FOUND")
+    }
+
+    @Test func allOrNone() async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["a", "b"])
+        try await world.makeZone("Shared", notes: ["b"])
+        let answer = try await move(world, ["a", "b", "nobody"])
+        #expect(answer.status == 400 && answer.code == "ATOMIC_ERROR")
+        let records = try answer.items("records")
+        #expect(records.map { $0.text("recordName") } == ["b", "nobody"])
+        #expect(records.map { $0.text("serverErrorCode") } == ["EXISTS", "NOT_FOUND"])
+        #expect(try await world.record("a").text("serverErrorCode") == nil)
+        #expect(try await world.record("a", zone: "Shared").text("serverErrorCode") == "NOT_FOUND")
+    }
+
+    @Test func whatBelongsTogetherStaysTogether() async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["a"])
+        try await world.one(HierarchyShareTests.child("kid", of: "a"))
+        for name in ["a", "kid"] {
+            let answer = try await move(world, [name], extra: #","createDestination":true"#)
+            #expect(try answer.items("records").first?.text("serverErrorCode") == "VALIDATING_REFERENCE_ERROR")
+        }
+        #expect(try await move(world, ["a", "kid"], extra: #","createDestination":true"#).status == 200)
+    }
+
+    @Test func toRepeatItIsASuccess() async throws {
+        let world = try World()
+        try await world.makeZone()
+        for _ in 0..<2 {
+            let answer = try await move(world, ["a", "b"], extra: #","createDestination":true"#)
+            #expect(answer.status == 200)
+            #expect(try answer.items("records").count == 2)
+        }
+        for _ in 0..<2 {
+            let back = try await move(world, nil, from: "Shared", to: "Notes", extra: #","deleteSource":true"#)
+            #expect(back.status == 200)
+        }
+        #expect(try World.names(try await world.changes(as: "alice", in: "private")).sorted() == ["a", "b"])
+    }
+
+    @Test func staleTagsAndForeignZonesAreRefused() async throws {
+        let world = try World()
+        try await world.makeZone()
+        try await world.makeZone("Shared", notes: [])
+        let stale = try await world.world.ask(
+            "private/records/move",
+            #"{"zoneID":{"zoneName":"Notes"},"destinationZoneID":{"zoneName":"Shared"},"#
+                + #""records":[{"recordName":"a","recordChangeTag":"1"}]}"#
+        )
+        #expect(try stale.items("records").first?.text("serverErrorCode") == "CONFLICT")
+        #expect(try stale.items("records").first?["serverRecord"] != nil)
+        #expect(try await move(world, ["a"], to: "Nowhere").code == "ZONE_NOT_FOUND")
+        #expect(try await move(world, ["a"], to: "Notes").code == "BAD_REQUEST")
+        #expect(try await move(world, ["a"], in: "public").code == "BAD_REQUEST")
+        #expect(try await move(world, ["a", "a"]).code == "BAD_REQUEST")
+        #expect(try await move(world, ["a"], as: World.bob).code == "ZONE_NOT_FOUND")
+        let id = try await world.zoneID()
+        let shared = try await world.world.ask(
+            "shared/records/move",
+            as: World.bob,
+            #"{"zoneID":\#(id),"destinationZoneID":\#(id),"records":[]}"#
+        )
+        #expect(shared.code == "ACCESS_DENIED")
+        let rest = try await move(world, ["a"], extra: #","deleteSource":true"#)
+        #expect(rest.code == "BAD_REQUEST")
+        #expect(try await world.record("b").text("serverErrorCode") == nil)
+    }
+
+    /// Sharing what is there already, and stopping: the owner has everything all the time, participants from the one moment
+    /// to the other.
+    @Test func sharingAndTakingBack() async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["a", "b", "c"])
+        try await world.world.makeZone("share.1")
+        let share = try await world.shareZone("share.1")
+        try await world.accept(share, as: World.bob)
+        let start = try await world.changes(zone: "share.1").text("syncToken")
+        #expect(try await move(world, ["a", "b"], to: "share.1").status == 200)
+        #expect(try World.names(try await world.changes(since: start, zone: "share.1")) == ["a", "b"])
+        // One participant writes; the owner stops.
+        try await world.one(World.share("forceUpdate", with: [World.participant(World.bob, "READ_WRITE")]), zone: "share.1")
+        try await world.one(World.save("bobs"), in: "shared", zone: "share.1", as: World.bob)
+        let database = try await world.zones()
+        let back = try await move(world, nil, from: "share.1", to: "Notes", extra: #","deleteSource":true"#)
+        #expect(back.status == 200)
+        #expect(try back.json.required("source").flag("deleted") == true)
+        #expect(try await world.zones(since: database.token).names == ["-share.1"])
+        let all = try World.names(try await world.changes(as: "alice", in: "private"))
+        #expect(all.sorted() == ["a", "b", "bobs", "c"])
+        #expect(try await world.record("share.1").text("serverErrorCode") == "NOT_FOUND")
+        let link = try #require(share.text("shortGUID"))
+        #expect(try await world.open(link, as: World.bob).text("serverErrorCode") == "NOT_FOUND")
+    }
+}

@@ -1,0 +1,96 @@
+import Records
+import Testing
+import Wire
+
+/// Links that anybody may join by, and how they and named participants exclude each other.
+@Suite struct PublicLinkTests {
+    typealias World = ShareWorld
+
+    @Test(arguments: ["READ_ONLY", "READ_WRITE"]) func anyoneSignedInMayJoin(_ permission: String) async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.one(World.share(publicly: permission))
+        let link = try #require(share.text("shortGUID"))
+        let anonymous = try await world.open(link, as: nil)
+        #expect(anonymous.text("participantType") == "PUBLIC_USER")
+        #expect(anonymous["rootRecord"] == nil)
+        let looked = try await world.open(link, as: World.bob)
+        #expect(looked.text("participantStatus") == "INVITED")
+        #expect(try await world.zones().names == [])
+        let joined = try await world.accept(share, as: World.bob)
+        #expect(joined.text("participantType") == "PUBLIC_USER")
+        #expect(joined.text("participantPermission") == permission)
+        #expect(try World.names(try await world.changes()).contains("a"))
+        let refusal = try await world.refusal(World.save("a"), in: "shared", as: World.bob)
+        #expect(refusal == (permission == "READ_ONLY" ? "ACCESS_DENIED" : nil))
+        let current = try await world.record(Share.zoneWideName)
+        #expect(try world.participants(of: current).map { $0.text("type") } == ["OWNER", "PUBLIC_USER"])
+    }
+
+    @Test func openingTheLinkEndsInvitationsAndKeepsPeople() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let list = [World.participant(World.bob, "READ_WRITE"), World.participant(World.carol)]
+        let share = try await world.one(World.share(with: list))
+        try await world.accept(share, as: World.bob)
+        let open = try await world.one(World.share("forceUpdate", publicly: "READ_ONLY"))
+        let participants = try world.participants(of: open)
+        #expect(participants.map { $0.text("type") } == ["OWNER", "PUBLIC_USER"])
+        #expect(participants[1].text("permission") == "READ_ONLY")
+        #expect(try await world.refusal(World.save("a"), in: "shared", as: World.bob) == "ACCESS_DENIED")
+        // Carol's invitation is gone; by the link she may come like anybody.
+        #expect(try await world.accept(share, as: World.carol).text("participantType") == "PUBLIC_USER")
+        let wide = try await world.one(World.share("forceUpdate", publicly: "READ_WRITE"))
+        #expect(try world.participants(of: wide).dropFirst().map { $0.text("permission") } == ["READ_WRITE", "READ_WRITE"])
+        try await world.one(World.save("a"), in: "shared", as: World.carol)
+    }
+
+    @Test func closingTheLinkRemovesWhoCameByIt() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.one(World.share(publicly: "READ_WRITE"))
+        try await world.accept(share, as: World.bob)
+        let database = try await world.zones()
+        let current = try await world.record(Share.zoneWideName)
+        // Closed and somebody invited at once; those who came by the link still stand in what the client sends.
+        let list = try world.participants(of: current).map(\.source) + [World.participant(World.carol)]
+        let tag = current.text("recordChangeTag")
+        let closed = try await world.one(World.share("update", tag: tag, publicly: "NONE", with: list))
+        #expect(try world.participants(of: closed).map { $0.text("type") } == ["OWNER", "USER"])
+        #expect(try await world.zones(since: database.token).names == ["-Notes"])
+        let link = try #require(share.text("shortGUID"))
+        #expect(try await world.open(link, as: World.bob, by: "accept").text("serverErrorCode") == "ACCESS_DENIED")
+        try await world.accept(share, as: World.carol)
+    }
+
+    @Test func nobodyIsNamedWhileTheLinkIsOpen() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let both = World.share(publicly: "READ_ONLY", with: [World.participant(World.bob)])
+        #expect(try await world.refusal(both) == "BAD_REQUEST")
+        let share = try await world.one(World.share(publicly: "READ_ONLY"))
+        try await world.accept(share, as: World.bob)
+        let current = try world.participants(of: try await world.record(Share.zoneWideName)).map(\.source)
+        let added = World.share("forceUpdate", with: current + [World.participant(World.carol)])
+        #expect(try await world.refusal(added) == "BAD_REQUEST")
+        #expect(try await world.refusal(World.share("forceUpdate", with: [])) == "BAD_REQUEST")
+        try await world.one(World.share("forceUpdate", with: current, title: "Same people"))
+    }
+
+    @Test func whatChangesIsKnownBefore() {
+        let share = Share(
+            root: nil,
+            shortGUID: "g",
+            participants: [
+                .init(id: "1", permission: .readWrite, hasAccepted: true, user: UserID("_a")),
+                .init(id: "2", permission: .readOnly, contact: .email("b@example.org")),
+            ]
+        )
+        let (open, effects) = share.changingPublicPermission(to: .readOnly)
+        #expect(effects.endedInvitations.map(\.id) == ["2"] && effects.turnedPublic.map(\.id) == ["1"])
+        #expect(effects.removed.isEmpty && open.participants.map(\.permission) == [.readOnly])
+        let (closed, losses) = open.changingPublicPermission(to: .none)
+        #expect(losses.removed.map(\.id) == ["1"] && closed.participants.isEmpty)
+        #expect(share.changingPublicPermission(to: .none).effects == .init())
+    }
+}

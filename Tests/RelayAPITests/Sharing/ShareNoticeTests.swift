@@ -1,0 +1,153 @@
+import Records
+import RelayAPI
+import RelayCore
+import Testing
+import Wire
+
+/// Who hears of what in shared zones.
+@Suite(.timeLimit(.minutes(1))) struct ShareNoticeTests {
+    typealias World = ShareWorld
+
+    /// A device that listens to a whole database.
+    private func device(
+        _ name: String,
+        of user: String,
+        in database: String = "shared",
+        _ world: World,
+        since: [DatabaseScope: String] = [.private: "x", .shared: "x"]
+    ) async throws -> TestDevice {
+        let answer = try await world.world.ask(
+            "\(database)/subscriptions/modify",
+            as: user,
+            #"{"operations":[{"operationType":"create","subscription":{"subscriptionID":"all","subscriptionType":"database"}}]}"#
+        )
+        #expect(try answer.items("subscriptions").first?.text("serverErrorCode") == nil)
+        let device = await world.world.device(name, of: user)
+        await world.world.settle()
+        device.forget()
+        return device
+    }
+
+    @Test func everybodyConcernedHearsOnce() async throws {
+        let world = try World()
+        try await world.makeZone()
+        try await world.shareZone(with: [World.bob: "READ_WRITE", World.carol: "READ_ONLY"])
+        let alice = try await device("phone", of: "alice", in: "private", world)
+        let bob = try await device("phone", of: World.bob, world)
+        let carol = try await device("phone", of: World.carol, world)
+        // The owner's phone changes something; the others' phones are other phones.
+        try await world.modify([World.save("a")], from: "phone").checked()
+        await world.world.settle()
+        #expect(alice.zones == [] && bob.zones == ["Notes"] && carol.zones == ["Notes"])
+        let notice = try #require(bob.notices.first)
+        #expect(notice.scope == .shared)
+        #expect(notice.zone?.owner.recordName == (try await world.name(of: "alice")))
+        #expect(notice.syncToken == (try await world.changes().text("syncToken")))
+        #expect(notice.syncToken != (try await world.changes(as: World.carol).text("syncToken")))
+        for device in [alice, bob, carol] { device.forget() }
+        try await world.modify([World.save("a")], in: "shared", as: World.bob, from: "phone").checked()
+        await world.world.settle()
+        #expect(alice.zones == ["Notes"] && bob.zones == [] && carol.zones == ["Notes"])
+        #expect(alice.notices.first?.scope == .private)
+    }
+
+    @Test func theLifeOfAShareIsHeardOf() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let alice = try await device("phone", of: "alice", in: "private", world)
+        let bob = try await device("phone", of: World.bob, world)
+        let share = try await world.shareZone(accepting: false)
+        await world.world.settle()
+        // Invited: something has happened, but which zone is not said before one joins.
+        #expect(bob.zones == ["*"])
+        bob.forget()
+        alice.forget()
+        try await world.accept(share, as: World.bob)
+        await world.world.settle()
+        #expect(bob.zones == ["Notes"] && alice.zones == ["Notes"])
+        bob.forget()
+        let current = try await world.record(Share.zoneWideName)
+        let written = try world.participants(of: current)[1].source.replacing("READ_ONLY", with: "READ_WRITE")
+        let changed = try await world.one(
+            World.share("update", tag: current.text("recordChangeTag"), with: [written])
+        )
+        await world.world.settle()
+        #expect(bob.zones == ["Notes"])
+        bob.forget()
+        let database = try await world.zones()
+        try await world.one(World.share("update", tag: changed.text("recordChangeTag"), with: []))
+        await world.world.settle()
+        #expect(bob.zones == ["Notes"])
+        #expect(bob.notices.first?.syncToken == nil)
+        #expect(try await world.zones(since: database.token).names == ["-Notes"])
+        bob.forget()
+        try await world.one(World.save("a"))
+        await world.world.settle()
+        #expect(bob.zones == [])
+    }
+
+    @Test func nobodyHearsOfWhatIsBesideTheirHierarchy() async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["list", "other"])
+        let share = try await world.one(
+            World.share(name: "share", root: "list", with: [World.participant(World.bob, "READ_WRITE")])
+        )
+        try await world.accept(share, as: World.bob)
+        let bob = try await device("phone", of: World.bob, world)
+        try await world.one(World.save("other"))
+        await world.world.settle()
+        #expect(bob.zones == [])
+        try await world.one(HierarchyShareTests.child("item", of: "list"))
+        await world.world.settle()
+        #expect(bob.zones == ["Notes"])
+        #expect(bob.notices.first?.syncToken == (try await world.changes().text("syncToken")))
+    }
+
+    @Test func whoWasAwayIsToldAtOnce() async throws {
+        let world = try World()
+        try await world.makeZone()
+        try await world.shareZone()
+        _ = try await device("early", of: World.bob, world)
+        let (_, token) = try await world.zones()
+        try await world.one(World.save("a"))
+        await world.world.settle()
+        let late = await world.world.device("late", of: World.bob, since: [.shared: token])
+        await world.world.settle()
+        #expect(late.notices.filter { $0.scope == .shared }.map { $0.zone?.zoneName } == ["Notes"])
+        let current = await world.world.device("now", of: World.bob, since: [.shared: try await world.zones().token])
+        await world.world.settle()
+        #expect(current.notices.filter { $0.scope == .shared }.isEmpty)
+    }
+
+    @Test func aHundredParticipantsAreOneCommitAndANoticeEach() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let people = (0..<100).map { "p\($0)@example.org" }
+        let share = try await world.one(World.share(with: people.map { World.participant($0) }))
+        var devices: [TestDevice] = []
+        for user in people {
+            try await world.accept(share, as: user)
+            devices.append(try await device("phone", of: user, world))
+        }
+        await world.world.settle()
+        for device in devices { device.forget() }
+        let orders = world.world.lane.orderCount
+        try await world.modify((0..<20).map { World.save("n\($0)") }).checked()
+        #expect(world.world.lane.orderCount - orders == 100)
+        await world.world.settle()
+        #expect(devices.allSatisfy { $0.zones == ["Notes"] })
+    }
+
+    @Test func queriesAreNoSubscriptionsThere() async throws {
+        let world = try World()
+        let answer = try await world.world.ask(
+            "shared/subscriptions/modify",
+            as: World.bob,
+            """
+            {"operations":[{"operationType":"create","subscription":{"subscriptionID":"q","subscriptionType":"query",
+            "query":{"recordType":"Note"},"firesOn":["create"]}}]}
+            """
+        )
+        #expect(try answer.items("subscriptions").first?.text("serverErrorCode") == "BAD_REQUEST")
+    }
+}
