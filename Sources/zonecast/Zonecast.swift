@@ -17,8 +17,8 @@ struct Zonecast: AsyncParsableCommand {
         subcommands: [
             Demo.self, Watch.self,
             Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self, IssuerCommand.self, KeyCommand.self,
-            RecordsCommand.self, ZonesCommand.self, SchemaCommand.self, RoleCommand.self, BackupCommand.self,
-            ConfigCommand.self,
+            RecordsCommand.self, ZonesCommand.self, SharesCommand.self, SchemaCommand.self, RoleCommand.self,
+            BackupCommand.self, ConfigCommand.self,
         ] + ToolVerbs.all
     )
 

@@ -116,7 +116,8 @@ package struct MoveRecords: Sendable {
         return try carryOut(move, outcomes, in: writer)
     }
 
-    private func carryOut(_ move: Move, _ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError) -> Result {
+    private func carryOut(_ move: Move, _ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError) -> Result
+    {
         let device = database.caller.deviceID
         let to = if let zone = move.destination { zone } else { try writer.makeZone(destination, by: device) }
         var arrived: [String: StoredRecord] = [:]

@@ -34,7 +34,11 @@ import Wire
         #expect(try await world.refusal(large("two")) == "QUOTA_EXCEEDED")
         // The participant's own is another matter.
         try await world.world.makeZone("Own", as: ShareWorld.bob)
-        let own = try await world.world.modify(zone: "Own", as: ShareWorld.bob, [.create("a", title: "mine")])
+        let own = try await world.world.ask(
+            "private/records/modify",
+            as: ShareWorld.bob,
+            #"{"zoneID":{"zoneName":"Own"},"operations":[\#(ShareWorld.save("a", title: "mine"))]}"#
+        )
         #expect(try own.items("records").first?.text("serverErrorCode") == nil)
         // Making room helps, by whomever.
         try await world.one(ShareWorld.delete("one"), in: "shared", as: ShareWorld.bob)

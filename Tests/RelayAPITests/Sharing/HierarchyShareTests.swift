@@ -7,7 +7,8 @@ import Wire
 @Suite struct HierarchyShareTests {
     typealias World = ShareWorld
 
-    static func child(_ name: String, of parent: String?, _ kind: String = "forceUpdate", title: String = "t") -> String {
+    static func child(_ name: String, of parent: String?, _ kind: String = "forceUpdate", title: String = "t") -> String
+    {
         let above = parent.map { #"{"recordName":"\#($0)"}"# } ?? "null"
         return World.save(name, kind, title: title, extra: #","parent":\#(above)"#)
     }
@@ -75,7 +76,9 @@ import Wire
         #expect(try World.names(try await world.changes()).sorted() == ["item", "list", "part", "share"])
         for name in ["other", "secret", "nothing"] {
             let shared = try await world.record(name, in: "shared", as: World.bob)
-            #expect(shared.source == #"{"recordName":"\#(name)","reason":"Record not found","serverErrorCode":"NOT_FOUND"}"#)
+            #expect(
+                shared.source == #"{"recordName":"\#(name)","reason":"Record not found","serverErrorCode":"NOT_FOUND"}"#
+            )
         }
         let id = try await world.zoneID()
         for zone in [#""zoneID":\#(id)"#, #""zoneWide":true"#] {

@@ -66,7 +66,9 @@ import Wire
         )
         let participants = try world.participants(of: share)
         #expect(try participants[1].required("userIdentity").text("userRecordName") == bob)
-        #expect(try participants[2].required("userIdentity").required("lookupInfo").text("phoneNumber") == "+49301234567")
+        #expect(
+            try participants[2].required("userIdentity").required("lookupInfo").text("phoneNumber") == "+49301234567"
+        )
         try await world.accept(share, as: World.bob)
         try await world.one(World.save("a"), in: "shared", as: World.bob)
         for bad in [lookup("userRecordName", "bob"), lookup("emailAddress", "nobody"), lookup("phoneNumber", "12")] {

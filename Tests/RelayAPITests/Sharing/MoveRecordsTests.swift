@@ -15,9 +15,10 @@ import Wire
         in database: String = "private",
         as user: String = "alice"
     ) async throws -> Answer {
-        let what = names.map { list in
-            #""records":[\#(list.map { #"{"recordName":"\#($0)"}"# }.joined(separator: ","))]"#
-        } ?? #""allRecords":true"#
+        let what =
+            names.map { list in
+                #""records":[\#(list.map { #"{"recordName":"\#($0)"}"# }.joined(separator: ","))]"#
+            } ?? #""allRecords":true"#
         return try await world.world.ask(
             "\(database)/records/move",
             as: user,
@@ -134,7 +135,10 @@ import Wire
         #expect(try await move(world, ["a", "b"], to: "share.1").status == 200)
         #expect(try World.names(try await world.changes(since: start, zone: "share.1")) == ["a", "b"])
         // One participant writes; the owner stops.
-        try await world.one(World.share("forceUpdate", with: [World.participant(World.bob, "READ_WRITE")]), zone: "share.1")
+        try await world.one(
+            World.share("forceUpdate", with: [World.participant(World.bob, "READ_WRITE")]),
+            zone: "share.1"
+        )
         try await world.one(World.save("bobs"), in: "shared", zone: "share.1", as: World.bob)
         let database = try await world.zones()
         let back = try await move(world, nil, from: "share.1", to: "Notes", extra: #","deleteSource":true"#)

@@ -41,7 +41,9 @@ import Wire
         // Carol's invitation is gone; by the link she may come like anybody.
         #expect(try await world.accept(share, as: World.carol).text("participantType") == "PUBLIC_USER")
         let wide = try await world.one(World.share("forceUpdate", publicly: "READ_WRITE"))
-        #expect(try world.participants(of: wide).dropFirst().map { $0.text("permission") } == ["READ_WRITE", "READ_WRITE"])
+        #expect(
+            try world.participants(of: wide).dropFirst().map { $0.text("permission") } == ["READ_WRITE", "READ_WRITE"]
+        )
         try await world.one(World.save("a"), in: "shared", as: World.carol)
     }
 

@@ -1,0 +1,83 @@
+import ArgumentParser
+import Foundation
+import Records
+import Wire
+import ZoneKit
+
+/// Which relay a command speaks to, and as whom.
+struct RelayOptions: ParsableArguments {
+    @Option(help: "The relay's address, such as http://127.0.0.1:8080. (default: $ZONECAST_URL)")
+    var url: String?
+    @OptionGroup var home: HomeOptions
+    @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
+    var webToken: String?
+    @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
+    var apiToken: String?
+
+    /// Calls an operation of the wire and gives its answer, whose items may have failed each for itself.
+    func call(_ operation: String, _ body: String = "{}") async throws -> JSONValue {
+        let environment = ProcessInfo.processInfo.environment
+        guard let base = (url ?? environment["ZONECAST_URL"]).flatMap({ URL(string: $0) }), base.host != nil else {
+            throw CommandFailure(.usage, "--url takes an address such as http://127.0.0.1:8080.")
+        }
+        var query = "ckAPIToken=\(Self.escaped(apiToken ?? environment["ZONECAST_API_TOKEN"] ?? ""))"
+        if let token = webToken ?? environment["ZONECAST_WEB_TOKEN"] {
+            query += "&ckWebAuthToken=\(Self.escaped(token))"
+        }
+        let request = RelayRequest(
+            method: .post,
+            path: "/database/1/\(home.container)/\(home.environment.rawValue)/\(operation)",
+            query: query,
+            headers: [("Content-Type", "application/json")],
+            body: Array(body.utf8)
+        )
+        let response: RelayResponse
+        do {
+            response = try await URLSessionTransport(base: base, timeout: 20).send(request)
+        } catch {
+            throw CommandFailure(.unreachable, "The relay at \(base) does not answer: is it running there?")
+        }
+        guard let answer = try? JSONDocument(parsing: response.body, limits: .response).root else {
+            throw CommandFailure(.failed, "The answer is none of a relay's (status \(response.status)).")
+        }
+        // A failed batch names its guilty items.
+        if answer["serverErrorCode"] != nil, answer["records"] == nil { throw CommandFailure(refusal: answer) }
+        return answer
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
+    }
+}
+
+extension CommandFailure {
+    /// What a relay said to a request, or to one item of it.
+    init(refusal: JSONValue) {
+        let code = (try? refusal["serverErrorCode"]?.string()) ?? ""
+        let reason = (try? refusal["reason"]?.string()) ?? code
+        let exit: CommandExit =
+            switch code {
+            case "ACCESS_DENIED", "AUTHENTICATION_FAILED", "AUTHENTICATION_REQUIRED": .notAllowed
+            case "CONFLICT", "EXISTS": .conflict
+            case "TRY_AGAIN_LATER", "THROTTLED": .unreachable
+            default: .failed
+            }
+        let hint = exit == .notAllowed && code != "ACCESS_DENIED" ? " Sign in with: zonecast user sign-in EMAIL" : ""
+        self.init(exit, reason + hint)
+    }
+}
+
+extension JSONValue {
+    /// A member's text, for showing.
+    func text(_ name: StaticString) -> String? { try? self[name]?.string() }
+
+    /// The elements of an array member; none where there is no such.
+    func list(_ name: StaticString) -> [JSONValue] { (try? self[name]?.elements()) ?? [] }
+}
+
+/// Text as a JSON string.
+func quoted(_ text: String) -> String {
+    var writer = JSONWriter()
+    writer.string(text)
+    return String(decoding: writer.bytes, as: UTF8.self)
+}

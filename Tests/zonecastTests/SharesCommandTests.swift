@@ -1,0 +1,94 @@
+import Foundation
+import Testing
+
+/// `zonecast shares` against a running relay.
+@Suite(.serialized) struct SharesCommandTests {
+    private struct World {
+        let folder = ScratchFolder()
+        let relay: RelayProcess
+
+        init() throws {
+            relay = try RelayProcess(folder: folder.path)
+            try post(
+                "private/zones/modify",
+                #"{"operations":[{"operationType":"create","zone":{"zoneName":"Notes"}}]}"#
+            )
+            try post(
+                "private/records/modify",
+                #"{"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":{"recordName":"a","#
+                    + #""recordType":"Note","fields":{"title":{"value":"Milk"}}}}]}"#
+            )
+        }
+
+        func post(_ operation: String, _ body: String) throws {
+            let path =
+                "/database/1/iCloud.org.example.notes/development/\(operation)?ckWebAuthToken=dev-alice@example.org"
+            #expect(try relay.connect().send("POST", path, body: body).status == 200)
+        }
+
+        func shares(_ arguments: String..., as user: String = "alice@example.org") throws -> Command {
+            try Command.run(
+                ["shares"] + arguments
+                    + [
+                        "--url", "http://127.0.0.1:\(relay.port)", "--container", "iCloud.org.example.notes",
+                        "--web-token", "dev-\(user)",
+                    ]
+            )
+        }
+    }
+
+    @Test func fromTheFirstInvitationToTheEnd() throws {
+        let world = try World()
+        #expect(try world.shares("list").output.hasPrefix("Nothing is shared."))
+        let missing = try world.shares("participants", "Notes")
+        #expect(missing.status == 1 && missing.complaint.contains("zonecast shares create Notes"))
+        let made = try world.shares("create", "Notes", "--title", "My \"notes\"")
+        #expect(made.status == 0, "\(made.complaint)")
+        let link = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
+        #expect(link.contains("/share/iCloud.org.example.notes/development/"))
+        #expect(try world.shares("create", "Notes").status == 5)
+        let invited = try world.shares("invite", "Notes", "bob@example.org", "carol@example.org")
+        #expect(invited.output.contains("bob@example.org  http") && invited.output.contains("carol@example.org  http"))
+        #expect(try world.shares("accept", link, as: "dave@example.org").status == 4)
+        let joined = try world.shares("accept", link, as: "bob@example.org")
+        #expect(joined.output == "joined Notes  (read only)\n", "\(joined.complaint)")
+        let theirs = try world.shares("list", as: "bob@example.org").output
+        #expect(theirs.contains("Notes") && theirs.contains("My \"notes\""))
+        let write = try world.shares("permission", "Notes", "--participant", "bob@example.org", "--may", "write")
+        #expect(write.status == 0, "\(write.complaint)")
+        let list = try world.shares("participants", "Notes").output
+        #expect(list.contains("READ_WRITE") && list.contains("INVITED"))
+        // Opening the link takes carol's invitation, and says so first.
+        let warned = try world.shares("permission", "Notes", "--may", "read")
+        #expect(warned.status == 1 && warned.complaint.contains("carol@example.org"))
+        #expect(try world.shares("permission", "Notes", "--may", "read", "--yes").status == 0)
+        #expect(try world.shares("accept", link, as: "dave@example.org").status == 0)
+        #expect(try world.shares("permission", "Notes", "--may", "none", "--yes").status == 0)
+        #expect(try world.shares("list", as: "bob@example.org").output.hasPrefix("Nothing is shared."))
+        let stopped = try world.shares("stop", "Notes", "--return-to", "Home")
+        #expect(stopped.output == "stopped  1 records are in Home\n", "\(stopped.complaint)")
+        #expect(try world.shares("accept", link, as: "bob@example.org").status == 1)
+    }
+
+    @Test func aRecordAndAllBelowIt() throws {
+        let world = try World()
+        let made = try world.shares("create", "Notes", "--root", "a", "--public", "write")
+        #expect(made.status == 0, "\(made.complaint)")
+        let link = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
+        #expect(try world.shares("accept", link, as: "bob").output == "joined Notes  (read and write)\n")
+        let again = try world.shares("create", "Notes", "--root", "a")
+        #expect(again.status == 1 && again.complaint.contains("in another share"))
+        #expect(try world.shares("stop", "Notes", "--root", "a").status == 0)
+        let gone = try world.shares("participants", "Notes", "--root", "a")
+        #expect(gone.status == 1 && gone.complaint.contains("is not shared"))
+    }
+
+    @Test func aRelayThatIsNotThere() throws {
+        let nobody = try Command.run([
+            "shares", "list", "--url", "http://127.0.0.1:1", "--container", "iCloud.org.example.notes", "--web-token",
+            "x",
+        ])
+        #expect(nobody.status == 3)
+        #expect(nobody.complaint.contains("does not answer"))
+    }
+}
