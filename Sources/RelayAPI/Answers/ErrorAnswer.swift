@@ -37,8 +37,9 @@ extension JSONWriter {
             if zone.isDeleted { return $0.member("deleted", true) }
             if zone.tracksChanges { $0.member("syncToken", zone.token(epoch: epoch).encoded) }
             $0.member("atomic", zone.tracksChanges)
-            $0.member("isEligibleForZoneShare", zone.tracksChanges)
-            $0.member("isEligibleForHierarchicalShare", zone.tracksChanges)
+            // What is shared with somebody is not theirs to share.
+            $0.member("isEligibleForZoneShare", zone.tracksChanges && zone.view == nil)
+            $0.member("isEligibleForHierarchicalShare", zone.tracksChanges && zone.view == nil)
         }
     }
 }

@@ -47,7 +47,8 @@ struct ShareAnswer {
     private func write(_ share: Share, named name: String, in zone: ZoneID, to writer: inout JSONWriter) {
         let owner = zone.owner
         let own = viewer.flatMap { share.participant($0) }
-        let isManager = viewer == owner
+        let isOwner = viewer == owner
+        let isManager = isOwner || own?.role == .administrator && own?.hasAccepted == true
         let shown = share.participants.filter { isManager || $0.hasAccepted && own?.hasAccepted == true || $0 == own }
         let people = profiles(of: shown.compactMap(\.user) + [owner])
         writer.member("publicPermission", share.publicPermission.word)
@@ -69,10 +70,10 @@ struct ShareAnswer {
         writer.close(UInt8(ascii: "]"))
         writer.key("owner")
         write(owner: owner, people, to: &writer)
-        guard isManager || own != nil else { return }
+        guard isOwner || own != nil else { return }
         writer.key("currentUserParticipant")
-        if let own, !isManager {
-            write(own, of: share, false, people, to: &writer)
+        if let own, !isOwner {
+            write(own, of: share, isManager, people, to: &writer)
         } else {
             write(owner: owner, people, to: &writer)
         }

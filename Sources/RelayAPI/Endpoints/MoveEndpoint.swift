@@ -47,7 +47,8 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
                 continue
             }
             let answer = RecordAnswer(zone: source, links: nil, shares: shares)
-            try answer.write(ModifyRecords.Outcome.failed(name: name, error, server: server), to: &writer)
+            let failed = ModifyRecords.Outcome.failed(name: name, error, server: server)
+            try answer.write(failed, requestID: context.requestID, to: &writer)
         }
         writer.close(UInt8(ascii: "]"))
         guard failures == 0 else { return }

@@ -94,6 +94,33 @@ import Wire
         #expect(try seen.required("currentUserParticipant").source.contains(World.bob))
     }
 
+    @Test func anAdministratorManagesTheOthers() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let admin = World.participant(World.bob, "READ_WRITE").replacing("USER", with: "ADMINISTRATOR")
+        let share = try await world.one(World.share(with: [admin]))
+        try await world.accept(share, as: World.bob)
+        let seen = try await world.record(Share.zoneWideName, in: "shared", as: World.bob)
+        #expect(try seen.required("currentUserParticipant").text("type") == "ADMINISTRATOR")
+        let list = try world.participants(of: seen).map(\.source) + [World.participant(World.carol)]
+        let tag = seen.text("recordChangeTag")
+        let changed = try await world.one(
+            World.share("update", tag: tag, with: list),
+            in: "shared",
+            as: World.bob
+        )
+        #expect(try world.participants(of: changed).count == 3)
+        try await world.accept(share, as: World.carol)
+        #expect(
+            try await world.refusal(World.share("forceUpdate", with: []), in: "shared", as: World.carol)
+                == "ACCESS_DENIED"
+        )
+        // To end the share stays with the owner: for others to delete it is to leave.
+        try await world.one(World.delete(Share.zoneWideName), in: "shared", as: World.bob)
+        #expect(try await world.zones().names == [])
+        #expect(try await world.zones(as: World.carol).names == ["Notes"])
+    }
+
     @Test func anInvitationGivesNobodyAway() async throws {
         let world = try World()
         try await world.makeZone()
