@@ -87,7 +87,7 @@ struct ShareOptions: ParsableArguments {
     }
 
     func show(_ share: JSONValue) {
-        if json { return Terminal.say(share.source) }
+        if json { return Terminal.say(share.line) }
         Terminal.say(share.text("url") ?? "")
     }
 }
@@ -108,9 +108,6 @@ enum ShareRight: String, ExpressibleByArgument, CaseIterable {
 }
 
 extension JSONValue {
-    /// The value as it came.
-    var source: String { String(decoding: rawBytes, as: UTF8.self) }
-
     /// How a participant is called in a list: their name, else what they were invited by.
     var participantTitle: String {
         let identity = self["userIdentity"]
@@ -140,7 +137,7 @@ extension SharesCommand {
                 for zone in zones {
                     guard let id = zone["zoneID"], id.text("zoneName") != ZoneID.defaultName else { continue }
                     for share in try await shares(in: id, of: database) {
-                        if json { Terminal.say(share.source) } else { rows.append(row(share, id, database)) }
+                        if json { Terminal.say(share.line) } else { rows.append(row(share, id, database)) }
                     }
                 }
             }
@@ -160,7 +157,7 @@ extension SharesCommand {
                 let since = token.map { #","syncToken":\#(quoted($0))"# } ?? ""
                 let answer = try await relay.call(
                     "\(database)/changes/zone",
-                    #"{"zones":[{"zoneID":\#(zone.source),"desiredRecordTypes":["cloudkit.share"]\#(since)}]}"#
+                    #"{"zones":[{"zoneID":\#(zone.line),"desiredRecordTypes":["cloudkit.share"]\#(since)}]}"#
                 )
                 guard let page = answer.list("zones").first, page["serverErrorCode"] == nil else { return found }
                 found += page.list("records").filter { (try? $0["deleted"]?.bool()) != true }
@@ -234,9 +231,9 @@ extension SharesCommand {
                 return #"{"permission":"\#(right)","userIdentity":{"lookupInfo":{"\#(key)":\#(quoted(text))}}}"#
             }
             let known = share.list("participants")
-            let list = (known.map(\.source) + added).joined(separator: ",")
+            let list = (known.map(\.line) + added).joined(separator: ",")
             let saved = try await options.update(share, #""participants":[\#(list)]"#)
-            if options.json { return Terminal.say(saved.source) }
+            if options.json { return Terminal.say(saved.line) }
             let old = Set(known.compactMap { $0.text("participantId") })
             for participant in saved.list("participants") {
                 guard let id = participant.text("participantId"), !old.contains(id) else { continue }
@@ -263,7 +260,7 @@ extension SharesCommand {
                 throw CommandFailure(.failed, "The relay said nothing about the link.")
             }
             guard result["serverErrorCode"] == nil else { throw CommandFailure(refusal: result) }
-            if json { return Terminal.say(result.source) }
+            if json { return Terminal.say(result.line) }
             let zone = result["zoneID"]?.text("zoneName") ?? ""
             guard result.text("databaseScope") == "SHARED" else { return Terminal.say("\(zone) is your own zone.") }
             let right = result.text("participantPermission") == "READ_ONLY" ? "read only" : "read and write"
@@ -293,11 +290,11 @@ extension SharesCommand {
                 }
                 share = try await options.update(
                     share,
-                    #""participants":[\#(kept.map(\.source).joined(separator: ","))]"#
+                    #""participants":[\#(kept.map(\.line).joined(separator: ","))]"#
                 )
             }
             let list = share.list("participants")
-            if options.json { return list.forEach { Terminal.say($0.source) } }
+            if options.json { return list.forEach { Terminal.say($0.line) } }
             Terminal.say(
                 table: list.map { participant in
                     [
@@ -338,7 +335,7 @@ extension SharesCommand {
                 throw CommandFailure(.failed, "There is no participant \(participant).")
             }
             let changed = list.map { one in
-                guard one.isParticipant(participant), let id = one.text("participantId") else { return one.source }
+                guard one.isParticipant(participant), let id = one.text("participantId") else { return one.line }
                 return #"{"participantId":\#(quoted(id)),"permission":"\#(may.word)"}"#
             }
             options.show(try await options.update(share, #""participants":[\#(changed.joined(separator: ","))]"#))

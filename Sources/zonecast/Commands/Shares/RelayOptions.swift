@@ -6,7 +6,7 @@ import ZoneKit
 
 /// Which relay a command speaks to, and as whom.
 struct RelayOptions: ParsableArguments {
-    @Option(help: "The relay's address, such as http://127.0.0.1:8080. (default: $ZONECAST_URL)")
+    @Option(help: "The relay. (default: $ZONECAST_URL or http://127.0.0.1:8080)")
     var url: String?
     @OptionGroup var home: HomeOptions
     @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
@@ -17,8 +17,9 @@ struct RelayOptions: ParsableArguments {
     /// Calls an operation of the wire and gives its answer, whose items may have failed each for itself.
     func call(_ operation: String, _ body: String = "{}") async throws -> JSONValue {
         let environment = ProcessInfo.processInfo.environment
-        guard let base = (url ?? environment["ZONECAST_URL"]).flatMap({ URL(string: $0) }), base.host != nil else {
-            throw CommandFailure(.usage, "--url takes an address such as http://127.0.0.1:8080.")
+        let address = url ?? environment["ZONECAST_URL"] ?? "http://127.0.0.1:8080"
+        guard let base = URL(string: address), base.host != nil else {
+            throw CommandFailure(.usage, "'\(address)' is not an address such as http://127.0.0.1:8080.")
         }
         var query = "ckAPIToken=\(Self.escaped(apiToken ?? environment["ZONECAST_API_TOKEN"] ?? ""))"
         if let token = webToken ?? environment["ZONECAST_WEB_TOKEN"] {
@@ -68,9 +69,6 @@ extension CommandFailure {
 }
 
 extension JSONValue {
-    /// A member's text, for showing.
-    func text(_ name: StaticString) -> String? { try? self[name]?.string() }
-
     /// The elements of an array member; none where there is no such.
     func list(_ name: StaticString) -> [JSONValue] { (try? self[name]?.elements()) ?? [] }
 }
