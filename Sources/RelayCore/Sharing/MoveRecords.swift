@@ -182,14 +182,16 @@ package struct MoveRecords: Sendable {
     /// Names alone; the shares' own records are not among them.
     private func live(in zone: Zone, _ writer: any StoreWriter) throws(RelayError) -> [(name: String, change: UInt64)] {
         var found: [(name: String, change: UInt64)] = []
-        guard zone.lastChange > 0 else { return [] }
-        try writer.visitRecords(
-            in: zone,
-            changes: 1...zone.lastChange,
-            backwards: false,
-            limit: .max
-        ) { record, position in
-            if !record.isDeleted, !record.isShare { found.append((record.name, position)) }
+        var start: UInt64 = 1
+        while start <= zone.lastChange, found.count <= limits.recordsPerMove {
+            var (count, last) = (0, zone.lastChange)
+            let range = start...zone.lastChange
+            try writer.visitRecords(in: zone, changes: range, backwards: false, limit: 1_000) { record, position in
+                (count, last) = (count + 1, position)
+                if !record.isDeleted, !record.isShare { found.append((record.name, position)) }
+            }
+            guard count == 1_000 else { break }
+            start = last + 1
         }
         guard found.count <= limits.recordsPerMove else { throw tooMany }
         return found

@@ -37,7 +37,8 @@ package struct RelayConnection: Sendable {
         self.deviceID = deviceID
         self.transport = transport
         self.sockets = sockets
-        caller = CallerMemory(relay: url, keys: zoneKeys) {
+        let links = url?.appendingPathComponent("share/\(container)/\(environment.rawValue)")
+        caller = CallerMemory(links: links, keys: zoneKeys) {
             // Not this connection: its memory, which holds the keeper, would hold itself.
             AssetKeeper(
                 RelayConnection(
@@ -69,11 +70,12 @@ package struct RelayConnection: Sendable {
     }
 }
 
-/// What readers of answers need to know: the user's own record name, once some answer has told it, and the relay that
-/// the links of shares lead to.
+/// What readers of answers need to know: the user's own record name, once some answer has told it, and where the links of
+/// shares lead to.
 package final class CallerMemory: Sendable {
     private let name = Mutex<String?>(nil)
-    private let relay: URL
+    /// The relay's folder of this container's links.
+    private let links: URL
     /// Opens what is encrypted.
     let keys: ZoneKeyring?
     private let makeKeeper: (@Sendable () -> AssetKeeper)?
@@ -81,11 +83,11 @@ package final class CallerMemory: Sendable {
 
     /// A relay in this process has no address; links to it only look like links.
     package init(
-        relay: URL? = nil,
+        links: URL? = nil,
         keys: ZoneKeyring? = nil,
         assets: (@Sendable () -> AssetKeeper)? = nil
     ) {
-        self.relay = relay ?? URL(filePath: "/zonecast")
+        self.links = links ?? URL(filePath: "/zonecast/share")
         self.keys = keys
         makeKeeper = assets
     }
@@ -100,7 +102,7 @@ package final class CallerMemory: Sendable {
 
     /// The link of a share; the title behind it is for people.
     package func link(_ shortGUID: String, title: String?) -> URL? {
-        let link = relay.appendingPathComponent("share").appendingPathComponent(shortGUID)
+        let link = links.appendingPathComponent(shortGUID)
         guard let title, !title.isEmpty, var parts = URLComponents(url: link, resolvingAgainstBaseURL: false) else {
             return link
         }

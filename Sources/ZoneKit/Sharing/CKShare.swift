@@ -245,7 +245,7 @@ struct ShareState: Sendable {
         self.init(root: nil)
         guard let now = coder.bytes("Sharing").flatMap({ ClientShare(json: $0) }) else { return }
         let link = coder.text("Link").flatMap { URL(string: $0) }
-        let memory = CallerMemory(relay: link?.deletingLastPathComponent().deletingLastPathComponent())
+        let memory = CallerMemory(links: link?.deletingLastPathComponent())
         memory.recordName = coder.text("Caller")
         take(now, caller: memory)
         rootName = coder.text("Root")
