@@ -12,6 +12,8 @@ package enum ClientRequest {
         package var changeTag: String?
         /// Fields to write, `nil` to clear one.
         package var fields: [String: FieldValue?]
+        /// The fields whose values are encrypted.
+        package var encrypted: Set<String> = []
         /// `.some(nil)` clears the parent; `nil` leaves it alone.
         package var parent: String??
         /// The record is to be shared: the relay gives it a link.
