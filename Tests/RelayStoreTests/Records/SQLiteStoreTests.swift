@@ -180,11 +180,14 @@ import Testing
             #expect(try feed(store, zone.id).isEmpty)
             store.close()  // Closing finishes what is under way, and what it left is finished at the next start.
             let again = try open(path)
-            again.close()
-            let rest = try await DatabaseQueue(path: path).read {
-                try Int.fetchOne($0, sql: "SELECT count(*) FROM record")
+            let file = try DatabaseQueue(path: path)
+            func rest() throws -> Int? {
+                try file.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM record") }
             }
-            #expect(rest == 0)
+            let deadline = ContinuousClock.now + .seconds(30)
+            while try rest() != 0, ContinuousClock.now < deadline { await Task.yield() }
+            #expect(try rest() == 0, "waited 30 s for the records to be gone")
+            again.close()
         }
     }
 }
