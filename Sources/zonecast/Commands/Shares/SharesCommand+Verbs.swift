@@ -1,0 +1,289 @@
+import ArgumentParser
+import Foundation
+import Records
+import Wire
+
+extension SharesCommand {
+    /// `zonecast shares list`.
+    struct List: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "What you share, and what is shared with you."
+        )
+        @OptionGroup var relay: RelayOptions
+        @Flag(help: "Answer with one line of JSON for each share.")
+        var json = false
+
+        func run() async throws {
+            var rows: [[String]] = []
+            for database in ["private", "shared"] {
+                let zones = try await relay.call("\(database)/zones/list").list("zones")
+                for zone in zones {
+                    guard let id = zone["zoneID"], id.text("zoneName") != ZoneID.defaultName else { continue }
+                    for share in try await shares(in: id, of: database) {
+                        if json { Terminal.say(share.line) } else { rows.append(row(share, id, database)) }
+                    }
+                }
+            }
+            guard !json else { return }
+            Terminal.say(
+                table: rows,
+                heading: ["ZONE", "WHAT", "TITLE", "WHOSE", "MAY", "PEOPLE", "LINK"],
+                empty: "Nothing is shared. Share a zone with: zonecast shares create ZONE"
+            )
+        }
+
+        /// All share records of a zone, found by its feed.
+        private func shares(in zone: JSONValue, of database: String) async throws -> [JSONValue] {
+            var found: [JSONValue] = []
+            var token: String?
+            while true {
+                let since = token.map { #","syncToken":\#(quoted($0))"# } ?? ""
+                let answer = try await relay.call(
+                    "\(database)/changes/zone",
+                    #"{"zones":[{"zoneID":\#(zone.line),"desiredRecordTypes":["cloudkit.share"]\#(since)}]}"#
+                )
+                guard let page = answer.list("zones").first, page["serverErrorCode"] == nil else { return found }
+                found += page.list("records").filter { (try? $0["deleted"]?.bool()) != true }
+                token = page.text("syncToken")
+                guard (try? page["moreComing"]?.bool()) == true else { return found }
+            }
+        }
+
+        private func row(_ share: JSONValue, _ zone: JSONValue, _ database: String) -> [String] {
+            let own = share["currentUserParticipant"]
+            let title = (try? share["fields"]?["cloudkit.title"]?["value"]?.string()) ?? ""
+            return [
+                zone.text("zoneName") ?? "", share["rootRecord"]?.text("recordName") ?? "all of it", title,
+                database == "private" ? "yours" : share["owner"]?.participantTitle ?? "",
+                own?.text("permission") == "READ_ONLY" ? "read" : "write",
+                share.text("publicPermission") == "NONE"
+                    ? "\(share.list("participants").count)" : "anyone with the link",
+                share.text("url") ?? "",
+            ]
+        }
+    }
+
+    /// `zonecast shares create`.
+    struct Create: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Share a zone, or with --root a record and all below it."
+        )
+        @OptionGroup var options: ShareOptions
+        @Option(help: "What people see before they join.")
+        var title: String?
+        @Option(name: .customLong("public"), help: "What anybody with the link may do: none, read or write.")
+        var publicRight: ShareRight = .none
+
+        func run() async throws {
+            var record = #""recordType":"cloudkit.share","publicPermission":"\#(publicRight.word)""#
+            record += #","fields":{\#(title.map { #""cloudkit.title":{"value":\#(quoted($0))}"# } ?? "")}"#
+            if let root = options.root {
+                let name = "share-\(UUID().uuidString)"
+                record += #","recordName":"\#(name)","forRecord":{"recordName":\#(quoted(root))}"#
+            } else {
+                record += #","recordName":"\#(Share.zoneWideName)""#
+            }
+            let made = try await options.modify([#"{"operationType":"create","record":{\#(record)}}"#])
+            guard let share = made.first else { throw CommandFailure(.failed, "The relay gave no share back.") }
+            options.show(share)
+            guard !options.json, publicRight == .none else { return }
+            Terminal.complain("Nobody is in yet. Invite people with: zonecast shares invite \(options.zone) ADDRESS …")
+        }
+    }
+
+    /// `zonecast shares invite`.
+    struct Invite: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Invite people by e-mail address, telephone number or user record name.",
+            discussion: """
+                Prints for each a link of their own: send it to that address and nowhere else, for whoever has it may join
+                in that person's place. Somebody without an account joins once they have one with the address.
+                """
+        )
+        @OptionGroup var options: ShareOptions
+        @Argument(help: "Addresses, numbers or record names.")
+        var who: [String]
+        @Flag(help: "They may change things too.")
+        var write = false
+
+        func run() async throws {
+            let share = try await options.share()
+            let right = (write ? ShareRight.write : .read).word
+            let added = who.map { text in
+                let key = text.hasPrefix("_") ? "userRecordName" : text.contains("@") ? "emailAddress" : "phoneNumber"
+                return #"{"permission":"\#(right)","userIdentity":{"lookupInfo":{"\#(key)":\#(quoted(text))}}}"#
+            }
+            let known = share.list("participants")
+            let list = (known.map(\.line) + added).joined(separator: ",")
+            let saved = try await options.update(share, #""participants":[\#(list)]"#)
+            if options.json { return Terminal.say(saved.line) }
+            let old = Set(known.compactMap { $0.text("participantId") })
+            for participant in saved.list("participants") {
+                guard let id = participant.text("participantId"), !old.contains(id) else { continue }
+                Terminal.say("\(participant.participantTitle)  \(participant.text("invitationURL") ?? "has joined")")
+            }
+        }
+    }
+
+    /// `zonecast shares accept`.
+    struct Accept: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Join a share by its link.")
+        @Argument(help: "The link, or its last part.")
+        var link: String
+        @OptionGroup var relay: RelayOptions
+        @Flag(help: "Answer with the relay's own JSON.")
+        var json = false
+
+        func run() async throws {
+            let answer = try await relay.call(
+                "public/records/accept",
+                #"{"shortGUIDs":[{"value":\#(quoted(link))}]}"#
+            )
+            guard let result = answer.list("results").first else {
+                throw CommandFailure(.failed, "The relay said nothing about the link.")
+            }
+            guard result["serverErrorCode"] == nil else { throw CommandFailure(refusal: result) }
+            if json { return Terminal.say(result.line) }
+            let zone = result["zoneID"]?.text("zoneName") ?? ""
+            guard result.text("databaseScope") == "SHARED" else { return Terminal.say("\(zone) is your own zone.") }
+            let right = result.text("participantPermission") == "READ_ONLY" ? "read only" : "read and write"
+            Terminal.say("joined \(zone)  (\(right))")
+        }
+    }
+
+    /// `zonecast shares participants`.
+    struct Participants: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Who is in a share; with --remove somebody leaves it."
+        )
+        @OptionGroup var options: ShareOptions
+        @Option(help: "Takes out the participant of this ID, address or number.")
+        var remove: String?
+
+        func run() async throws {
+            var share = try await options.share()
+            if let remove {
+                let all = share.list("participants")
+                let kept = all.filter { !$0.isParticipant(remove) }
+                guard kept.count < all.count else {
+                    throw CommandFailure(
+                        .failed,
+                        "There is no participant \(remove). Without --remove they are listed."
+                    )
+                }
+                share = try await options.update(
+                    share,
+                    #""participants":[\#(kept.map(\.line).joined(separator: ","))]"#
+                )
+            }
+            let list = share.list("participants")
+            if options.json { return list.forEach { Terminal.say($0.line) } }
+            Terminal.say(
+                table: list.map { participant in
+                    [
+                        participant.participantTitle, participant.text("type") ?? "",
+                        participant.text("permission") ?? "", participant.text("acceptanceStatus") ?? "",
+                        participant.text("participantId") ?? "",
+                    ]
+                },
+                heading: ["WHO", "ROLE", "MAY", "STATUS", "ID"],
+                empty: "Nobody."
+            )
+        }
+    }
+
+    /// `zonecast shares permission`.
+    struct PermissionCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "permission",
+            abstract: "Change what a participant, or anybody with the link, may do.",
+            discussion: """
+                A public link and named participants exclude each other: opening the link ends invitations that wait, closing
+                it removes those who came by it. Both ask for --yes, after telling whom they concern.
+                """
+        )
+        @OptionGroup var options: ShareOptions
+        @Option(help: "none, read or write.")
+        var may: ShareRight
+        @Option(help: "The participant's ID, address or number; without it the public link is meant.")
+        var participant: String?
+        @Flag(help: "Do it, whoever loses access.")
+        var yes = false
+
+        func run() async throws {
+            let share = try await options.share()
+            let list = share.list("participants")
+            guard let participant else { return try await changePublic(share, list) }
+            guard list.contains(where: { $0.isParticipant(participant) }) else {
+                throw CommandFailure(.failed, "There is no participant \(participant).")
+            }
+            let changed = list.map { one in
+                guard one.isParticipant(participant), let id = one.text("participantId") else { return one.line }
+                return #"{"participantId":\#(quoted(id)),"permission":"\#(may.word)"}"#
+            }
+            options.show(try await options.update(share, #""participants":[\#(changed.joined(separator: ","))]"#))
+        }
+
+        private func changePublic(_ share: JSONValue, _ list: [JSONValue]) async throws {
+            let isOpen = share.text("publicPermission") != "NONE"
+            let lost = list.filter { one in
+                may == .none
+                    ? one.text("type") == "PUBLIC_USER"
+                    : !isOpen && one.text("acceptanceStatus") == "INVITED"
+            }
+            if !lost.isEmpty, !yes {
+                let names = lost.map(\.participantTitle).joined(separator: "; ")
+                let what = may == .none ? "lose access" : "lose their invitations, and can come by the link"
+                throw CommandFailure(.failed, "These would \(what): \(names). Add --yes to do it.")
+            }
+            options.show(try await options.update(share, #""publicPermission":"\#(may.word)""#))
+        }
+    }
+
+    /// `zonecast shares stop`.
+    struct Stop: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Stop sharing; the owner keeps everything.",
+            discussion: """
+                All participants lose access at once. With --return-to the records go to that zone in the same moment, and
+                the empty zone is deleted.
+                """
+        )
+        @OptionGroup var options: ShareOptions
+        @Option(help: "Moves all records of the zone to this one, and deletes the zone.")
+        var returnTo: String?
+
+        func run() async throws {
+            let share = try await options.share()
+            guard let returnTo else {
+                let name = quoted(share.text("recordName") ?? "")
+                _ = try await options.modify([
+                    #"{"operationType":"forceDelete","record":{"recordName":\#(name)}}"#
+                ])
+                return Terminal.say("stopped  everything is still in \(options.zone)")
+            }
+            guard options.root == nil else {
+                throw CommandFailure(.usage, "--return-to empties a whole zone and goes with no --root.")
+            }
+            let answer = try await options.relay.call(
+                "private/records/move",
+                #"{"zoneID":{"zoneName":\#(quoted(options.zone))},"destinationZoneID":{"zoneName":\#(quoted(returnTo))},"#
+                    + #""allRecords":true,"createDestination":true,"deleteSource":true}"#
+            )
+            if answer["serverErrorCode"] != nil {
+                throw CommandFailure(refusal: answer.list("records").first { $0["serverErrorCode"] != nil } ?? answer)
+            }
+            Terminal.say("stopped  \(answer.list("records").count) records are in \(returnTo)")
+        }
+    }
+}
+
+extension JSONValue {
+    /// Whether a participant is the one that somebody names.
+    fileprivate func isParticipant(_ wanted: String) -> Bool {
+        let identity = self["userIdentity"]
+        let info = identity?["lookupInfo"]
+        return text("participantId") == wanted || info?.text("emailAddress") == wanted.lowercased()
+            || info?.text("phoneNumber") == wanted || identity?.text("userRecordName") == wanted
+    }
+}
