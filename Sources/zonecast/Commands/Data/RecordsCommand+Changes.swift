@@ -25,11 +25,11 @@ struct FeedOptions: ParsableArguments {
                 }
             }
             let answer = try await remote.call("changes/zone", body)
-            guard let page = try answer.root.items("zones").first else { break }
+            guard let page = answer.list("zones").first else { break }
             if page["serverErrorCode"] != nil {
                 throw CommandFailure(.failed, page.text("reason") ?? "The zone cannot be read.")
             }
-            try take(try page.items("records"))
+            try take(page.list("records"))
             token = page.text("syncToken") ?? token
             hasMore = try page["moreComing"]?.bool() ?? false
         }
@@ -127,7 +127,7 @@ extension RecordsCommand {
             }
             batch = []
             try RecordTable.say(
-                outcomes: try await remote.call("records/modify", body).root.items("records"),
+                outcomes: try await remote.call("records/modify", body).list("records"),
                 json: remote.json
             )
         }

@@ -21,8 +21,8 @@ struct QueryOptions: ParsableArguments {
         var left = limit ?? .max
         var marker: String?
         repeat {
-            let answer = try await remote.call("records/query", body(sorts, fields, marker, limit: min(left, 200))).root
-            let records = try answer.items("records")
+            let answer = try await remote.call("records/query", body(sorts, fields, marker, limit: min(left, 200)))
+            let records = answer.list("records")
             left -= records.count
             try await take(records)
             marker = answer.text("continuationMarker")

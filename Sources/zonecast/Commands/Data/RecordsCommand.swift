@@ -28,7 +28,7 @@ struct RecordsCommand: AsyncParsableCommand {
                 body.key("records")
                 body.array(names) { list, name in list.object { $0.member("recordName", name) } }
             }
-            let records = try await remote.call("records/lookup", body).root.items("records")
+            let records = try await remote.call("records/lookup", body).list("records")
             try RecordTable.say(records.filter { $0["serverErrorCode"] == nil }, json: remote.json, empty: "")
             guard let missing = records.first(where: { $0["serverErrorCode"] != nil }) else { return }
             let reason = missing.text("reason") ?? ""
@@ -120,7 +120,7 @@ struct RecordWrite {
                 body.key("operations")
                 body.array(writes[start..<min(start + mostInOne, writes.count)]) { $1.write(to: &$0) }
             }
-            let outcomes = try await remote.call("records/modify", body).root.items("records")
+            let outcomes = try await remote.call("records/modify", body).list("records")
             try RecordTable.say(outcomes: outcomes, json: remote.json)
         }
     }

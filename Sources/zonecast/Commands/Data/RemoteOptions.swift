@@ -1,70 +1,19 @@
 import ArgumentParser
-import Foundation
 import Records
 import Wire
-import ZoneKit
 
-/// Which relay, container and database a command speaks to, and as whom.
+/// Which database of a relay a command speaks to, and how it answers.
 struct RemoteOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("The relay. (default: $ZONECAST_URL or http://127.0.0.1:8080)", valueName: "address"))
-    var url: String?
-    @OptionGroup var home: HomeOptions
+    @OptionGroup var relay: RelayOptions
     @Option(help: "public or private, or shared.")
     var database: DatabaseScope = .private
-    @Option(
-        help: ArgumentHelp(
-            "The user's web auth token, dev-NAME on a --dev relay. (default: $ZONECAST_WEB_TOKEN)",
-            valueName: "token"
-        )
-    )
-    var webToken: String?
-    @Option(help: ArgumentHelp("The container's API token. (default: $ZONECAST_API_TOKEN)", valueName: "token"))
-    var apiToken: String?
     @Flag(help: "Answer with JSON as it is on the wire, one line for each thing.")
     var json = false
 
-    private var environment: [String: String] { ProcessInfo.processInfo.environment }
-
-    /// Sends one call and gives the answer; failures come as what a person can do about them.
-    func call(_ operation: String, _ body: borrowing JSONWriter) async throws -> JSONDocument {
-        let address = url ?? environment["ZONECAST_URL"] ?? "http://127.0.0.1:8080"
-        guard let base = URL(string: address), base.host != nil else {
-            throw CommandFailure(.usage, "'\(address)' is not an address such as http://127.0.0.1:8080.")
-        }
-        let connection = RelayConnection(
-            container: home.container.name,
-            endpoint: RelayEndpoint(
-                url: base,
-                environment: home.environment == .production ? .production : .development,
-                apiToken: apiToken ?? environment["ZONECAST_API_TOKEN"],
-                webAuthToken: webToken ?? environment["ZONECAST_WEB_TOKEN"]
-            )
-        )
-        do {
-            return try await connection.send(RelayCall(database, operation, body.bytes, isWrite: true))
-        } catch {
-            throw failure(error, address: address)
-        }
-    }
-
-    private func failure(_ failure: CallFailure, address: String) -> CommandFailure {
-        guard let answer = failure.failure else {
-            return CommandFailure(
-                .unreachable,
-                "The relay at \(address) does not answer: \(failure.error.localizedDescription) "
-                    + "Is it running, and is --url right?"
-            )
-        }
-        switch answer.error.code {
-        case .authenticationRequired:
-            return CommandFailure(
-                .notAllowed,
-                "The relay wants to know who asks. Set ZONECAST_WEB_TOKEN to a token from: zonecast user sign-in EMAIL"
-            )
-        case .authenticationFailed, .accessDenied: return CommandFailure(.notAllowed, answer.error.reason)
-        case .conflict, .exists: return CommandFailure(.conflict, answer.error.reason)
-        default: return CommandFailure(.failed, answer.error.reason)
-        }
+    /// Sends one call of the database and gives the answer.
+    func call(_ operation: String, _ body: borrowing JSONWriter) async throws -> JSONValue {
+        let text = String(decoding: body.bytes, as: UTF8.self)
+        return try await relay.call("\(database.pathName)/\(operation)", text)
     }
 }
 
@@ -95,7 +44,4 @@ extension JSONValue {
     var line: String { String(decoding: rawBytes, as: UTF8.self) }
 
     func text(_ name: StaticString) -> String? { try? self[name]?.string() }
-
-    /// The elements of a member; none where it is missing.
-    func items(_ name: StaticString) throws -> [JSONValue] { try self[name]?.elements() ?? [] }
 }

@@ -18,7 +18,7 @@ struct ZonesCommand: AsyncParsableCommand {
         func run() async throws {
             var body = JSONWriter()
             body.object { _ in }
-            try ZonesCommand.say(try await remote.call("zones/list", body).root.items("zones"), remote)
+            try ZonesCommand.say(try await remote.call("zones/list", body).list("zones"), remote)
         }
     }
 
@@ -36,9 +36,9 @@ struct ZonesCommand: AsyncParsableCommand {
                 var body = JSONWriter()
                 body.object { if let token { $0.member("syncToken", token) } }
                 let answer = try await remote.call("changes/database", body)
-                try ZonesCommand.say(try answer.root.items("zones"), remote)
-                token = answer.root.text("syncToken") ?? token
-                hasMore = try answer.root["moreComing"]?.bool() ?? false
+                try ZonesCommand.say(answer.list("zones"), remote)
+                token = answer.text("syncToken") ?? token
+                hasMore = try answer["moreComing"]?.bool() ?? false
             }
             guard let token else { return }
             if remote.json { try Terminal.say(json: ["syncToken": token]) } else { Terminal.say("token  \(token)") }
@@ -77,7 +77,7 @@ struct ZonesCommand: AsyncParsableCommand {
                 }
             }
         }
-        let zones = try await remote.call("zones/modify", body).root.items("zones")
+        let zones = try await remote.call("zones/modify", body).list("zones")
         for zone in zones {
             if remote.json { Terminal.say(zone.line) }
             let name = zone["zoneID"]?.text("zoneName") ?? "?"

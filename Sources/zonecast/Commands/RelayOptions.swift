@@ -63,7 +63,9 @@ extension CommandFailure {
             case "TRY_AGAIN_LATER", "THROTTLED": .unreachable
             default: .failed
             }
-        let hint = exit == .notAllowed && code != "ACCESS_DENIED" ? " Sign in with: zonecast user sign-in EMAIL" : ""
+        let hint =
+            exit == .notAllowed && code != "ACCESS_DENIED"
+            ? " Set ZONECAST_WEB_TOKEN to a token from: zonecast user sign-in EMAIL" : ""
         self.init(exit, reason + hint)
     }
 }
