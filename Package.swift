@@ -36,6 +36,9 @@ let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.sw
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package: "async-http-client")
+let nioHPACK = Target.Dependency.product(name: "NIOHPACK", package: "swift-nio-http2")
+let nioHTTP2 = Target.Dependency.product(name: "NIOHTTP2", package: "swift-nio-http2")
 let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
 
 var package = Package(
@@ -58,6 +61,8 @@ var package = Package(
         .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: ["YAML"]),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
         // Nouns and bytes: values only.
@@ -75,6 +80,8 @@ var package = Package(
                 serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto,
             ]
         ),
+        // Requests that the relay makes: pushes to devices that sleep.
+        .ours("RelayGateways", ["Records", "RelayCore", asyncHTTPClient, nioCore, nioHTTP1, crypto]),
         // The client, from what it decides up to its sockets.
         .ours("SyncCore", ["Records"]),
         .systemLibrary(
@@ -100,8 +107,8 @@ var package = Package(
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "SyncCore", "ZoneKit",
-                argumentParser,
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayGateways", "SyncCore", "ZoneKit",
+                argumentParser, asyncHTTPClient,
                 grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
@@ -119,6 +126,10 @@ var package = Package(
                 nioWebSocket,
                 nioEmbedded, httpTypes, logging, crypto,
             ]
+        ),
+        .tests(
+            "RelayGateways",
+            ["Records", "RelayCore", asyncHTTPClient, nioCore, nioPosix, nioHPACK, nioHTTP2, nioSSL, crypto]
         ),
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),

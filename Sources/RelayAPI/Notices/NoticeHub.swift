@@ -111,6 +111,11 @@ package final class NoticeHub: Sendable {
         }
     }
 
+    /// Whether this device of a user is listening.
+    func isListening(_ deviceID: String, at address: NoticeAddress) -> Bool {
+        state.withLock { $0.listeners[address]?.devices[deviceID] != nil }
+    }
+
     /// Whether somebody besides this device of theirs is listening.
     func hasDevices(at address: NoticeAddress, besides device: String) -> Bool {
         state.withLock { state in

@@ -47,6 +47,7 @@ struct RunningRelay {
             onLostWrite: { [logger] in Self.endAfterLostWrite(logger) }
         )
         defer { stores.close() }
+        let push = try PushClient(settings.push, accounts: accounts)
         let relay = Relay(
             authenticator: try Authenticator(
                 directory: accounts,
@@ -59,6 +60,7 @@ struct RunningRelay {
             hub: hub,
             limits: settings.limits,
             assets: settings.assets,
+            push: push?.service,
             time: .system,
             random: .system,
             onFault: { [logger] id, error in
@@ -69,8 +71,12 @@ struct RunningRelay {
                 )
             }
         )
+        try relay.beginPushes()
         let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
         metrics.show("zonecast_notice_connections", "Devices that listen for notices.") { Int64(hub.connectionCount) }
+        metrics.show("zonecast_push_devices", "Of those, devices that push services wake.") {
+            Int64(relay.pushDeviceCount)
+        }
         let watch = RequestWatch(relay, metrics: metrics, door: try metricsDoor(metrics), logger: accessLogger)
         let pages = DemoPages(
             isOpen: settings.servesDemo,
@@ -93,7 +99,8 @@ struct RunningRelay {
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
         let backups = ScheduledBackups(data: settings.data, logger: logger)
         let revocations = RevocationWatch(admission: admission, relay: relay)
-        try await serve([server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups])
+        let keeping: [any Service] = [revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups]
+        try await serve([server] + keeping + [push].compactMap { $0 })
     }
 
     private var accessLogger: Logger? { settings.logsAccess ? logger : nil }
