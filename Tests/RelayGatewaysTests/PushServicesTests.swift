@@ -22,7 +22,11 @@ import Testing
         tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(PushServicePeer.certificate.utf8)))
         let client = HTTPClient(
             eventLoopGroupProvider: .singleton,
-            configuration: .init(tlsConfiguration: tls, redirectConfiguration: .disallow)
+            configuration: .init(
+                tlsConfiguration: tls,
+                redirectConfiguration: .disallow,
+                timeout: .init(connect: .milliseconds(500))
+            )
         )
         var settings = PushSettings()
         var apns = PushSettings.APNs(
