@@ -102,7 +102,10 @@ var package = Package(
         // Both sides in one process.
         .ours(
             "ZoneTesting",
-            ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "SyncCore", httpTypes]
+            [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "ZoneMirror", "SyncCore",
+                httpTypes,
+            ]
         ),
         .executableTarget(
             name: "zonecast",
@@ -134,7 +137,10 @@ var package = Package(
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", "ZoneTesting", grdb]),
-        .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
+        .tests(
+            "ZoneTesting",
+            ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes, logging]
+        ),
         .tests("zonecast", ["ZoneKit", crypto, grdb, logging]),
     ]
 )

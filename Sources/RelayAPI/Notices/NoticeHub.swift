@@ -27,11 +27,17 @@ package final class NoticeHub: Sendable {
     ///   - limits: The bounds of each connection.
     ///   - relayName: Name and version, for people.
     ///   - noticeID: Draws the identifier of a notice.
-    package init(limits: NoticeLimits = NoticeLimits(), relayName: String, noticeID: @escaping @Sendable () -> String) {
+    ///   - tasks: Where queries are matched with changes; left out, by the process's own threads.
+    package init(
+        limits: NoticeLimits = NoticeLimits(),
+        relayName: String,
+        noticeID: @escaping @Sendable () -> String,
+        tasks: (any TaskExecutor)? = nil
+    ) {
         self.limits = limits
         self.relayName = relayName
         self.noticeID = noticeID
-        queries = QueryNotices()
+        queries = QueryNotices(tasks: tasks)
         queries.attach(self)
     }
 

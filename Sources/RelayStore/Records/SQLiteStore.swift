@@ -12,7 +12,8 @@ package final class SQLiteStore: Store {
         case memory
     }
 
-    package let epoch: UInt64
+    package var epoch: UInt64 { epochNow.load(ordering: .relaxed) }
+    private let epochNow: Atomic<UInt64>
     let tuning: QueryTuning
 
     /// What is known of the committed state: one reference, since every request takes it out.
@@ -72,6 +73,7 @@ package final class SQLiteStore: Store {
     ///     first, on the caller's thread, of the query subscriptions that the file holds.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
+    ///   - later: commits in place of a thread of the store's own.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
         _ place: Place,
@@ -79,14 +81,15 @@ package final class SQLiteStore: Store {
         tuning: QueryTuning = QueryTuning(),
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
-        onLostWrite: @escaping @Sendable () -> Void = {}
+        onLostWrite: @escaping @Sendable () -> Void = {},
+        later: CommitLater? = nil
     ) throws {
         self.tuning = tuning
         connections = try StoreConnections(place)
         isShared = if case .file = place { true } else { false }
         assets = place.assetFolder(draw)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
-        epoch = state.epoch
+        epochNow = Atomic(state.epoch)
         committed = Mutex(Committed(names: state.names, schema: state.schema))
         var memory = SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange)
         for watcher in state.queries {
@@ -102,7 +105,8 @@ package final class SQLiteStore: Store {
             // Whoever writes keeps the store alive; the thread alone does not.
             commit: { [weak self] in self?.commit($0) },
             onCommitTime: onCommitTime,
-            idle: { [weak self] in self?.purge() ?? false }
+            idle: { [weak self] in self?.purge() ?? false },
+            later: later
         )
         self.queue.withLock { $0 = queue }
     }
@@ -112,6 +116,12 @@ package final class SQLiteStore: Store {
         queue.withLock { $0.take() }?.close()
         connections.close()
         assets.removeIfTemporary()
+    }
+
+    /// Closes the file as the end of the process would: writes that wait are forgotten, and nobody is answered.
+    package func abandon() {
+        queue.withLock { $0.take() }?.abandon()
+        connections.close()
     }
 
     deinit { close() }
@@ -299,6 +309,20 @@ package final class SQLiteStore: Store {
             }
         }
         return removed
+    }
+
+    /// Draws another epoch, as a restore does: no token of before is served any more.
+    ///
+    /// To be called while nobody writes.
+    package func renewEpoch() throws {
+        let epoch = draw()
+        try connections.write { database in
+            try database.execute(
+                sql: "UPDATE fact SET value = ? WHERE name = 'epoch'",
+                arguments: [Int64(bitPattern: epoch)]
+            )
+        }
+        epochNow.store(epoch, ordering: .relaxed)
     }
 
     // MARK: Looking beneath

@@ -15,6 +15,7 @@ package final class StoreFolder: StoreCatalog {
     private let onCommit: CommitListener
     private let onCommitTime: @Sendable (Int, Duration) -> Void
     private let onLostWrite: @Sendable () -> Void
+    private let later: CommitLater?
     private let open = Mutex<[ContainerEnvironment: SQLiteStore]>([:])
 
     /// - Parameters:
@@ -23,14 +24,17 @@ package final class StoreFolder: StoreCatalog {
     ///   - onCommit: hears of every commit.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
+    ///   - later: commits in place of the stores' own threads.
     package init(
         folder: String?,
         draw: @escaping @Sendable () -> UInt64,
         onCommit: @escaping CommitListener = { _, _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
-        onLostWrite: @escaping @Sendable () -> Void = {}
+        onLostWrite: @escaping @Sendable () -> Void = {},
+        later: CommitLater? = nil
     ) {
         self.folder = folder
+        self.later = later
         self.draw = draw
         self.onCommit = onCommit
         self.onCommitTime = onCommitTime
@@ -66,7 +70,8 @@ package final class StoreFolder: StoreCatalog {
                     draw: draw,
                     onCommit: { onCommit(home, $0) },
                     onCommitTime: onCommitTime,
-                    onLostWrite: onLostWrite
+                    onLostWrite: onLostWrite,
+                    later: later
                 )
                 open[home] = store
                 return store
@@ -83,6 +88,20 @@ package final class StoreFolder: StoreCatalog {
             return Array(open.values)
         }
         stores.forEach { $0.close() }
+    }
+
+    /// Ends every token of the open stores.
+    package func renewEpochs() throws {
+        for store in open.withLock({ Array($0.values) }) { try store.renewEpoch() }
+    }
+
+    /// Closes every file as the end of the process would.
+    package func abandon() {
+        let stores = open.withLock { open in
+            defer { open = [:] }
+            return Array(open.values)
+        }
+        stores.forEach { $0.abandon() }
     }
 
     private func place(of home: ContainerEnvironment) throws -> SQLiteStore.Place {
