@@ -125,6 +125,29 @@ var package = Package(
         .tests("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", "ZoneTesting", grdb]),
         .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
         .tests("zonecast", ["ZoneKit", crypto, grdb, logging]),
+        // Readers of what strangers send, and inputs that are changed by chance.
+        .target(
+            name: "Fuzz",
+            dependencies: [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", nioCore, httpTypes,
+            ],
+            path: "Tests/Fuzz",
+            exclude: ["Corpus"],
+            swiftSettings: strict
+        ),
+        .testTarget(name: "FuzzTests", dependencies: ["Fuzz"], swiftSettings: strict),
+        // Disks that fail and lose their power, and what must hold then.
+        .target(
+            name: "DiskTrials",
+            dependencies: ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", grdb, grdbSQLite, httpTypes],
+            path: "Tests/DiskTrials",
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "DiskTests",
+            dependencies: ["DiskTrials", "RelayStore", "ZoneKit", "ZoneMirror", "ZoneTesting", grdb],
+            swiftSettings: strict
+        ),
     ]
 )
 
