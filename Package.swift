@@ -142,6 +142,29 @@ var package = Package(
             ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes, logging]
         ),
         .tests("zonecast", ["ZoneKit", crypto, grdb, logging]),
+        // Readers of what strangers send, and inputs that are changed by chance.
+        .target(
+            name: "Fuzz",
+            dependencies: [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", nioCore, httpTypes,
+            ],
+            path: "Tests/Fuzz",
+            exclude: ["Corpus"],
+            swiftSettings: strict
+        ),
+        .testTarget(name: "FuzzTests", dependencies: ["Fuzz"], swiftSettings: strict),
+        // Disks that fail and lose their power, and what must hold then.
+        .target(
+            name: "DiskTrials",
+            dependencies: ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", grdb, grdbSQLite, httpTypes],
+            path: "Tests/DiskTrials",
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "DiskTests",
+            dependencies: ["DiskTrials", "RelayStore", "ZoneKit", "ZoneMirror", "ZoneTesting", grdb],
+            swiftSettings: strict
+        ),
     ]
 )
 

@@ -16,11 +16,15 @@ package final class StoreFolder: StoreCatalog {
     private let onCommitTime: @Sendable (Int, Duration) -> Void
     private let onLostWrite: @Sendable () -> Void
     private let later: CommitLater?
+    private let disk: DiskCalls
+    private let checkpointPages: Int
     private let open = Mutex<[ContainerEnvironment: SQLiteStore]>([:])
 
     /// - Parameters:
     ///   - folder: the data folder; `nil` keeps everything in memory.
     ///   - draw: gives random 64 bits.
+    ///   - disk: what folders and assets are written by.
+    ///   - checkpointPages: so many pages of a store's log are written back into its file at once.
     ///   - onCommit: hears of every commit.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
@@ -28,6 +32,8 @@ package final class StoreFolder: StoreCatalog {
     package init(
         folder: String?,
         draw: @escaping @Sendable () -> UInt64,
+        disk: DiskCalls = .system,
+        checkpointPages: Int = 8_000,
         onCommit: @escaping CommitListener = { _, _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
@@ -36,6 +42,8 @@ package final class StoreFolder: StoreCatalog {
         self.folder = folder
         self.later = later
         self.draw = draw
+        self.disk = disk
+        self.checkpointPages = checkpointPages
         self.onCommit = onCommit
         self.onCommitTime = onCommitTime
         self.onLostWrite = onLostWrite
@@ -68,6 +76,8 @@ package final class StoreFolder: StoreCatalog {
                 let store = try SQLiteStore(
                     place,
                     draw: draw,
+                    disk: disk,
+                    checkpointPages: checkpointPages,
                     onCommit: { onCommit(home, $0) },
                     onCommitTime: onCommitTime,
                     onLostWrite: onLostWrite,
@@ -107,7 +117,7 @@ package final class StoreFolder: StoreCatalog {
     private func place(of home: ContainerEnvironment) throws -> SQLiteStore.Place {
         guard let folder else { return .memory }
         let path = Self.path(of: home, in: folder)
-        try Self.makeFolder(ofFile: path)
+        try Self.makeFolder(ofFile: path, in: folder, by: disk)
         return .file(path: path)
     }
 
@@ -116,11 +126,15 @@ package final class StoreFolder: StoreCatalog {
         "\(folder)/containers/\(home.container.name)/\(home.environment.rawValue).sqlite"
     }
 
-    static func makeFolder(ofFile path: String) throws {
-        try FileManager.default.createDirectory(
-            atPath: (path as NSString).deletingLastPathComponent,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
-        )
+    /// Makes the folders of a store's file.
+    static func makeFolder(ofFile path: String, in data: String, by disk: DiskCalls = .system) throws {
+        if !FileManager.default.fileExists(atPath: data) {
+            try FileManager.default.createDirectory(
+                atPath: data,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+        }
+        try disk.makeFolders((path as NSString).deletingLastPathComponent, within: data)
     }
 }
