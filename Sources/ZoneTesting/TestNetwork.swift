@@ -110,7 +110,7 @@ extension TestNetwork: RelayTransport {
                 path: request.path,
                 query: request.query.isEmpty ? nil : request.query,
                 headers: headers,
-                body: request.body
+                body: request.content
             )
         )
         guard !Task.isCancelled else { throw .cancelled }
