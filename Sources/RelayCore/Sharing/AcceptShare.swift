@@ -160,7 +160,16 @@ package struct RequestAccess: Sendable {
     package func run(in writer: any StoreWriter) throws(RelayError) {
         let found = try opening.look(in: writer)
         guard let user = opening.visitor.caller.user else { throw .accessDenied }
-        guard case .stranger = found.standing else { return }
+        switch found.standing {
+        case .stranger: break
+        case .participant(let known) where !known.hasAccepted:
+            throw RelayError(
+                .badRequest,
+                "This account is invited already. Accept the invitation.",
+                fineCode: .participantAlreadyInvited
+            )
+        case .owner, .participant, .welcome: return
+        }
         var share = found.share
         guard share.allowsAccessRequests, !share.blocked.contains(user) else { throw .shareNotFound }
         guard !share.requesters.contains(user) else { return }

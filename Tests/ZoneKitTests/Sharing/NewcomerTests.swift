@@ -99,6 +99,7 @@ import ZoneTesting
         let answered = try await save(seen)
         #expect(answered.requesters.isEmpty)
         #expect(answered.participants.last?.isApprovedRequester == true)
+        await #expect { try await ask(url, bob) } throws: { ($0 as? CKError)?.code == .participantAlreadyInvited }
         _ = try await join(url, bob)
         #expect(try await current().participants.count == 2)
     }
