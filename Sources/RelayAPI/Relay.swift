@@ -389,6 +389,7 @@ extension Route.Operation {
         case .recordsChanges: try fetchRecordChanges(context)
         case .recordsResolve: try resolveShares(context)
         case .recordsAccept: try await acceptShares(context)
+        case .recordsRequestAccess: try await requestAccess(context)
         case .recordsMove: try await moveRecords(context)
         case .zonesList: try listZones(context)
         case .zonesLookup: try lookupZones(context)

@@ -17,6 +17,8 @@ package struct Route: Hashable, Sendable {
         case recordsChanges = "records/changes"
         case recordsResolve = "records/resolve"
         case recordsAccept = "records/accept"
+        /// Ours: asks the owner of a share to be let in.
+        case recordsRequestAccess = "records/requestaccess"
         /// Ours: records from one zone to another, all or none.
         case recordsMove = "records/move"
         case zonesList = "zones/list"

@@ -63,6 +63,17 @@ extension OpenAPIOperation {
             response: "ShareLinksResponse"
         ),
         OpenAPIOperation(
+            route: "records/requestaccess",
+            id: "requestAccess",
+            tag: "records",
+            summary: "Asks the owners of shares, by their links, to be let in. This relay's own.",
+            details: "A share that takes no requests is like one that is not there.",
+            databases: .publicOnly,
+            callers: .users,
+            request: "ShareLinksRequest",
+            response: "ShareLinksResponse"
+        ),
+        OpenAPIOperation(
             route: "records/move",
             id: "moveRecords",
             tag: "records",

@@ -62,6 +62,7 @@ package struct ZoneChanges: Sendable {
         var moreComing = true
         var live = 0
         var left = range
+        let aliases = zone.aliases
         // A listing passes over tombstones without an answer for every page of them.
         for _ in 0..<(isReversed ? 1 : Self.maxPasses) where moreComing && live < limit {
             var count = 0
@@ -74,7 +75,7 @@ package struct ZoneChanges: Sendable {
                 if record.isDeleted, position <= listed { return }
                 live += 1
                 if let recordTypes, !recordTypes.contains(record.type) { return }
-                visit(record)
+                visit(aliases.viewed(record))
             }
             moreComing = count == wanted && (isReversed ? last > range.lowerBound : last < range.upperBound)
             if moreComing, !isReversed { left = last + 1...range.upperBound }

@@ -6,7 +6,7 @@ extension ModifyRecords {
     struct Decision {
         var schema: Schema
         var before: [String: StoredRecord]
-        let request: ModifyRecords
+        var request: ModifyRecords
         let hasAsset: (AssetHash) -> Bool
         /// Who writes, and when.
         let stamp: StoredRecord.Stamp
@@ -23,6 +23,12 @@ extension ModifyRecords {
         var sharing: SharingState?
         /// Shares that this write makes, by their places among the outcomes.
         var newShares: [Int: Share] = [:]
+        /// Whether a record of the zone is there and out of the caller's sight; `nil` where nothing is.
+        var hides: ((String) throws(RelayError) -> Bool)?
+        /// By which names the caller knows records; empty but in views of some hierarchies.
+        var aliases = RecordAliases()
+        /// Those that this write brings.
+        var newAliases: [NewAlias] = []
 
         init(
             schema: Schema,
@@ -138,7 +144,8 @@ extension ModifyRecords {
             if let given = operation.record.recordType, given != type {
                 throw .badRequest("The record is of another type than '\(given.prefix(64))'.")
             }
-            let prepared = try preparation(of: operation, type: type)
+            var prepared = try preparation(of: operation, type: type)
+            if hides != nil { try settleNames(of: &prepared, over: current) }
             if !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty {
                 try checkAssets(prepared, over: current)
             }
@@ -254,6 +261,10 @@ extension ModifyRecords {
         func write(to writer: any StoreWriter, zone: Zone) throws(RelayError) -> [Outcome] {
             guard !writes.isEmpty else { return outcomes }
             if !grown.isEmpty { try writer.define(grown) }
+            for alias in newAliases {
+                guard let share = alias.share else { continue }
+                try writer.show(alias.kept, as: alias.shown, in: share, of: zone)
+            }
             var outcomes = outcomes
             var records: [StoredRecord] = []
             records.reserveCapacity(writes.count)

@@ -28,7 +28,7 @@ extension APIRequest {
             path: request.path,
             query: request.query.isEmpty ? nil : request.query,
             headers: headers,
-            body: request.body
+            body: request.content
         )
     }
 }

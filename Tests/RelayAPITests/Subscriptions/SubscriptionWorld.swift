@@ -16,7 +16,7 @@ final class SubscriptionWorld {
     let roll = NoticeLaneRoll()
     let number: Int
     let container = "iCloud.org.example.notes"
-    private let stores: StoreFolder
+    let stores: StoreFolder
 
     /// Another world of the same directory and folder is the same relay after a restart.
     init(
