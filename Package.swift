@@ -101,7 +101,7 @@ var package = Package(
             name: "zonecast",
             dependencies: [
                 "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "SyncCore", "ZoneKit",
-                argumentParser,
+                "ZoneMirror", argumentParser,
                 grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
@@ -124,7 +124,7 @@ var package = Package(
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", "ZoneTesting", grdb]),
         .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
-        .tests("zonecast", ["ZoneKit", crypto, grdb, logging]),
+        .tests("zonecast", ["Records", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]),
     ]
 )
 

@@ -67,7 +67,7 @@ actor MirrorSync {
         settings.isAutomatic = conditions.isAutomatic
         schedule = SyncSchedule(settings: settings)
         var pollSettings = PublicPoll.Settings()
-        pollSettings.interval = min(max(cloud.pollInterval, .seconds(60)), .seconds(86_400))
+        pollSettings.interval = min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400))
         poll = PublicPoll(types: file.mapping.recordTypes, settings: pollSettings)
     }
 
@@ -417,6 +417,8 @@ package struct MirrorConditions: Sendable {
     package var schedule = SyncSchedule.Settings()
     /// The mirrors sync by themselves, not only when called.
     package var isAutomatic = true
+    /// Nobody may ask a public database more often than this.
+    package var shortestPoll: Duration = .seconds(60)
     /// Called at named places, so that a test can end the process or the transaction there.
     package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
 
