@@ -43,6 +43,7 @@ var package = Package(
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
         .executable(name: "zonecast", targets: ["zonecast"]),
+        .executable(name: "shared-notes", targets: ["SharedNotes"]),
         .library(name: "ZoneKit", targets: ["ZoneKit"]),
         .library(name: "ZoneMirror", targets: ["ZoneMirror"]),
         .library(name: "ZoneTesting", targets: ["ZoneTesting"]),
@@ -107,6 +108,12 @@ var package = Package(
             ],
             swiftSettings: strict
         ),
+        // An example: an app with shared notes, on the public interface alone.
+        .executableTarget(
+            name: "SharedNotes",
+            dependencies: ["ZoneKit", "ZoneMirror", argumentParser],
+            swiftSettings: strict
+        ),
         .tests("Records"),
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
@@ -124,6 +131,7 @@ var package = Package(
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", "ZoneTesting", grdb]),
         .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
+        .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
         .tests("zonecast", ["Records", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]),
     ]
 )

@@ -45,6 +45,7 @@ actor MirrorSync {
     var working = 0
     var lastTrouble: CKError?
     private var hasWarned = false
+    private var outboxLooks = 0
     private var keptHold: Double?
     /// The objects whose change is on its way.
     var inFlight: Set<String> = []
@@ -151,7 +152,11 @@ actor MirrorSync {
 
     /// Something was committed to the store.
     func outboxChanged() async {
+        outboxLooks += 1
+        let look = outboxLooks
         let count = (try? await file.pool.read { try OutboxRow.count($0, free: true) }) ?? 0
+        // A look that began earlier may end later: what it did not find may have been committed since.
+        guard count > 0 || look == outboxLooks else { return }
         tell(.outboxChanged(isEmpty: count == 0))
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
         if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }

@@ -89,6 +89,7 @@ struct Demo: AsyncParsableCommand {
             try? FileManager.default.removeItem(atPath: folder)
         }
         defer { signals.end() }
+        Terminal.beforeEndingUnread { signals.end() }
         let recorder = record.flatMap { path in DemoRecorder.Form(path: path).map { DemoRecorder(path: path, form: $0) }
         }
         let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)

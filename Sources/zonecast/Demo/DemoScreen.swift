@@ -153,7 +153,9 @@ struct DemoColumn {
         let each = room / lists.count
         let drawn = lists.flatMap { list -> [String] in
             let arrow = list.isMine ? "→" : "←"
-            let head = "⇄ \(list.title) \(arrow) \(list.people.joined(separator: ", ")) \(list.right.rawValue)"
+            // What is cut at 80 columns must not be the right.
+            let right = list.people.isEmpty ? "" : " \(list.right.rawValue)"
+            let head = "⇄\(right) \(list.title) \(arrow) \(list.people.joined(separator: ", "))"
             return [head] + notes(list.notes, min(list.notes.count, each - 1))
         }
         return Array(drawn.prefix(room))
@@ -184,10 +186,11 @@ struct DemoPaint: Sendable {
     func green(_ text: String) -> String { code("32", text) }
     func yellow(_ text: String) -> String { code("33", text) }
 
-    /// A line of the log; a check is read to its end, so it gets as many lines as it needs.
+    /// A line of the log; checks and refusals are read to their end, so they get as many lines as they need.
     func log(_ line: String, _ width: Int) -> [String] {
         let isCheck = line.contains(" check ")
-        let cut = (isCheck ? wrapped(line, width) : [line]).map { fit($0, width) }
+        let isWhole = isCheck || line.contains(" refused ")
+        let cut = (isWhole ? wrapped(line, width) : [line]).map { fit($0, width) }
         if line.contains("✘") || line.contains("kill -9") || line.contains(" refuse") { return cut.map(red) }
         if isCheck { return cut.map(green) }
         return line.contains("conflict") || line.contains("offline") ? cut.map(yellow) : cut

@@ -110,7 +110,5 @@ enum DemoTerminal {
         return read(STDIN_FILENO, &byte, 1) == 1 ? byte : nil
     }
 
-    private static func write(_ text: String) {
-        FileHandle.standardOutput.write(Data(text.utf8))
-    }
+    private static func write(_ text: String) { Terminal.put(text, on: STDOUT_FILENO) }
 }

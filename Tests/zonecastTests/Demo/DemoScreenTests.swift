@@ -60,7 +60,7 @@ import Testing
         let shown = text(screen(), 120, 40)
         for part in [
             "alice / phone", "bob / tablet", "token 13  ✎ pending 1", "○ offline", "◌ connecting", "☐ Buy milk 39",
-            "⇄ Camping → bob? r/o", "⇄ Camping ← alice r/o", "☑ Pitch the tent", "› ☐ Pack the guitar",
+            "⇄ r/o Camping → bob?", "⇄ r/o Camping ← alice", "☑ Pitch the tent", "› ☐ Pack the guitar",
             "PUBLIC Board  next 4 s", "PUBLIC Board  paused", "Picnic", "line 49", "q quit", "s share", "relay up",
         ] {
             #expect(shown.contains(part), "\(part)")
@@ -70,7 +70,7 @@ import Testing
     @Test func theFiguresAreThereAt80Columns() {
         let shown = text(screen(), 80, 24)
         for part in [
-            "alice/laptop", "○ off", "token 13  ✎ 1", "⇄ Camping ← alice r/o", "k kill relay", "w rights", "q quit",
+            "alice/laptop", "○ off", "token 13  ✎ 1", "⇄ r/o Camping ← alice", "k kill relay", "w rights", "q quit",
         ] {
             #expect(shown.contains(part), "\(part)")
         }
@@ -87,7 +87,7 @@ import Testing
     @Test func amongManyTheSelectedOneHasItsPane() {
         let shown = text(screen(panes: 50), 100, 30)
         #expect(shown.contains("50 clients"))
-        #expect(shown.contains("⇄ Camping → bob? r/o"))
+        #expect(shown.contains("⇄ r/o Camping → bob?"))
     }
 
     @Test func aCheckIsReadToItsEnd() {

@@ -79,4 +79,23 @@ import Testing
         #expect(demo.status == 2)
         #expect(demo.complaint.contains(arguments[0]))
     }
+
+    @Test func aReaderThatGoesAwayEndsItQuietly() throws {
+        let shell = Process()
+        shell.executableURL = URL(fileURLWithPath: "/bin/sh")
+        let folder = ScratchFolder()
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        shell.arguments = [
+            "-c", "{ \"$0\" demo --plain; echo $? > status; } 2> complaint | head -1", Command.program.path,
+        ]
+        shell.currentDirectoryURL = URL(fileURLWithPath: folder.path)
+        shell.environment = Command.cleanEnvironment(adding: ["TMPDIR": folder.path])
+        shell.standardOutput = FileHandle.nullDevice
+        try shell.run()
+        shell.waitUntilExit()
+        #expect(try String(contentsOfFile: folder.path + "/status", encoding: .utf8) == "141\n")
+        #expect(try String(contentsOfFile: folder.path + "/complaint", encoding: .utf8).isEmpty)
+        // Relay and files are gone with it.
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["complaint", "status"])
+    }
 }
