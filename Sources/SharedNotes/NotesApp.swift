@@ -85,8 +85,8 @@ final class NotesApp: Sendable {
     ///   - permission: What they may do.
     /// - Returns: The link to hand out.
     /// - Throws: What the relay says against it.
-    func share(_ note: Note, with email: String?, _ permission: MirroredShare.Permission) async throws -> URL? {
-        var share: MirroredShare
+    func share(_ note: Note, with email: String?, _ permission: CKShare.ParticipantPermission) async throws -> URL? {
+        let share: CKShare
         if let known = try await self.share(of: note) {
             share = known
         } else {
@@ -121,7 +121,7 @@ final class NotesApp: Sendable {
     /// Returns when everything written here is on the relay, and everything there is here.
     func update() async throws { try await container.waitUntilUpToDate(timeout: .seconds(15)) }
 
-    private func share(of note: Note) async throws -> MirroredShare? {
+    private func share(of note: Note) async throws -> CKShare? {
         let id = try context().objectID(of: note)
         return try await container.fetchShares(matching: [id])[id]
     }

@@ -1,6 +1,6 @@
 import Crypto
 import Foundation
-import Records
+package import Records
 import Synchronization
 import Wire
 
@@ -35,7 +35,7 @@ package final class AssetKeeper: Sendable {
     // MARK: Downloads
 
     /// The file of an asset; several who ask for one content wait for one download.
-    func download(_ asset: Asset, _ origin: AssetOrigin) async throws -> URL {
+    package func download(_ asset: Asset, _ origin: AssetOrigin) async throws -> URL {
         let task = state.withLock { state in
             if let running = state.downloads[asset.fileChecksum] { return running }
             // Not on the common pool's threads: all of them may be waiting for this very file.
@@ -108,17 +108,28 @@ package final class AssetKeeper: Sendable {
     // MARK: Uploads
 
     /// A file with the field that it is for.
-    struct Upload: Sendable {
-        var file: URL
-        var recordType: String
-        var recordName: String
-        var field: String
+    package struct Upload: Sendable {
+        package var file: URL
+        package var recordType: String
+        package var recordName: String
+        package var field: String
+
+        package init(file: URL, recordType: String, recordName: String, field: String) {
+            self.file = file
+            self.recordType = recordType
+            self.recordName = recordName
+            self.field = field
+        }
     }
 
     /// Makes sure that the relay has a file.
     ///
     /// Returns what a record's field is to say, receipt and all.
-    func upload(_ upload: Upload, to scope: DatabaseScope, in zone: ZoneID) async throws(CKError) -> Asset {
+    package func upload(
+        _ upload: Upload,
+        to scope: DatabaseScope,
+        in zone: ZoneID
+    ) async throws(CKError) -> Asset {
         let bytes = try Self.read(upload.file)
         let digest = SHA256.hash(data: bytes).map { String(format: "%02x", $0) }.joined()
         let key = "\(scope.pathName) \(digest)"
@@ -150,7 +161,7 @@ package final class AssetKeeper: Sendable {
     }
 
     /// What was uploaded is no longer taken: forget it.
-    func forget(_ checksum: String) {
+    package func forget(_ checksum: String) {
         state.withLock { state in state.uploads = state.uploads.filter { $0.value.asset.fileChecksum != checksum } }
     }
 

@@ -100,6 +100,14 @@ package final class CallerMemory: Sendable {
         }
     }
 
+    /// The same memory of a user whose name some file remembers, for reading while no relay has been asked.
+    package func named(_ name: String?) -> CallerMemory {
+        guard recordName == nil, let name else { return self }
+        let copy = CallerMemory(links: links, keys: keys, assets: makeKeeper)
+        copy.recordName = name
+        return copy
+    }
+
     /// The link of a share; the title behind it is for people.
     package func link(_ shortGUID: String, title: String?) -> URL? {
         let link = links.appendingPathComponent(shortGUID)

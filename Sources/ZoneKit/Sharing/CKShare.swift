@@ -131,8 +131,8 @@ struct ShareState: Sendable {
     private var root: CKRecord?
     private(set) var rootName: String?
     /// What the relay has; `nil` before the first save.
-    private var known: ClientShare?
-    private var caller: CallerMemory?
+    private(set) var known: ClientShare?
+    private(set) var caller: CallerMemory?
 
     /// A new share of the current user.
     init(root: CKRecord?) {

@@ -12,7 +12,6 @@ package struct MirroredZone: Sendable {
     package var token: String?
     /// The names of the objects whose records lie in it; those that were never sent are in no zone yet.
     package var objects: Set<String>
-    package var share: MirroredShare?
 }
 
 extension MirroredContainer {
@@ -23,14 +22,11 @@ extension MirroredContainer {
             let records = try Row.fetchCursor(db, sql: "SELECT zone, oid FROM mirror_record WHERE oid IS NOT NULL")
             while let row = try records.next() { objects[row[0], default: []].insert(row[1]) }
             return try KnownZone.all(db).filter(\.isThere).map { known in
-                let sql = "SELECT share FROM mirror_zone WHERE id = ?"
-                let share = try Data.fetchOne(db, sql: sql, arguments: [known.id])
-                return MirroredZone(
+                MirroredZone(
                     name: known.zone.zoneName,
                     ownerName: known.zone.owner.recordName,
                     token: known.token,
-                    objects: objects[known.id] ?? [],
-                    share: share.flatMap { MirroredShare(cached: [UInt8]($0), in: known.zone) }
+                    objects: objects[known.id] ?? []
                 )
             }
         }

@@ -21,11 +21,14 @@ extension MirrorContext {
             for (store, items) in plan.byStore {
                 guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is closed.") }
                 let date = stores.now
-                let (zones, name) = (plan.zones, name)
+                let (zones, name, crash) = (plan.zones, name, stores.conditions.crashPoint)
                 let rows = try file.pool.write { db in
                     var writer = SaveWriter(db, file, policy: policy, saved: saved, now: date)
-                    return try writer.write(items, author: author, context: name, zones: zones)
+                    let rows = try writer.write(items, author: author, context: name, zones: zones)
+                    try crash(.insideSave)
+                    return rows
                 }
+                try crash(.afterSave)
                 written.merge(rows) { $1 }
             }
         } catch {

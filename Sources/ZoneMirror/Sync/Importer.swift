@@ -40,13 +40,17 @@ final class Importer {
 
     // MARK: One record
 
-    func take(_ record: Record, zone: KnownZone) throws {
+    /// `again`: values of a version known already have become readable.
+    func take(_ record: Record, zone: KnownZone, again: Bool = false) throws {
         let known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
-        if let known, let tag = known.tag, tag == record.changeTag {
+        if let known, let tag = known.tag, tag == record.changeTag, !again {
             if zone.sweep != 0 { try mark(known, zone.sweep) }
             return
         }
         let fields = KnownRecord.encode(record.fields)
+        let readable =
+            record.encryptedFields.isEmpty
+            ? record.fields : record.fields.filter { !record.encryptedFields.contains($0.key) }
         guard let table = mapping.table(forType: record.type, fields: record.fields) else {
             // A newer program's: kept whole until this one's model knows the type.
             return try KnownRecord.store(
@@ -60,7 +64,7 @@ final class Importer {
             )
         }
         count += 1
-        let theirs = mapping.row(of: record.fields, in: table)
+        let theirs = mapping.row(of: readable, in: table)
         let oid = try place(theirs, record, known, table, zone)
         try KnownRecord.store(
             db,
@@ -261,7 +265,7 @@ final class Importer {
             sql: "DELETE FROM mirror_link WHERE zone = ? AND target = ?",
             arguments: [known.zone, known.name]
         )
-        if known.type == Share.recordType { try ShareCache.remove(db, zone: known.zone) }
+        if known.type == Share.recordType { try ShareCache.remove(db, zone: known.zone, named: known.name) }
         guard let oid = known.oid, let table = known.entity.flatMap({ mapping.tables[$0] }) else {
             return try KnownRecord.remove(db, id: known.id)
         }

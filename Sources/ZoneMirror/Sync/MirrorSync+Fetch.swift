@@ -62,6 +62,20 @@ extension MirrorSync {
         }
     }
 
+    /// What was read counts no more; nothing of it is removed before it is known to be gone.
+    func forgetTokens() async throws {
+        let isPublic = isPublic
+        try await withFetchLane {
+            try await file.pool.write { db in
+                try db.execute(sql: "UPDATE mirror_zone SET token = NULL")
+                try State.set(db, .databaseToken, nil)
+                if isPublic { try db.execute(sql: "DELETE FROM mirror_poll") }
+            }
+            feed = FeedState(databaseToken: nil)
+            poll = poll.restored(with: [:])
+        }
+    }
+
     private func noteImported() async {
         let now = conditions.wallClock().timeIntervalSince1970
         try? await file.pool.write { db in
@@ -120,7 +134,12 @@ extension MirrorSync {
         switch arrival {
         case .database(.success(let page)):
             do {
-                tally.details += try await write(page)
+                var reasons: [ZoneID: ShareChange.Loss] = [:]
+                if link.database.databaseScope == .shared {
+                    for (zone, _) in page.deleted { reasons[zone] = await reasonOfLoss(zone) }
+                }
+                for (zone, _) in page.deleted { link.forgetKey(of: zone) }
+                tally.details += try await write(page, reasons)
             } catch {
                 tally.errors[nil] = CKError(from: error)
                 return advance(.databaseFailed(Trouble(.refused)))
@@ -136,9 +155,11 @@ extension MirrorSync {
         case .database(.failure(let error)):
             tally.errors[nil] = error
             return advance(.databaseFailed(error.trouble))
-        case .zone(let zone, let since, .success(let page)):
+        case .zone(let zone, let since, .success(var page)):
             do {
+                try await makeReadable(&page.records.changed, in: zone)
                 let (count, details) = try await write(page, of: zone, since: since)
+                await seeToKeys(page, in: zone, &tally)
                 tally.records += count
                 tally.details += details
             } catch {
@@ -152,8 +173,25 @@ extension MirrorSync {
         }
     }
 
+    /// Opens what a new key opens, and gives a zone's key to those it is shared with.
+    private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, _ tally: inout Tally) async {
+        if page.hasKeys { try? await unlock(zone) }
+        if page.records.changed.contains(where: { !$0.encryptedFields.isEmpty }) {
+            tally.details.append(.keyMissing(zone: zone.zoneName))
+        }
+        guard link.isPrivate, link.database.hasEncryptionKey, let caller = try? link.connection().caller else { return }
+        for (name, details) in page.shares {
+            guard let record = page.records.changed.first(where: { $0.id.recordName == name }) else { continue }
+            var reader = RecordReader(scope: .private, caller: caller)
+            if let share = reader.record(record, details) as? CKShare { await link.database.shareKey(by: share) }
+        }
+    }
+
     /// The zones of a page, and the token that covers them, in one transaction.
-    private func write(_ page: DatabasePage) async throws -> [MirrorEvent.Detail] {
+    private func write(
+        _ page: DatabasePage,
+        _ reasons: [ZoneID: ShareChange.Loss]
+    ) async throws -> [MirrorEvent.Detail] {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
         return try await file.pool.write { db in
             var details: [MirrorEvent.Detail] = []
@@ -166,6 +204,7 @@ extension MirrorSync {
             }
             for (zone, loss) in page.deleted {
                 guard let known = try KnownZone.find(db, zone) else { continue }
+                if let reason = reasons[zone] { details.append(.share(.accessLost(reason), zone: zone.zoneName)) }
                 details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                     try Importer(db, file, transaction: transaction, now: now).lose(known, loss)
                 }
@@ -204,9 +243,11 @@ extension MirrorSync {
                     return importer.count
                 }
             }
-            for share in found.shares {
-                try ShareCache.store(db, share, zone: zone)
-                details.append(.share("changed", zone: zone.zoneName))
+            for (name, share) in found.shares {
+                let news = try ShareCache.store(db, share, named: name, zone: known.id)
+                if let change = ShareChange(news, isOwn: zone.owner == .caller) {
+                    details.append(.share(change, zone: zone.zoneName))
+                }
             }
             try db.execute(
                 sql: "UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, fetchedAt = ? WHERE id = ?",
@@ -283,11 +324,11 @@ extension Importer {
         }
         try db.execute(
             sql: """
-                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0, share = NULL,
-                    permission = NULL WHERE id = ?
+                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0 WHERE id = ?
                 """,
             arguments: [zone.id]
         )
+        try ShareCache.remove(db, zone: zone.id)
         if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
         var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(loss)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }

@@ -1,9 +1,9 @@
-package import Foundation
+import Foundation
 import GRDB
 import Records
-package import SyncCore
+import SyncCore
 import Wire
-package import ZoneKit
+import ZoneKit
 
 /// Keeps one store in step with its database: the shell around `SyncSchedule`, `FetchRound` and `PublicPoll`.
 ///
@@ -229,6 +229,12 @@ actor MirrorSync {
 
     var heldUntil: Moment? { schedule.heldUntil }
 
+    /// Something has happened on the relay that nobody has told of yet.
+    func noticed() { tell(.noticed(nil)) }
+
+    /// The container on whose behalf this works.
+    nonisolated var container: CKContainer { CKContainer(sharing: link.database.session) }
+
     // MARK: Notices
 
     private func listenForNotices() async {
@@ -411,41 +417,4 @@ actor MirrorSync {
         let id = UUID()
         await withCheckedContinuation { waiters[id] = $0 }
     }
-}
-
-/// What a mirrored container takes from the world around it.
-package struct MirrorConditions: Sendable {
-    package var time = Timekeeper.system
-    package var chance = Chance.system
-    /// The wall clock, for what must hold across a restart.
-    package var wallClock: @Sendable () -> Date = { Date() }
-    package var schedule = SyncSchedule.Settings()
-    /// The mirrors sync by themselves, not only when called.
-    package var isAutomatic = true
-    /// Nobody may ask a public database more often than this.
-    package var shortestPoll: Duration = .seconds(60)
-    /// Called at named places, so that a test can end the process or the transaction there.
-    package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
-
-    package init() {}
-}
-
-/// The places at which a crash must neither lose nor double anything.
-package enum CrashPoint: String, Sendable, CaseIterable {
-    /// The batch is marked as perhaps sent; nothing is sent yet.
-    case beforeSend
-    /// The relay has answered; nothing of it is written down yet.
-    case afterSend
-    /// The confirmation is written and not yet committed.
-    case insideConfirm
-    case afterConfirm
-    /// A page has come; nothing of it is written down yet.
-    case beforeImport
-    /// Its rows are written and not yet committed.
-    case insideImport
-    case afterImport
-    /// The zones of a page of the database's feed are written and not yet committed.
-    case insideDatabasePage
-    /// Half of a listing from the beginning is in.
-    case insideSweep
 }

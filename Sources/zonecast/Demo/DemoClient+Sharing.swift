@@ -11,16 +11,16 @@ extension DemoClient {
         place.journal.note(name, "share", "\"\(title)\" with \(user), \(right.words): \(notes.count) notes")
         let objects = notes.map { ObjectID(store: mirror.own, entity: DemoNote.entityName, name: $0.id) }
         return try await waiting("to share \"\(title)\"") {
-            var share = try await mirror.container.share(objects, title: title).share
+            let share = try await mirror.container.share(objects, title: title).share
             share.addParticipant(user: person, permission: right.permission)
-            share = try await mirror.container.persistUpdatedShare(share, in: mirror.own)
+            try await mirror.container.persistUpdatedShare(share, in: mirror.own)
             guard let url = share.url else { throw CommandFailure(.failed, "The relay gave the share no link.") }
             return url
         }
     }
 
     /// Moves more notes into the list that is shared already.
-    func share(_ notes: [DemoNote], into share: MirroredShare) async throws {
+    func share(_ notes: [DemoNote], into share: CKShare) async throws {
         let mirror = try reachable()
         place.journal.note(name, "share", "\(notes.count) more into \"\(share.title ?? "")\"")
         let objects = notes.map { ObjectID(store: mirror.own, entity: DemoNote.entityName, name: $0.id) }
@@ -41,7 +41,7 @@ extension DemoClient {
         let person = try recordName(of: user)
         place.journal.note(name, "invite", "\(user), \(right.words)")
         let share = try await change("to change the rights") { share in
-            if let known = share.participants.first(where: { $0.user == person }) {
+            if let known = share.participants.first(where: { $0.isOf(person) }) {
                 share.setPermission(right.permission, for: known)
             } else {
                 share.addParticipant(user: person, permission: right.permission)
@@ -56,19 +56,18 @@ extension DemoClient {
         let person = try recordName(of: user)
         place.journal.note(name, "remove", "\(user) from the shared list")
         _ = try await change("to remove \(user)") { share in
-            if let known = share.participants.first(where: { $0.user == person }) { share.removeParticipant(known) }
+            if let known = share.participants.first(where: { $0.isOf(person) }) { share.removeParticipant(known) }
         }
     }
 
     private func change(
         _ what: String,
-        _ change: @escaping @Sendable (inout MirroredShare) -> Void
-    ) async throws -> MirroredShare {
+        _ change: @escaping @Sendable (CKShare) -> Void
+    ) async throws -> CKShare {
         let mirror = try reachable()
-        var share = try await ownShare()
-        change(&share)
-        let changed = share
-        return try await waiting(what) { try await mirror.container.persistUpdatedShare(changed, in: mirror.own) }
+        let share = try await ownShare()
+        change(share)
+        return try await waiting(what) { try await mirror.container.persistUpdatedShare(share, in: mirror.own) }
     }
 
     /// Ends the share: the notes go back among the user's own.
@@ -87,7 +86,7 @@ extension DemoClient {
         try await waiting("to leave the list") { try await mirror.container.leaveShare(share, in: mirror.others) }
     }
 
-    func ownShare() async throws -> MirroredShare {
+    func ownShare() async throws -> CKShare {
         let mirror = try mirror
         guard let share = try await mirror.container.fetchShares(in: mirror.own).first else {
             throw CommandFailure(.failed, "\(user) shares nothing; s shares a note.")
@@ -95,7 +94,7 @@ extension DemoClient {
         return share
     }
 
-    func theirShare() async throws -> MirroredShare {
+    func theirShare() async throws -> CKShare {
         let mirror = try mirror
         guard let share = try await mirror.container.fetchShares(in: mirror.others).first else {
             throw CommandFailure(.failed, "Nobody shares anything with \(user).")
@@ -123,4 +122,8 @@ extension DemoClient {
         _ what: String,
         _ body: @escaping @Sendable () async throws -> Result
     ) async throws -> Result { try await Wait.upTo(.seconds(20), "\(name) \(what)", body) }
+}
+
+extension CKShare.Participant {
+    fileprivate func isOf(_ recordName: String) -> Bool { userIdentity.userRecordID?.recordName == recordName }
 }

@@ -89,7 +89,7 @@ final class DemoClient: Sendable {
     // MARK: What it does
 
     /// Writes a note; a new one into the user's own zone, or into a shared list.
-    func save(_ note: DemoNote, in share: MirroredShare? = nil) throws {
+    func save(_ note: DemoNote, in share: CKShare? = nil) throws {
         let life = try life
         life.wrote(note)
         place.journal.saved(note.version)

@@ -74,13 +74,10 @@ final class DemoMirror: Sendable {
     func holdings() async throws -> DemoHoldings {
         var holdings = DemoHoldings()
         let zones = try await container.zones(in: own)
-        let notes = try notes(in: own)
-        let shared = zones.filter { $0.share != nil }
-        let away = shared.reduce(into: Set<String>()) { $0.formUnion($1.objects) }
-        holdings.notes = notes.filter { !away.contains($0.name) }
-        holdings.lists = shared.compactMap { list($0, notes) }
-        let theirs = try self.notes(in: others)
-        holdings.lists += try await container.zones(in: others).compactMap { list($0, theirs) }
+        holdings.lists = try await lists(in: own, zones)
+        let shared = Set(holdings.lists.flatMap(\.notes).map(\.name))
+        holdings.notes = try notes(in: own).filter { !shared.contains($0.name) }
+        holdings.lists += try await lists(in: others, container.zones(in: others))
         holdings.posts = try posts().map(\.text)
         holdings.pending = try await pending()
         let home = zones.first { $0.name == place.zoneName }
@@ -89,32 +86,37 @@ final class DemoMirror: Sendable {
     }
 
     /// The shared lists alone, without their notes.
-    func lists() async throws -> [DemoList] {
-        let shares = try await container.fetchShares(in: own) + container.fetchShares(in: others)
-        return shares.map { list($0, []) }
+    func lists() async throws -> [DemoList] { try await lists(in: own, []) + lists(in: others, []) }
+
+    private func lists(in store: StoreID, _ zones: [MirroredZone]) async throws -> [DemoList] {
+        let notes = zones.isEmpty ? [] : try notes(in: store)
+        return try await container.fetchShares(in: store).map { share in
+            let objects = zones.first { $0.name == share.recordID.zoneID.zoneName }?.objects ?? []
+            return list(share, notes.filter { objects.contains($0.name) })
+        }
     }
 
-    private func list(_ zone: MirroredZone, _ notes: [DemoNote]) -> DemoList? {
-        zone.share.map { share in list(share, notes.filter { zone.objects.contains($0.name) }) }
-    }
-
-    private func list(_ share: MirroredShare, _ notes: [DemoNote]) -> DemoList {
+    private func list(_ share: CKShare, _ notes: [DemoNote]) -> DemoList {
         let partners = share.participants.filter { $0.role != .owner }
-        let names = partners.map { (place.people.name(of: $0.user) ?? "somebody") + ($0.hasAccepted ? "" : "?") }
+        let names = partners.map { name(of: $0) + ($0.acceptanceStatus == .accepted ? "" : "?") }
         let right = share.isOwner ? partners.first?.permission ?? .none : share.currentUserPermission
         return DemoList(
             title: share.title ?? "untitled",
             isMine: share.isOwner,
-            people: share.isOwner ? names : [place.people.name(of: share.ownerName) ?? "somebody"],
+            people: share.isOwner ? names : [name(of: share.owner)],
             right: DemoRight(right),
             notes: notes
         )
     }
 
+    private func name(of participant: CKShare.Participant) -> String {
+        place.people.name(of: participant.userIdentity.userRecordID?.recordName) ?? "somebody"
+    }
+
     // MARK: Changes
 
     /// Writes a note where it is; a new one into the user's own zone, or into `share`.
-    func save(_ note: DemoNote, in share: MirroredShare? = nil) throws {
+    func save(_ note: DemoNote, in share: CKShare? = nil) throws {
         let context = container.newBackgroundContext()
         context.mergePolicy = .mergeByPropertyObjectTrump
         if try context.object(DemoNote.self, note.id) != nil {

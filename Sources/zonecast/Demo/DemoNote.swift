@@ -1,4 +1,5 @@
 import Foundation
+import ZoneKit
 import ZoneMirror
 
 /// A note, as the clients' mirrors hold it.
@@ -48,16 +49,16 @@ enum DemoRight: String, Sendable {
     case readOnly = "r/o"
     case readWrite = "r/w"
 
-    init(_ permission: MirroredShare.Permission) {
+    init(_ permission: CKShare.ParticipantPermission) {
         self =
             switch permission {
-            case .none: .none
+            case .none, .unknown: .none
             case .readOnly: .readOnly
             case .readWrite: .readWrite
             }
     }
 
-    var permission: MirroredShare.Permission {
+    var permission: CKShare.ParticipantPermission {
         switch self {
         case .none: .none
         case .readOnly: .readOnly

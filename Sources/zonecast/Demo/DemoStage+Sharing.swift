@@ -1,4 +1,5 @@
 import Foundation
+import ZoneKit
 import ZoneMirror
 
 /// The keys about sharing.

@@ -97,9 +97,10 @@ final class DemoWorld: Sendable {
 
     /// A note of a new name, the user's own or in a shared list.
     @discardableResult
-    func add(_ title: String, on client: DemoClient, into share: MirroredShare? = nil) throws -> DemoNote {
+    func add(_ title: String, on client: DemoClient, into share: CKShare? = nil) throws -> DemoNote {
         let note = DemoNote(name: place.name("n", ledger.nextNumber), title: title)
-        let owner = share.map { $0.isOwner ? client.user : place.people.name(of: $0.ownerName) ?? "" }
+        let theirs = share?.owner.userIdentity.userRecordID?.recordName
+        let owner = share.map { $0.isOwner ? client.user : place.people.name(of: theirs) ?? "" }
         ledger.added(note.name, of: owner ?? client.user)
         try client.save(note, in: share)
         return note
