@@ -46,6 +46,7 @@ var package = Package(
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
         .executable(name: "zonecast", targets: ["zonecast"]),
+        .executable(name: "shared-notes", targets: ["SharedNotes"]),
         .library(name: "ZoneKit", targets: ["ZoneKit"]),
         .library(name: "ZoneMirror", targets: ["ZoneMirror"]),
         .library(name: "ZoneTesting", targets: ["ZoneTesting"]),
@@ -111,11 +112,16 @@ var package = Package(
             name: "zonecast",
             dependencies: [
                 "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayGateways", "SyncCore",
-                "ZoneKit",
-                argumentParser, asyncHTTPClient,
+                "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
                 grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
+            swiftSettings: strict
+        ),
+        // An example: an app with shared notes, on the public interface alone.
+        .executableTarget(
+            name: "SharedNotes",
+            dependencies: ["ZoneKit", "ZoneMirror", argumentParser],
             swiftSettings: strict
         ),
         .tests("Records"),
@@ -142,7 +148,8 @@ var package = Package(
             "ZoneTesting",
             ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes, logging]
         ),
-        .tests("zonecast", ["ZoneKit", crypto, grdb, logging]),
+        .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
+        .tests("zonecast", ["Records", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]),
         // Readers of what strangers send, and inputs that are changed by chance.
         .target(
             name: "Fuzz",

@@ -181,7 +181,7 @@ public final class MirroredContainer: Sendable {
         watch?.cancel()
         for sync in syncs { await sync.stop() }
         if let listener { stores.stopListening(listener) }
-        for file in stores.files { try? file.pool.close() }
+        // Whoever reads just now keeps the file open until done: closing it under a read ends the process.
         stores.close()
         state.withLock { $0.locks = [:] }
         board.finish()

@@ -11,6 +11,8 @@ package struct MirrorConditions: Sendable {
     package var schedule = SyncSchedule.Settings()
     /// The mirrors sync by themselves, not only when called.
     package var isAutomatic = true
+    /// Nobody may ask a public database more often than this.
+    package var shortestPoll: Duration = .seconds(60)
     /// Asks the relay to move records between zones; `false`: as if it were one that cannot.
     package var relayMoves = true
     /// Called at named places, so that a test can end the process or the transaction there.

@@ -46,6 +46,7 @@ actor MirrorSync {
     var working = 0
     var lastTrouble: CKError?
     private var hasWarned = false
+    private var outboxLooks = 0
     private var keptHold: Double?
     private var newsAsked: UInt64 = 0
     private var newsSeen: UInt64 = 0
@@ -70,7 +71,7 @@ actor MirrorSync {
         settings.isAutomatic = conditions.isAutomatic
         schedule = SyncSchedule(settings: settings)
         var pollSettings = PublicPoll.Settings()
-        pollSettings.interval = min(max(cloud.pollInterval, .seconds(60)), .seconds(86_400))
+        pollSettings.interval = min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400))
         poll = PublicPoll(types: file.mapping.recordTypes, settings: pollSettings)
         conditions.time.surroundings?.join(self)
     }
@@ -156,7 +157,11 @@ actor MirrorSync {
 
     /// Something was committed to the store.
     func outboxChanged() async {
+        outboxLooks += 1
+        let look = outboxLooks
         let count = (try? await file.pool.read { try OutboxRow.count($0, free: true) }) ?? 0
+        // A look that began earlier may end later: what it did not find may have been committed since.
+        guard count > 0 || look == outboxLooks else { return }
         tell(.outboxChanged(isEmpty: count == 0))
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
         if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }

@@ -36,7 +36,7 @@ struct SchemaWork {
                 json: ["container": container.name, "environment": environment.rawValue, "schema": text]
             )
         } else if path == nil {
-            FileHandle.standardOutput.write(Data(text.utf8))
+            Terminal.put(text, on: STDOUT_FILENO)
         }
     }
 
@@ -153,7 +153,7 @@ struct SchemaWork {
     private func confirmReset() throws {
         guard isatty(STDIN_FILENO) == 1 else { return }
         let prompt = "This deletes all records of \(container) in development. Type the container's name to go on: "
-        FileHandle.standardError.write(Data(prompt.utf8))
+        Terminal.put(prompt, on: STDERR_FILENO)
         guard readLine(strippingNewline: true) == container.name else {
             throw CommandFailure(.failed, "That is not the container's name. Nothing was deleted.")
         }
