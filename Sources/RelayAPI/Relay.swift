@@ -15,6 +15,8 @@ import Wire
 package final class Relay: Sendable {
     package let authenticator: Authenticator
     package let stores: any StoreCatalog
+    /// Counts what queries ask of indexes.
+    package let queryUse = QueryUse()
     private let limits: Limits
     private let time: TimeSource
     private let random: RandomSource
@@ -283,6 +285,7 @@ package final class Relay: Sendable {
             remoteAddress: request.remoteAddress,
             assets: assets,
             couriers: couriers,
+            queryUse: queryUse,
             isGet: request.method == .get,
             store: store,
             body: json,
@@ -314,6 +317,10 @@ package final class Relay: Sendable {
         case .serverKey:
             guard route.scope == .public else {
                 throw RelayError(.accessDenied, "A server-to-server key may use the public database only.")
+            }
+        case .operator:
+            guard route.scope == .public, route.operation.isForOperators else {
+                throw RelayError(.accessDenied, "The console reads and writes records of the public database only.")
             }
         }
     }
@@ -356,7 +363,7 @@ package final class Relay: Sendable {
 
 extension Route.Operation {
     /// Runs the endpoint.
-    fileprivate func perform(_ context: RequestContext) async throws -> EndpointAnswer {
+    func perform(_ context: RequestContext) async throws -> EndpointAnswer {
         switch self {
         case .recordsModify: try await modifyRecords(context)
         case .recordsLookup: try lookupRecords(context)

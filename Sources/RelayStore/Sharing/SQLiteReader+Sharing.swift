@@ -25,7 +25,7 @@ extension SQLiteReader {
         )
     }
 
-    private func participants(of share: Int64) throws -> [Share.Participant] {
+    func participants(of share: Int64) throws -> [Share.Participant] {
         let statement = try SQL(
             "SELECT id, role, permission, accepted, user, email, phone FROM participant WHERE share = ? ORDER BY place",
             in: database
