@@ -15,6 +15,8 @@ import Wire
 package final class Relay: Sendable {
     package let authenticator: Authenticator
     package let stores: any StoreCatalog
+    /// Counts what queries ask of indexes.
+    package let queryUse = QueryUse()
     private let limits: Limits
     private let time: TimeSource
     private let random: RandomSource
@@ -308,6 +310,7 @@ package final class Relay: Sendable {
             assets: assets,
             couriers: couriers,
             pushes: pushes,
+            queryUse: queryUse,
             isGet: request.method == .get,
             store: store,
             body: json,
@@ -339,6 +342,10 @@ package final class Relay: Sendable {
         case .serverKey:
             guard route.scope == .public else {
                 throw RelayError(.accessDenied, "A server-to-server key may use the public database only.")
+            }
+        case .operator:
+            guard route.scope == .public, route.operation.isForOperators else {
+                throw RelayError(.accessDenied, "The console reads and writes records of the public database only.")
             }
         }
     }
@@ -381,7 +388,7 @@ package final class Relay: Sendable {
 
 extension Route.Operation {
     /// Runs the endpoint.
-    fileprivate func perform(_ context: RequestContext) async throws -> EndpointAnswer {
+    func perform(_ context: RequestContext) async throws -> EndpointAnswer {
         switch self {
         case .recordsModify: try await modifyRecords(context)
         case .recordsLookup: try lookupRecords(context)

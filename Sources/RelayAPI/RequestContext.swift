@@ -21,6 +21,8 @@ final class RequestContext: Sendable {
     let couriers: Couriers
     /// Who takes in devices that sleep; `nil` where nobody wakes them.
     let pushes: PushDesk?
+    /// Counts what queries ask of indexes.
+    let queryUse: QueryUse
     /// Called by GET, where the operation knows both.
     let isGet: Bool
     let store: any Store
@@ -42,6 +44,7 @@ final class RequestContext: Sendable {
         assets: AssetDesk,
         couriers: Couriers,
         pushes: PushDesk?,
+        queryUse: QueryUse,
         isGet: Bool,
         store: any Store,
         body: JSONValue,
@@ -59,6 +62,7 @@ final class RequestContext: Sendable {
         self.assets = assets
         self.couriers = couriers
         self.pushes = pushes
+        self.queryUse = queryUse
         self.isGet = isGet
         self.store = store
         self.body = body

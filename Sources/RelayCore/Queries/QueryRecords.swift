@@ -60,7 +60,7 @@ package struct QueryRecords: Sendable {
 
     /// The query as this caller may ask it; `nil` where no record of the type can be theirs to read.
     private func restrictedQuery(of type: RecordType, _ schema: Schema) -> Query? {
-        guard database.scope == .public, !type.rights(of: database.roles(in: schema)).contains(.read) else {
+        guard database.scope == .public, !database.rights(toType: type, in: schema).contains(.read) else {
             return query
         }
         guard let user = database.caller.user, type.rights(of: [.creator]).contains(.read) else { return nil }

@@ -115,7 +115,7 @@ extension ModifyRecords {
             }
             guard request.database.scope == .public, let name else { return }
             let type = schema.types[name] ?? RecordType()
-            guard type.rights(of: request.database.roles(in: schema)).contains(right) else { throw .accessDenied }
+            guard request.database.rights(toType: type, in: schema).contains(right) else { throw .accessDenied }
         }
 
         mutating func delete(_ operation: Operation, _ current: StoredRecord?) {

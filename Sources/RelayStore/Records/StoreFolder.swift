@@ -91,6 +91,12 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
+    /// Whether somebody has used the environment.
+    func isThere(_ home: ContainerEnvironment) -> Bool {
+        if open.withLock({ $0[home] != nil }) { return true }
+        return folder.map { FileManager.default.fileExists(atPath: Self.path(of: home, in: $0)) } ?? false
+    }
+
     /// Finishes what waits to be written and closes every file.
     package func close() {
         let stores = open.withLock { open in

@@ -45,7 +45,7 @@ extension SQLiteReader {
         }
     }
 
-    private func participants(of share: Int64) throws -> [Share.Participant] {
+    func participants(of share: Int64) throws -> [Share.Participant] {
         let statement = try SQL(
             """
             SELECT id, role, permission, accepted, user, email, phone, has_asked, added

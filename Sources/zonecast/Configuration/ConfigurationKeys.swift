@@ -54,6 +54,11 @@ enum ConfigurationKeys {
         ),
         .flag("dev", \.isDev, "Take any dev- token as a user and make unknown containers. Loopback only."),
         .flag("demo", \.servesDemo, "Serve the browser demo at /demo/; by default with --dev."),
+        .flag(
+            "console",
+            \.servesConsole,
+            "Serve the operator's console at /console/; by default with --dev. zonecast console link lets somebody in."
+        ),
         .flag("test-door", \.server.testDoor, "Open a WebSocket echo for conformance suites. Loopback only."),
         ConfigurationKey(
             name: "trusted-proxies",

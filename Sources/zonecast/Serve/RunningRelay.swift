@@ -17,11 +17,19 @@ struct RunningRelay {
     private let logger: Logger
     private let restart: SuddenRestart
     private let lostWrite: LostWrite
+    /// The configuration, as the console shows it.
+    private let rows: [ConsoleFacts.Setting]
     /// Called with the relay's address once it answers there.
     private let onListening: @Sendable (String) -> Void
 
-    init(_ settings: ServeSettings, restart: SuddenRestart, onListening: @escaping @Sendable (String) -> Void) {
+    init(
+        _ settings: ServeSettings,
+        rows: [ConsoleFacts.Setting],
+        restart: SuddenRestart,
+        onListening: @escaping @Sendable (String) -> Void
+    ) {
         self.restart = restart
+        self.rows = rows
         self.settings = settings
         self.onListening = onListening
         logger = Logger(label: "zonecast") { [settings] _ in
@@ -80,7 +88,33 @@ struct RunningRelay {
         metrics.show("zonecast_push_devices", "Of those, devices that push services wake.") {
             Int64(relay.pushDeviceCount)
         }
-        let watch = RequestWatch(relay, metrics: metrics, door: try metricsDoor(metrics), logger: accessLogger)
+        metrics.show("zonecast_notices_sent_total", "Notices written to devices' sockets.") {
+            Int64(hub.noticeCounts.sent)
+        }
+        let telemetry = Telemetry()
+        let recent = settings.servesConsole ? RecentRequests(now: TimeSource.system.now) : nil
+        let watch = RequestWatch(
+            relay,
+            metrics: metrics,
+            door: try metricsDoor(metrics),
+            logger: accessLogger,
+            recent: recent
+        )
+        let console = ConsoleDoor(
+            recent.map { recent in
+                ConsoleParts(
+                    accounts: accounts,
+                    stores: stores,
+                    relay: relay,
+                    hub: hub,
+                    metrics: metrics,
+                    telemetry: telemetry,
+                    requests: recent,
+                    facts: settings.consoleFacts(rows),
+                    time: .system
+                )
+            }
+        )
         let pages = DemoPages(
             isOpen: settings.servesDemo,
             run: UUID().uuidString,
@@ -90,20 +124,28 @@ struct RunningRelay {
             configuration: settings.server,
             logger: logger,
             notices: NoticeService(hub: hub, admission: admission),
-            onListening: { [restart, onListening, scheme = settings.server.tls == nil ? "http" : "https"] address in
+            onListening: { [restart, onListening, settings, logger] address in
                 restart.isListening(at: "\(address)")
-                onListening("\(scheme)://\(address)")
+                let url = "\(settings.server.tls == nil ? "http" : "https")://\(address)"
+                onListening(url)
+                if settings.servesConsole { accounts.tellOfConsole(at: url, settings, logger) }
             },
             intake: { relay.intake(for: $0) },
             answer: watch.answer,
-            respond: pages.before(watch.respond)
+            respond: console.before(pages.before(watch.respond))
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
         let backups = ScheduledBackups(data: settings.data, logger: logger)
         let revocations = RevocationWatch(admission: admission, relay: relay)
-        let keeping: [any Service] = [revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups]
-        try await serve([server] + keeping + [push].compactMap { $0 })
+        var services: [any Service] = [
+            server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups,
+        ]
+        if settings.servesConsole {
+            services.append(TelemetryKeeping(telemetry: telemetry, metrics: metrics, hub: hub))
+        }
+        if let push { services.append(push) }
+        try await serve(services)
         try lostWrite.check()
     }
 
