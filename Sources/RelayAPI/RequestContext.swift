@@ -19,6 +19,8 @@ final class RequestContext: Sendable {
     let assets: AssetDesk
     /// Who takes in devices that poll.
     let couriers: Couriers
+    /// Who takes in devices that sleep; `nil` where nobody wakes them.
+    let pushes: PushDesk?
     /// Called by GET, where the operation knows both.
     let isGet: Bool
     let store: any Store
@@ -39,6 +41,7 @@ final class RequestContext: Sendable {
         remoteAddress: String,
         assets: AssetDesk,
         couriers: Couriers,
+        pushes: PushDesk?,
         isGet: Bool,
         store: any Store,
         body: JSONValue,
@@ -55,6 +58,7 @@ final class RequestContext: Sendable {
         self.remoteAddress = remoteAddress
         self.assets = assets
         self.couriers = couriers
+        self.pushes = pushes
         self.isGet = isGet
         self.store = store
         self.body = body

@@ -27,11 +27,17 @@ package final class NoticeHub: Sendable {
     ///   - limits: The bounds of each connection.
     ///   - relayName: Name and version, for people.
     ///   - noticeID: Draws the identifier of a notice.
-    package init(limits: NoticeLimits = NoticeLimits(), relayName: String, noticeID: @escaping @Sendable () -> String) {
+    ///   - tasks: Where queries are matched with changes; left out, by the process's own threads.
+    package init(
+        limits: NoticeLimits = NoticeLimits(),
+        relayName: String,
+        noticeID: @escaping @Sendable () -> String,
+        tasks: (any TaskExecutor)? = nil
+    ) {
         self.limits = limits
         self.relayName = relayName
         self.noticeID = noticeID
-        queries = QueryNotices()
+        queries = QueryNotices(tasks: tasks)
         queries.attach(self)
     }
 
@@ -109,6 +115,11 @@ package final class NoticeHub: Sendable {
             zone.owner == Zone.publicOwner
                 ? !state.listeners.isEmpty : state.listeners[NoticeAddress(store: home, user: zone.owner)] != nil
         }
+    }
+
+    /// Whether this device of a user is listening.
+    func isListening(_ deviceID: String, at address: NoticeAddress) -> Bool {
+        state.withLock { $0.listeners[address]?.devices[deviceID] != nil }
     }
 
     /// Whether somebody besides this device of theirs is listening.

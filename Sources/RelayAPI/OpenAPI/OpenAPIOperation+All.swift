@@ -1,6 +1,7 @@
 extension OpenAPIOperation {
     /// Every operation that the relay serves under `/database/1/` and `/device/1/`.
-    package static let all: [OpenAPIOperation] = records + zones + changes + subscriptions + assets + tokens + users
+    package static let all: [OpenAPIOperation] =
+        records + zones + changes + subscriptions + assets + tokens + pushes + users
 
     private static let records = [
         OpenAPIOperation(

@@ -1,6 +1,6 @@
 /// The schemas of the description, each as its JSON.
 enum OpenAPISchemas {
-    static let all: [(name: String, schema: String)] = common + values + requests + answers + sharing
+    static let all: [(name: String, schema: String)] = common + values + requests + answers + sharing + pushes
 
     /// Whether an object of this schema has to have members, so that a request needs a body.
     static func needsMembers(_ name: String) -> Bool {

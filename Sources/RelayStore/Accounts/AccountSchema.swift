@@ -9,7 +9,7 @@ enum AccountSchema {
     /// What made each version of the file out of the one before; never changed, only added to.
     ///
     /// A file with a higher version than there are steps is of a newer zonecast and left alone.
-    private static let steps = [tables, people, uses]
+    private static let steps = [tables, people, uses, pushes]
     static var version: Int { steps.count }
 
     /// Brings the tables up to date and gives back the relay's key.
@@ -103,6 +103,17 @@ enum AccountSchema {
             audiences TEXT NOT NULL, algorithms TEXT NOT NULL, keys_url TEXT, keys_file TEXT,
             claims TEXT NOT NULL, trusts_contacts INTEGER NOT NULL, created INTEGER NOT NULL,
             PRIMARY KEY (container, issuer)
+        ) WITHOUT ROWID;
+        """
+
+    /// Devices that are woken by push services.
+    private static let pushes = """
+        CREATE TABLE push_devices(
+            id TEXT NOT NULL UNIQUE, container TEXT NOT NULL, environment TEXT NOT NULL, user TEXT NOT NULL,
+            device TEXT NOT NULL, session BLOB, api_token BLOB NOT NULL,
+            kind TEXT NOT NULL, address TEXT NOT NULL, topic TEXT, is_sandbox INTEGER, key BLOB, secret BLOB,
+            registered INTEGER NOT NULL, fault TEXT,
+            PRIMARY KEY (container, environment, user, device)
         ) WITHOUT ROWID;
         """
 }

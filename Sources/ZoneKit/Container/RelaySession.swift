@@ -18,6 +18,8 @@ package struct RelayConnection: Sendable {
     package var sockets: (any SocketConnector)?
     /// Gives the user's key for encrypted values.
     package var encryptionKey: (any EncryptionKeyProvider)?
+    /// What engines, mirrors and pollers over this connection take from a test's world; `nil`: the system's.
+    package var conditions: SyncConditions?
     /// The keys of zones that were opened with it; shared by copies of this value.
     package let zoneKeys = ZoneKeyring()
 

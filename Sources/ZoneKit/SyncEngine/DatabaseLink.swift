@@ -48,7 +48,21 @@ struct DatabaseLink: Link {
             savePolicy: .ifServerRecordUnchanged,
             atomically: atomically
         )
+        // What the relay found too large as a whole comes back as every item's own error; the engine is to halve it.
+        let failures = results.saveResults.values.map(\.failure) + results.deleteResults.values.map(\.failure)
+        if failures.count > 1, let first = failures.first, let error = first,
+            failures.allSatisfy({ $0?.code == .limitExceeded })
+        {
+            throw error
+        }
         return RecordsAnswer(saved: results.saveResults.byRecord, deleted: results.deleteResults.byRecord)
+    }
+}
+
+extension Result where Failure == any Error {
+    fileprivate var failure: CKError? {
+        guard case .failure(let error) = self else { return nil }
+        return CKError(from: error)
     }
 }
 

@@ -12,7 +12,7 @@ final class StoreFile: Sendable {
     let mapping: RecordMapping
     /// The file that is open: the description's own, or another account's beside it.
     let path: String
-    let pool: DatabasePool
+    let pool: MirrorPool
 
     var isMirrored: Bool { description.cloud != nil }
     var scope: CKDatabase.Scope? { description.cloud?.scope }
@@ -20,7 +20,7 @@ final class StoreFile: Sendable {
     /// Opens or makes the file.
     ///
     /// Throws what SQLite throws.
-    init(_ description: StoreDescription, model: MirrorModel, path: String) throws {
+    init(_ description: StoreDescription, model: MirrorModel, path: String, isImmediate: Bool = false) throws {
         id = description.id
         self.description = description
         self.model = model
@@ -34,7 +34,7 @@ final class StoreFile: Sendable {
             // Cascades may lead back to the same table.
             try db.execute(sql: "PRAGMA recursive_triggers = ON")
         }
-        pool = try DatabasePool(path: path, configuration: configuration)
+        pool = try MirrorPool(path: path, configuration: configuration, isImmediate: isImmediate)
         try prepare(tables)
     }
 

@@ -19,6 +19,15 @@ package struct MirrorConditions: Sendable {
     package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
 
     package init() {}
+
+    /// What a test's world gives.
+    package init(_ world: SyncConditions) {
+        time = world.time
+        chance = world.chance
+        wallClock = world.wallClock
+        schedule = world.schedule
+        crashPoint = { try world.crashPoint($0.rawValue) }
+    }
 }
 
 /// The places at which a crash must neither lose nor double anything.

@@ -37,7 +37,8 @@ actor MirrorSync {
     private var checkedAccount: Int?
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
-    private var background: [UUID: Task<Void, Never>] = [:]
+    private var background: [Int: Task<Void, Never>] = [:]
+    private var lastTask = 0
     private var listening: UUID?
     private(set) var isStopped = false
     private var waiters: [UUID: CheckedContinuation<Void, Never>] = [:]
@@ -47,6 +48,8 @@ actor MirrorSync {
     private var hasWarned = false
     private var outboxLooks = 0
     private var keptHold: Double?
+    private var newsAsked: UInt64 = 0
+    private var newsSeen: UInt64 = 0
     /// The objects whose change is on its way.
     var inFlight: Set<String> = []
 
@@ -70,6 +73,7 @@ actor MirrorSync {
         var pollSettings = PublicPoll.Settings()
         pollSettings.interval = min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400))
         poll = PublicPoll(types: file.mapping.recordTypes, settings: pollSettings)
+        conditions.time.surroundings?.join(self)
     }
 
     // MARK: Life
@@ -138,15 +142,16 @@ actor MirrorSync {
 
     func inBackground(_ work: @escaping @Sendable (MirrorSync) async -> Void) {
         guard !isStopped else { return }
-        let id = UUID()
-        background[id] = Task { [weak self] in
+        lastTask += 1
+        let id = lastTask
+        background[id] = conditions.time.start { [weak self] in
             guard let self else { return }
             await work(self)
             await self.forget(id)
         }
     }
 
-    private func forget(_ id: UUID) { background[id] = nil }
+    private func forget(_ id: Int) { background[id] = nil }
 
     // MARK: Schedule
 
@@ -176,6 +181,7 @@ actor MirrorSync {
 
     func tell(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
+        countNews(event)
         for effect in schedule.handle(event, at: conditions.time.now(), using: &chance) {
             switch effect {
             case .fetch(let asksDatabase, let held):
@@ -198,14 +204,38 @@ actor MirrorSync {
     func perform(_ effects: [PublicPoll.Effect]) {
         for effect in effects {
             switch effect {
-            case .query(let type, let since): inBackground { await $0.walk(type, since) }
+            case .query(let type, let since):
+                pollBegins()
+                inBackground { await $0.walk(type, since) }
             case .wake(let moment):
                 pollAlarm = moment
                 wake()
+            case .pollEnded: pollEnds()
             // The walk over the pages looks after the rest.
-            case .nextPage, .apply, .ended, .pollEnded: break
+            case .nextPage, .apply, .ended: break
             }
         }
+    }
+
+    // How far this mirror has seen the news of a test's world; nothing outside of one.
+
+    private func countNews(_ event: SyncSchedule.Event) {
+        guard !isPublic, let surroundings = conditions.time.surroundings else { return }
+        switch event {
+        case .fetchBegan: newsAsked = surroundings.newsCount(ofPublic: false)
+        case .fetchFinished(let outcome) where outcome.sawDatabase && outcome.zoneTroubles.isEmpty: newsSeen = newsAsked
+        default: break
+        }
+    }
+
+    private func pollBegins() {
+        guard let surroundings = conditions.time.surroundings else { return }
+        newsAsked = surroundings.newsCount(ofPublic: true)
+    }
+
+    private func pollEnds() {
+        // A type that the relay knows nothing of yet has nothing new either.
+        newsSeen = newsAsked
     }
 
     private func wake() {
@@ -215,7 +245,7 @@ actor MirrorSync {
         let next = [scheduleAlarm, pollAlarm].compactMap { $0 }.min()
         guard let next, conditions.isAutomatic else { return }
         let (alarm, time) = (alarm, conditions.time)
-        sleeper = Task { [weak self] in
+        sleeper = time.start { [weak self] in
             guard (try? await time.sleep(next)) != nil else { return }
             await self?.rang(alarm)
         }
@@ -416,5 +446,19 @@ actor MirrorSync {
         guard !isStopped else { return }
         let id = UUID()
         await withCheckedContinuation { waiters[id] = $0 }
+    }
+}
+
+extension MirrorSync: Settling {
+    func unsettled() async -> [String] {
+        guard conditions.isAutomatic, !isStopped, let world = conditions.time.surroundings else { return [] }
+        let name = "The mirror of the \(link.database.scope.pathName) database"
+        if isPublic, newsSeen < world.newsCount(ofPublic: true) {
+            return ["\(name) has not polled since the last change."]
+        }
+        if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
+        if working > 0 { return ["\(name) is at work."] }
+        guard !isPublic, !schedule.isChannelOpen, newsSeen < world.newsCount(ofPublic: false) else { return [] }
+        return ["\(name) has no notice connection, and has not polled since the last change."]
     }
 }

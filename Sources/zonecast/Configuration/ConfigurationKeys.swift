@@ -6,7 +6,8 @@ import RelayServer
 /// The table of all keys: reading a configuration, checking one and `zonecast config reference` all go by it.
 enum ConfigurationKeys {
     static let all: [ConfigurationKey] =
-        places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets + logs
+        places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets
+        + pushes + logs
 
     private static let year = 31_536_000
 

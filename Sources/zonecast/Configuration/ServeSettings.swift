@@ -22,6 +22,8 @@ struct ServeSettings: Sendable {
     var logsAccess = false
     /// Holds the token that opens `GET /metrics`.
     var metricsTokenFile: String?
+    /// The push services that wake sleeping devices.
+    var push = PushChoices()
     /// PEM files; both or neither.
     var tlsCertificates: String?
     var tlsKey: String?

@@ -23,7 +23,8 @@ final class SubscriptionWorld {
         limits: Limits = Limits(),
         directory: AccountStore? = nil,
         folder: String? = nil,
-        time: TimeSource = .system
+        time: TimeSource = .system,
+        push: PushService? = nil
     ) throws {
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -47,6 +48,7 @@ final class SubscriptionWorld {
             stores: stores,
             hub: hub,
             limits: limits,
+            push: push,
             time: time,
             random: .system
         )

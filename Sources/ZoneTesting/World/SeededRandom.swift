@@ -22,4 +22,16 @@ package final class SeededRandom: Sendable {
         while bytes.count < count { withUnsafeBytes(of: number().littleEndian) { bytes.append(contentsOf: $0) } }
         return Array(bytes.prefix(count))
     }
+
+    /// The same source for those who take a generator.
+    package struct Generator: RandomNumberGenerator, Sendable {
+        let source: SeededRandom
+        package mutating func next() -> UInt64 { source.number() }
+    }
+
+    package var generator: Generator {
+        get { Generator(source: self) }
+        // The numbers drawn through a copy came from the same source.
+        set {}
+    }
 }

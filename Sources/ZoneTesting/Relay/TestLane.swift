@@ -1,4 +1,3 @@
-import Foundation
 import Records
 import RelayAPI
 import RelayCore
@@ -6,36 +5,38 @@ import ZoneKit
 
 /// The one line of work on which a test relay's notice connections live.
 final class TestLane: NoticeLane, TaskExecutor, @unchecked Sendable {
-    // Unchecked for `roll`, `number` and `connections`: they are touched on `queue` only, after `join` has set them up.
+    // Unchecked for `roll`, `number` and `connections`: they are touched on `line` only, after `join` has set them up.
 
-    private let queue = DispatchQueue(label: "zonecast.test-lane")
+    private let line: Line
     private let roll = NoticeLaneRoll()
     private let hub: NoticeHub
     private let admission: any NoticeAdmission
     private let uptime: @Sendable () -> Duration
     private var number = 0
-    private var connections: [ObjectIdentifier: TestSocketEnd] = [:]
+    /// In the order in which they came.
+    private var connections: [TestSocketEnd] = []
 
-    init(hub: NoticeHub, admission: any NoticeAdmission, uptime: @escaping @Sendable () -> Duration) {
+    init(hub: NoticeHub, admission: any NoticeAdmission, line: Line, uptime: @escaping @Sendable () -> Duration) {
         self.hub = hub
         self.admission = admission
+        self.line = line
         self.uptime = uptime
         number = hub.add(self)
     }
 
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        line.run { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 
-    func post(_ order: NoticeOrder) { queue.async { self.roll.perform(order) } }
+    func post(_ order: NoticeOrder) { line.run { self.roll.perform(order) } }
 
-    func run(_ body: @escaping @Sendable () -> Void) { queue.async(execute: body) }
+    func run(_ body: @escaping @Sendable () -> Void) { line.run(body) }
 
     /// Opens a connection; its events go to `end` on this lane.
     func open(_ request: APIRequest, _ end: TestSocketEnd) {
-        queue.async {
-            self.connections[ObjectIdentifier(end)] = end
+        line.run {
+            self.connections.append(end)
             let connection = NoticeConnection(
                 request: request,
                 hub: self.hub,
@@ -52,22 +53,22 @@ final class TestLane: NoticeLane, TaskExecutor, @unchecked Sendable {
     }
 
     func forget(_ end: TestSocketEnd) {
-        queue.async { self.connections[ObjectIdentifier(end)] = nil }
+        line.run { self.connections.removeAll { $0 === end } }
     }
 
     /// The clock has been moved.
     func tick() {
-        queue.async { self.connections.values.forEach { $0.tick() } }
+        line.run { self.connections.forEach { $0.tick() } }
     }
 
     /// The relay stops: every connection is told so.
     func stop() {
-        queue.async { self.connections.values.forEach { $0.end(.stopping) } }
+        line.run { self.connections.forEach { $0.end(.stopping) } }
     }
 
     /// Returns when all that was posted before has been carried out.
     func settle() async {
-        await withCheckedContinuation { done in queue.async { done.resume() } }
+        await withCheckedContinuation { done in line.run { done.resume() } }
     }
 }
 

@@ -27,9 +27,21 @@ public final class TestClock: Clock, Sendable {
     }
 
     private struct Sleeper {
+        enum Alarm {
+            case resume(CheckedContinuation<Void, any Error>)
+            case call(@Sendable () -> Void)
+        }
+
         var deadline: Instant
         var number: UInt64
-        var wake: CheckedContinuation<Void, any Error>
+        var alarm: Alarm
+
+        func wake() {
+            switch alarm {
+            case .resume(let continuation): continuation.resume()
+            case .call(let call): call()
+            }
+        }
     }
 
     private struct State {
@@ -74,7 +86,7 @@ public final class TestClock: Clock, Sendable {
                 let answer: Result<Void, any Error>? = state.withLock { state in
                     if state.cancelled.remove(number) != nil { return .failure(CancellationError()) }
                     if deadline <= state.now { return .success(()) }
-                    state.sleepers.append(Sleeper(deadline: deadline, number: number, wake: continuation))
+                    state.sleepers.append(Sleeper(deadline: deadline, number: number, alarm: .resume(continuation)))
                     return nil
                 }
                 if let answer { continuation.resume(with: answer) }
@@ -87,9 +99,20 @@ public final class TestClock: Clock, Sendable {
                 }
                 return state.sleepers.remove(at: index)
             }
-            sleeper?.wake.resume(throwing: CancellationError())
+            if case .resume(let continuation) = sleeper?.alarm { continuation.resume(throwing: CancellationError()) }
         }
         _ = state.withLock { $0.cancelled.remove(number) }
+    }
+
+    /// Calls `body` when the clock has been moved that far; at once where it has.
+    func call(at deadline: Instant, _ body: @escaping @Sendable () -> Void) {
+        let isDue = state.withLock { state in
+            guard deadline > state.now else { return true }
+            state.lastNumber += 1
+            state.sleepers.append(Sleeper(deadline: deadline, number: state.lastNumber, alarm: .call(body)))
+            return false
+        }
+        if isDue { body() }
     }
 
     /// Moves the clock, and wakes those whose time has come, first things first.
@@ -102,7 +125,7 @@ public final class TestClock: Clock, Sendable {
             state.sleepers.removeAll { $0.deadline <= state.now }
             return due.sorted { ($0.deadline, $0.number) < ($1.deadline, $1.number) }
         }
-        due.forEach { $0.wake.resume() }
+        due.forEach { $0.wake() }
         state.withLock { $0.listeners }.forEach { $0() }
     }
 
