@@ -44,7 +44,7 @@ struct Device: ParsableArguments {
             try await app.update()
         } catch {
             await app.close()
-            throw ValidationError(error.localizedDescription)
+            throw NotesFailure(error.localizedDescription)
         }
         await app.close()
     }

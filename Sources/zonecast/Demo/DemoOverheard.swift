@@ -15,6 +15,7 @@ enum DemoOverheard {
         guard let root = try? JSONDocument(parsing: response.body, limits: .response).root else { return [] }
         if request.path.hasSuffix("/records/modify") { return modified(root, client) }
         if request.path.hasSuffix("/changes/zone") { return fetched(request, root, client) }
+        if request.path.hasSuffix("/records/move") { return moved(root) }
         if request.path.hasSuffix("/zones/modify") { return zones(root, client) }
         return []
     }
@@ -73,6 +74,18 @@ enum DemoOverheard {
         let (from, to) = (position(since), position(end.syncToken))
         let what = "\(name) since \(from) → \(changed) changed, \(deleted) deleted, token \(to)"
         return [Step(who: client, what: "fetch", detail: what)]
+    }
+
+    /// As a share begins or ends: all of them in one commit, or none.
+    private static func moved(_ root: JSONValue) -> [Step] {
+        let entries = (try? root.required("records").elements()) ?? []
+        let names = entries.compactMap { entry in
+            entry["serverErrorCode"] == nil ? try? entry["recordName"]?.string() : nil
+        }
+        let target = root["destination"].flatMap { (try? ClientResponse.zone(of: $0)).flatMap { $0 } }
+        guard let target, !names.isEmpty else { return [] }
+        let what = "\(names.joined(separator: ", ")) moved to \(zone(target.zoneName)), all at once"
+        return [Step(who: "relay", what: "commit", detail: what)]
     }
 
     private static func zones(_ root: JSONValue, _ client: String) -> [Step] {

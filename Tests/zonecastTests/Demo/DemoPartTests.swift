@@ -39,11 +39,20 @@ import ZoneKit
         #expect(steps("private/changes/zone", "{\"zones\":[{\(zone),\"syncToken\":\"x\",\"records\":[]}]}").isEmpty)
     }
 
+    @Test func aMoveIsOneLine() {
+        let answer = """
+            {"records":[{"recordName":"n1","recordChangeTag":"8"},{"recordName":"n2","recordChangeTag":"9"}],
+            "source":{"zoneID":{"zoneName":"Notes"}},"destination":{"zoneID":{"zoneName":"Other"}}}
+            """
+        #expect(steps("private/records/move", answer).map(\.detail) == ["n1, n2 moved to Other, all at once"])
+    }
+
     @Test(arguments: ["", "nonsense", "[]", "{\"records\":7}", "{\"zones\":[]}"])
     func whatIsNoAnswerIsNoLine(_ answer: String) {
         #expect(steps("private/records/modify", answer).isEmpty)
         #expect(steps("private/changes/zone", answer).isEmpty)
         #expect(steps("private/zones/modify", answer).isEmpty)
+        #expect(steps("private/records/move", answer).isEmpty)
     }
 }
 
