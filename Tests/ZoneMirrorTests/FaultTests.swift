@@ -125,20 +125,4 @@ import ZoneTesting
         try await phone.container.fetchChanges()
         #expect(try phone.titles == ["new": "not sent yet"])
     }
-
-    @Test func oneAliveAmongManyDeleted() async throws {
-        let phone = try await device("phone")
-        let context = phone.context()
-        for number in 0..<3_000 { try context.insert(Note(id: RecordName("n\(number)"), title: "x")) }
-        try context.save()
-        try await phone.sync()
-        for number in 1..<3_000 { try context.delete(Note.self, id: RecordName("n\(number)")) }
-        try context.save()
-        try await phone.sync()
-        let laptop = try await device("laptop")
-        laptop.device.network.forgetOperations()
-        try await laptop.container.fetchChanges()
-        #expect(try laptop.titles == ["n0": "x"])
-        #expect(laptop.device.network.operations.filter { $0.hasSuffix("changes/zone") }.count <= 2)
-    }
 }

@@ -61,6 +61,7 @@ extension OpenAPISchemas {
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "desiredRecordTypes": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "reverse": { "type": "boolean", "default": false },
+                "countRemaining": { "type": "boolean", "default": false, "description": "Ours: with the answer's remaining." },
                 "numbersAsStrings": { "type": "boolean", "default": false } } }
             """#
         ),
@@ -74,6 +75,7 @@ extension OpenAPISchemas {
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "desiredRecordTypes": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "reverse": { "type": "boolean", "default": false },
+                "countRemaining": { "type": "boolean", "default": false, "description": "Ours: with the answer's remaining." },
                 "numbersAsStrings": { "type": "boolean", "default": false } } }
             """#
         ),

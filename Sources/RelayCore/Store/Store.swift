@@ -76,6 +76,11 @@ package protocol StoreReader {
     /// How many references with DELETE_SELF lead to the record, counted up to `limit`.
     func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int
 
+    /// How many live records have their latest change after `change`; `nil` where only part of the zone may be seen.
+    ///
+    /// Looks at each of them: for the start of a long walk, not for every page.
+    func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int?
+
     /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
     /// order of the changes or backwards; with its place in the feed, which is the number of that change.
     ///

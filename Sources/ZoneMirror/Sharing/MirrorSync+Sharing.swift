@@ -41,6 +41,7 @@ extension MirrorSync {
         let turnstile = exchange(zone)
         await turnstile.enter()
         defer { turnstile.leave() }
+        sends[zone, default: 0] += 1
         for round in 1... {
             do {
                 _ = try await link.database.save(share)

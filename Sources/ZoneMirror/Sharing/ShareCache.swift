@@ -53,12 +53,15 @@ struct ShareCache {
         }
     }
 
-    /// Forgets one share of a zone, or all of them.
-    static func remove(_ db: Database, zone: Int64, named name: String? = nil) throws {
-        guard let name else {
-            return try db.execute(sql: "DELETE FROM mirror_share WHERE zone = ?", arguments: [zone])
+    /// Forgets one share of a zone, or all of them; says whether there was any.
+    @discardableResult
+    static func remove(_ db: Database, zone: Int64, named name: String? = nil) throws -> Bool {
+        if let name {
+            try db.execute(sql: "DELETE FROM mirror_share WHERE zone = ? AND name = ?", arguments: [zone, name])
+        } else {
+            try db.execute(sql: "DELETE FROM mirror_share WHERE zone = ?", arguments: [zone])
         }
-        try db.execute(sql: "DELETE FROM mirror_share WHERE zone = ? AND name = ?", arguments: [zone, name])
+        return db.changesCount > 0
     }
 
     // MARK: Looking

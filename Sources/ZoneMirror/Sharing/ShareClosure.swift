@@ -20,7 +20,22 @@ struct ShareClosure {
         return order
     }
 
-    private func neighbours(of object: ObjectID) throws -> [ObjectID] {
+    /// What of the unshared hangs on an object, itself included where it is unshared; and the zones of shares that it hangs
+    /// on.
+    func newcomers(from start: ObjectID, home: Int64) throws -> (objects: [ObjectID], zones: Set<Int64>) {
+        var (seen, waiting): (Set<ObjectID>, [ObjectID]) = ([start], [start])
+        var (newcomers, zones): ([ObjectID], Set<Int64>) = ([], [])
+        while let object = waiting.popLast() {
+            let zone = try KnownRecord.zone(db, oid: object.name.text) ?? home
+            if zone == home { newcomers.append(object) } else { zones.insert(zone) }
+            guard zone == home || object == start else { continue }
+            for other in try neighbours(of: object) where seen.insert(other).inserted { waiting.append(other) }
+        }
+        return (newcomers, zones)
+    }
+
+    /// The other ends of the links that an object holds itself.
+    func targets(of object: ObjectID) throws -> [ObjectID] {
         guard let table = file.mapping.tables[object.entity], let row = try table.row(db, object.name.text) else {
             return []
         }
@@ -31,6 +46,11 @@ struct ShareClosure {
             else { continue }
             found.append(ObjectID(store: file.id, entity: link.destination, name: RecordName(id)))
         }
+        return found
+    }
+
+    private func neighbours(of object: ObjectID) throws -> [ObjectID] {
+        var found = try targets(of: object)
         for other in file.mapping.tables.values {
             for position in other.links where other.columns[position].link?.destination == object.entity {
                 let back = other.columns[position].link

@@ -45,6 +45,12 @@ struct KnownRecord {
         return try rows.next().map { KnownRecord($0) }
     }
 
+    /// The zone of an object's record, as cheaply as can be.
+    static func zone(_ db: Database, oid: String) throws -> Int64? {
+        let statement = try db.cachedStatement(sql: "SELECT zone FROM mirror_record WHERE oid = ?")
+        return try Int64.fetchOne(statement, arguments: [oid])
+    }
+
     /// What the relay had last; values that cannot be read here are left out.
     func serverFields() -> [String: FieldValue] {
         isLocked ? allFields().filter { !ZoneSeal.isSealed($0.value) } : allFields()
@@ -90,14 +96,14 @@ struct KnownRecord {
                 modified = excluded.modified, modifier = excluded.modifier, parent = excluded.parent,
                 share = excluded.share, fields = excluded.fields, seen = excluded.seen, isLocked = excluded.isLocked
             """
-        try db.cachedStatement(sql: sql).execute(
-            arguments: [
-                zone, record.id.recordName, oid, entity, record.type, record.changeTag,
-                record.created?.at.milliseconds, record.created?.by.recordName,
-                record.modified?.at.milliseconds, record.modified?.by.recordName,
-                record.parent, record.share, fields, seen, !record.encryptedFields.isEmpty,
-            ]
-        )
+        try db.cachedStatement(sql: sql).run([
+            zone.databaseValue, record.id.recordName.databaseValue, oid.databaseValue, entity.databaseValue,
+            record.type.databaseValue, record.changeTag.databaseValue,
+            (record.created?.at.milliseconds).databaseValue, (record.created?.by.recordName).databaseValue,
+            (record.modified?.at.milliseconds).databaseValue, (record.modified?.by.recordName).databaseValue,
+            record.parent.databaseValue, record.share.databaseValue, fields.databaseValue, seen.databaseValue,
+            (!record.encryptedFields.isEmpty).databaseValue,
+        ])
     }
 
     /// The relay has it no more; the object, if it stays, is new to the relay.

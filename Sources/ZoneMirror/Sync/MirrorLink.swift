@@ -9,6 +9,8 @@ struct MirrorPage: Sendable {
     var shares: [(name: String, details: ClientShare)] = []
     /// Records of keys were among the others: what could not be opened before may be openable now.
     var hasKeys = false
+    /// How many records follow; `nil` where it is not known.
+    var remaining: Int?
 }
 
 /// A mirror's way to its database: records as values, each call one request.
@@ -52,8 +54,19 @@ struct MirrorLink: Sendable {
         isPrivate ? ZoneID(zone.zoneName) : zone
     }
 
-    func zoneChanges(in zone: ZoneID, since token: String?) async throws(CKError) -> MirrorPage {
-        let body = ClientRequest.zoneChanges(in: zone, since: token, desiredKeys: nil, limit: nil)
+    /// `countsRest`: the page says how much follows, which costs the relay a look at all of it.
+    func zoneChanges(
+        in zone: ZoneID,
+        since token: String?,
+        countsRest: Bool = false
+    ) async throws(CKError) -> MirrorPage {
+        let body = ClientRequest.zoneChanges(
+            in: zone,
+            since: token,
+            desiredKeys: nil,
+            limit: nil,
+            countsRest: countsRest
+        )
         let document = try await database.call("changes/zone", body)
         let outcome: Result<MirrorPage, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
@@ -82,7 +95,7 @@ struct MirrorLink: Sendable {
                 case .failed: break
                 }
             }
-            return .success(MirrorPage(records: page, shares: shares, hasKeys: hasKeys))
+            return .success(MirrorPage(records: page, shares: shares, hasKeys: hasKeys, remaining: end.remaining))
         }
         return try outcome.get()
     }

@@ -14,6 +14,8 @@ extension MirrorSync {
     private struct Tally {
         var began: Date
         var records = 0
+        /// What is to come, by zone, as far as relays have said.
+        var rest: [ZoneID: Int] = [:]
         /// What went wrong, by zone; `nil` for the database.
         var errors: [ZoneID?: CKError] = [:]
         var details: [MirrorEvent.Detail] = []
@@ -105,6 +107,8 @@ extension MirrorSync {
             }
         }
         self.round = nil
+        aheads.values.forEach { $0.walk.stop() }
+        aheads = [:]
         return outcome
     }
 
@@ -119,11 +123,35 @@ extension MirrorSync {
     /// Leaves the zone's turnstile to `take`, which lets the next one through when the page is applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<MirrorPage, CKError> {
         await exchange(zone).enter()
+        if let ahead = aheads[zone] {
+            // A save of ours since may be newer than what such pages say.
+            if ahead.token == token, ahead.walk.sends == sends[zone, default: 0] {
+                let page = await ahead.walk.take()
+                // After a failure the next try is a new one.
+                if case .failure = page { aheads[zone] = nil }
+                return page
+            }
+            ahead.walk.stop()
+            aheads[zone] = nil
+        }
         do throws(CKError) {
-            return .success(try await link.zoneChanges(in: zone, since: token?.text))
+            return .success(try await link.zoneChanges(in: zone, since: token?.text, countsRest: token == nil))
         } catch {
             return .failure(error)
         }
+    }
+
+    /// Goes on in the feed while a page is being written.
+    private func askAhead(_ page: MirrorPage, of zone: ZoneID) {
+        guard page.records.moreComing, !isStopped else { return }
+        let token = page.records.token
+        if aheads[zone] != nil {
+            aheads[zone]?.token = token
+            return
+        }
+        let walk = PagesAhead(sends: sends[zone, default: 0])
+        aheads[zone] = (token, walk)
+        inBackground { await walk.walk($0.link, zone, from: token) }
     }
 
     /// Writes what has come, and only then notes how far that is.
@@ -156,12 +184,16 @@ extension MirrorSync {
             tally.errors[nil] = error
             return advance(.databaseFailed(error.trouble))
         case .zone(let zone, let since, .success(var page)):
+            askAhead(page, of: zone)
             do {
                 try await makeReadable(&page.records.changed, in: zone)
                 let (count, details) = try await write(page, of: zone, since: since)
                 await seeToKeys(page, in: zone, &tally)
                 tally.records += count
                 tally.details += details
+                let arrived = page.records.changed.count
+                tally.rest[zone] = page.remaining ?? tally.rest[zone].map { max(0, $0 - arrived) }
+                if page.records.moreComing { tell(of: tally) }
             } catch {
                 tally.errors[zone] = CKError(from: error)
                 return advance(.zoneFailed(zone, Trouble(.refused)))
@@ -171,6 +203,25 @@ extension MirrorSync {
             tally.errors[zone] = error
             return advance(.zoneFailed(zone, error.trouble))
         }
+    }
+
+    /// Says how far an import has come, to those who listen; the file keeps its end only.
+    private func tell(of tally: Tally) {
+        board.post(
+            MirrorEvent(
+                id: 0,
+                store: file.id,
+                kind: .import,
+                began: tally.began,
+                ended: nil,
+                succeeded: true,
+                errorCode: nil,
+                message: nil,
+                done: tally.records,
+                total: tally.rest.isEmpty ? nil : tally.records + tally.rest.values.reduce(0, +),
+                details: []
+            )
+        )
     }
 
     /// Opens what a new key opens, and gives a zone's key to those it is shared with.
@@ -240,13 +291,13 @@ extension MirrorSync {
                         try crash(.insideSweep)
                         try importer.sweep(known)
                     }
+                    for (name, share) in found.shares {
+                        let news = try ShareCache.store(db, share, named: name, zone: known.id)
+                        guard let change = ShareChange(news, isOwn: zone.owner == .caller) else { continue }
+                        details.append(.share(change, zone: zone.zoneName))
+                        try importer.noteShare(in: known, news == .created ? .insert : .update)
+                    }
                     return importer.count
-                }
-            }
-            for (name, share) in found.shares {
-                let news = try ShareCache.store(db, share, named: name, zone: known.id)
-                if let change = ShareChange(news, isOwn: zone.owner == .caller) {
-                    details.append(.share(change, zone: zone.zoneName))
                 }
             }
             try db.execute(
@@ -328,7 +379,7 @@ extension Importer {
                 """,
             arguments: [zone.id]
         )
-        try ShareCache.remove(db, zone: zone.id)
+        if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
         if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
         var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(loss)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }

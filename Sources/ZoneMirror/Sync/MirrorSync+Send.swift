@@ -167,6 +167,7 @@ extension MirrorSync {
         let turnstile = exchange(zone)
         await turnstile.enter()
         defer { turnstile.leave() }
+        sends[zone, default: 0] += 1
         inFlight.formUnion(request.map(\.oid))
         defer { inFlight.subtract(request.map(\.oid)) }
         let (request, writes) = try await ready(request, in: zone, &tally)

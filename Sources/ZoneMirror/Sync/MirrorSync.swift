@@ -17,13 +17,16 @@ actor MirrorSync {
     let board: EventBoard
     let isPublic: Bool
 
-    /// Tells the container that the user is another one than the store's.
-    private let accountChanged: @Sendable (_ previous: String?, _ current: String?) async -> Void
+    private let account: AccountGate
+    private let ear: NoticeEar
 
     private let fetchLane = Turnstile()
     let sendLane = Turnstile()
-    private let accountCheck = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
+    /// How many requests of ours have gone to each zone.
+    var sends: [ZoneID: Int] = [:]
+    /// Walks through zones that run ahead of the writing, with the token from which the next page is to be taken.
+    var aheads: [ZoneID: (token: SyncToken, walk: PagesAhead)] = [:]
 
     var chance: Chance
     var limits = BatchLimits()
@@ -34,12 +37,10 @@ actor MirrorSync {
     private var pollAlarm: Moment?
     private var scheduleAlarm: Moment?
     private var schedule: SyncSchedule
-    private var checkedAccount: Int?
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
     private var background: [Int: Task<Void, Never>] = [:]
     private var lastTask = 0
-    private var listening: UUID?
     private(set) var isStopped = false
     private var waiters: [UUID: CheckedContinuation<Void, Never>] = [:]
     /// How many rounds of any kind are under way.
@@ -63,8 +64,9 @@ actor MirrorSync {
         self.file = file
         self.conditions = conditions
         self.board = board
-        self.accountChanged = accountChanged
         link = MirrorLink(database: cloud.container.database(with: cloud.scope))
+        account = AccountGate(file: file, link: link, changed: accountChanged)
+        ear = NoticeEar(link: link, pool: file.pool, conditions: conditions)
         isPublic = cloud.scope == .public
         chance = conditions.chance
         var settings = conditions.schedule
@@ -133,9 +135,7 @@ actor MirrorSync {
         let running = background.values
         running.forEach { $0.cancel() }
         for task in running { await task.value }
-        if let listening, let station = try? link.database.session.connection().notices {
-            await station.stopListening(listening)
-        }
+        await ear.stop()
         waiters.values.forEach { $0.resume() }
         waiters = [:]
     }
@@ -268,40 +268,8 @@ actor MirrorSync {
     // MARK: Notices
 
     private func listenForNotices() async {
-        guard let connection = try? link.database.session.connection() else { return }
-        await subscribe()
-        guard !isStopped, !Task.isCancelled else { return }
-        let scope = link.database.scope
-        let pool = file.pool
-        listening = await connection.notices.listen(
-            to: scope,
-            over: connection,
-            time: conditions.time,
-            chance: conditions.chance,
-            databaseToken: {
-                (try? pool.read { try State.text($0, .databaseToken) }).flatMap { $0 }.map { SyncToken($0) }
-            },
-            deliver: { [weak self] in await self?.take($0) }
-        )
-        if isStopped, let listening { await connection.notices.stopListening(listening) }
-    }
-
-    /// Makes the subscription that the notices follow; tried until the relay has an opinion.
-    private func subscribe() async {
-        var backoff = Backoff.requests
-        let name = "\(link.database.scope.pathName)-changes"
-        let body = ClientRequest.modify(creating: [Subscription(id: name, kind: .database)], deleting: [])
-        while !Task.isCancelled, !isStopped {
-            do {
-                _ = try await link.database.call("subscriptions/modify", body, isWrite: true)
-                return
-            } catch {
-                let trouble = error.trouble
-                guard trouble.isRetriedAutomatically else { return }
-                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
-                guard (try? await conditions.time.sleep(conditions.time.now() + wait)) != nil else { return }
-            }
-        }
+        await ear.listen { [weak self] in await self?.take($0) }
+        if isStopped { await ear.stop() }
     }
 
     func take(_ event: NoticeStation.Event) {
@@ -324,45 +292,15 @@ actor MirrorSync {
     }
 
     /// Tells the other mirrors and engines on this line what the relay will not.
-    func tellOthers(_ zones: Set<ZoneID>) async {
-        guard !zones.isEmpty, let station = try? link.database.session.connection().notices else { return }
-        await station.changed(zones, in: link.database.scope, by: listening)
-    }
-
-    // MARK: Account
+    func tellOthers(_ zones: Set<ZoneID>) async { await ear.tellOthers(zones) }
 
     /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
     func checkAccount() async throws(CKError) {
-        await accountCheck.enter()
-        defer { accountCheck.leave() }
-        let connection = try link.database.session.connection()
-        let generation = connection.credentials.current.generation
-        guard checkedAccount != generation else { return }
-        if isPublic, connection.credentials.webAuthToken == nil {
-            checkedAccount = generation
-            return
-        }
-        let previous = try? await file.pool.read { try State.text($0, .account) }
-        let name: String
-        do {
-            name = try await link.callerName()
+        do throws(CKError) {
+            try await account.pass()
         } catch {
             lastTrouble = error
-            if error.code == .notAuthenticated, let previous { await accountChanged(previous, nil) }
             throw error
-        }
-        await connection.notices.accountIsUsable(generation: generation)
-        if let previous, previous != name, !isPublic {
-            await accountChanged(previous, name)
-            throw CKError(
-                .notAuthenticated,
-                "Another user has signed in; their own store is opened in place of this one."
-            )
-        }
-        checkedAccount = generation
-        if previous == nil || previous != name {
-            try? await file.pool.write { try State.set($0, .account, name) }
-            await accountChanged(nil, name)
         }
     }
 

@@ -6,17 +6,24 @@ import ZoneMirror
 
 /// Mirrors against a relay: the first import, local saves, reads beside an import, permission checks, and how soon a save
 /// is seen elsewhere.
-struct MirrorRows {
+struct MirrorRows: Sendable {
     static let count = 100_000
 
-    var device: (String) -> CKContainer
+    var device: @Sendable (String) -> CKContainer
+    /// Which parts to measure; empty: all.
+    var parts: Set<String>
+
+    private func wants(_ part: String) -> Bool { parts.isEmpty || parts.contains(part) }
 
     func run() async throws {
-        try await saves()
-        let user = device("import")
-        try await user.privateCloudDatabase.fillMirror(count: Self.count)
-        try await initialImport(user)
-        try await visible()
+        if wants("saves") { try await saves() }
+        if wants("import") {
+            let user = device("import")
+            try await user.privateCloudDatabase.fillMirror(count: Self.count)
+            try await initialImport(user)
+        }
+        if wants("living") { try await living() }
+        if wants("visible") { try await visible() }
     }
 
     // MARK: The first import
@@ -30,11 +37,11 @@ struct MirrorRows {
         try await fillLocal(quiet, 1_000)
         let before = try await reads(quiet, while: { round in round < 3_000 })
         let start = ContinuousClock.now
-        let isDone = Mutex(false)
+        let isDone = Flag()
         let memoryBefore = memory().now
         let (memories, memoryFeed) = AsyncStream.makeStream(of: Int.self)
         async let watched = Self.track(mirror, from: start, memoryFeed, isDone)
-        async let during = reads(mirror, while: { _ in !isDone.withLock { $0 } })
+        async let during = reads(mirror, while: { _ in !isDone.isSet })
         let seconds = try await watched
         let times = try await during
         var seen: [Int] = []
@@ -58,7 +65,7 @@ struct MirrorRows {
         _ mirror: BenchMirror,
         from start: ContinuousClock.Instant,
         _ memories: AsyncStream<Int>.Continuation,
-        _ isDone: borrowing Mutex<Bool>
+        _ isDone: Flag
     ) async throws -> Double {
         var fifth = 1
         while true {
@@ -68,16 +75,17 @@ struct MirrorRows {
                 fifth += 1
             }
             if fifth > 5 { break }
-            try await Task.sleep(for: .milliseconds(2))
+            try await Task.sleep(for: .milliseconds(5))
         }
         let (seconds, attoseconds) = (ContinuousClock.now - start).components
-        isDone.withLock { $0 = true }
+        isDone.set()
         memories.finish()
         return Double(seconds) + Double(attoseconds) * 1e-18
     }
 
     /// Fetches on the main actor, as a view would; milliseconds, sorted.
-    @MainActor private func reads(_ mirror: BenchMirror, while goesOn: (Int) -> Bool) async throws -> [Double] {
+    @MainActor private func reads(_ mirror: BenchMirror, while goesOn: @Sendable (Int) -> Bool) async throws -> [Double]
+    {
         var request = FetchRequest(MirrorNote.self)
         request.limit = 20
         let context = mirror.container.viewContext
@@ -118,18 +126,54 @@ struct MirrorRows {
         )
     }
 
+    // MARK: What is gone
+
+    /// The first import of one record that is left of many, beside that of one that was always alone.
+    private func living() async throws {
+        let (crowded, alone) = (device("crowded").privateCloudDatabase, device("alone").privateCloudDatabase)
+        try await crowded.fillMirror(count: Self.count)
+        let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        var (names, token, moreComing): ([CKRecord.ID], CKServerChangeToken?, Bool) = ([], nil, true)
+        while moreComing {
+            let page = try await crowded.recordZoneChanges(inZoneWith: home, since: token, desiredKeys: [])
+            names += page.modificationResultsByID.keys
+            (token, moreComing) = (page.changeToken, page.moreComing)
+        }
+        for start in stride(from: 1, to: names.count, by: 200) {
+            let part = Array(names[start..<min(start + 200, names.count)])
+            _ = try await crowded.modifyRecords(saving: [], deleting: part)
+        }
+        try await alone.fillMirror(count: 1)
+        var times: [Double] = []
+        for user in ["crowded", "alone"] {
+            let mirror = try await BenchMirror(device(user))
+            try await mirror.container.loadStores()
+            times.append(
+                try await KitBenchmarks.time {
+                    while try mirror.count() < 1 { try await Task.sleep(for: .milliseconds(1)) }
+                } * 1000
+            )
+            await mirror.container.close()
+        }
+        print(
+            "initial import of 1 object left of \(names.count): \(rounded(times[0])) ms, of 1 always alone: "
+                + "\(rounded(times[1])) ms"
+        )
+    }
+
     // MARK: Local saves
 
     private func saves() async throws {
         let mirror = try await BenchMirror(device("save"))
         try await mirror.container.loadStores()
-        // What is measured is the save, not the sending beside it: that gets a core of its own on any machine.
+        // What is measured is the save, not the sending after it.
         let plain = try PlainRows()
         for (label, rows, rounds) in [("1 row", 1, 1_000), ("100 rows", 100, 100), ("10000 rows", 10_000, 5)] {
             var (ours, floor): ([Double], [Double]) = ([], [])
             for round in 0..<rounds {
                 let context = mirror.container.newBackgroundContext()
                 for row in 0..<rows { try context.insert(MirrorNote(title: "Note \(round) \(row)", count: row)) }
+                try await mirror.settle()
                 ours.append(try await KitBenchmarks.time { try context.save() })
                 floor.append(try await KitBenchmarks.time { try plain.insert(round, rows) })
             }
@@ -174,6 +218,13 @@ struct MirrorRows {
         )
         for mirror in [first, second] { await mirror.container.close() }
     }
+}
+
+/// Said once, heard by all.
+private final class Flag: Sendable {
+    private let state = Mutex(false)
+    var isSet: Bool { state.withLock { $0 } }
+    func set() { state.withLock { $0 = true } }
 }
 
 /// The same rows in a file of GRDB's own, by its usual records.
