@@ -161,6 +161,13 @@ var package = Package(
             swiftSettings: strict
         ),
         .testTarget(name: "FuzzTests", dependencies: ["Fuzz"], swiftSettings: strict),
+        // Everything that is tried at random, for as long as one likes.
+        .executableTarget(
+            name: "soak",
+            dependencies: ["DiskTrials", "Fuzz", argumentParser],
+            path: "Tests/Soak",
+            swiftSettings: strict
+        ),
         // Disks that fail and lose their power, and what must hold then.
         .target(
             name: "DiskTrials",
@@ -170,9 +177,13 @@ var package = Package(
         ),
         .testTarget(
             name: "DiskTests",
-            dependencies: ["DiskTrials", "RelayStore", "ZoneKit", "ZoneMirror", "ZoneTesting", grdb],
+            dependencies: [
+                "DiskTrials", "RelayStore", "ZoneKit", "ZoneMirror", "ZoneTesting", "MutexForThreadSanitizer", grdb,
+            ],
             swiftSettings: strict
         ),
+        // For `Deploy/test --sanitize thread`; empty in any other build.
+        .target(name: "MutexForThreadSanitizer", path: "Tests/MutexForThreadSanitizer"),
     ]
 )
 

@@ -29,6 +29,10 @@ package struct FuzzRun: Sendable {
     }
 
     private static let slow = Duration.seconds(2)
+    private static let largestPool = 4_000
+    /// The corpus is read in every test run: few and short ones.
+    private static let mostNews = 24
+    private static let longestKept = 1_500
 
     /// Runs the corpus as it is, then changes it until the number or the time is reached.
     ///
@@ -67,8 +71,8 @@ package struct FuzzRun: Sendable {
             let input = mutation.change(pool[index], other: pool[mutation.below(pool.count)])
             let label = "seed \(seed), input \(number)"
             if manners.insert(try await attempt(input, probe, last, &report, label: label)).inserted {
-                pool.append(input)
-                report.news.append(input)
+                if pool.count < Self.largestPool { pool.append(input) }
+                if report.news.count < Self.mostNews, input.count <= Self.longestKept { report.news.append(input) }
             }
             if report.objections.count >= 5 { break }
         }

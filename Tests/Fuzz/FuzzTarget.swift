@@ -49,4 +49,11 @@ package struct Finding: Hashable, Sendable {
         self.manner = manner
         self.objection = objection
     }
+
+    /// One that is told apart by a sentence about it, less the numbers and whatever stands in quotes.
+    init(_ manner: String, gist sentence: String) {
+        let plain = sentence.split(whereSeparator: { "'\"".contains($0) }).enumerated()
+            .filter { $0.offset.isMultiple(of: 2) }.map { $0.element.filter { !$0.isNumber } }.joined()
+        self.init(manner + " " + plain.prefix(50))
+    }
 }

@@ -50,8 +50,8 @@ extension FuzzTarget {
             let answer = await relay.ask(String(decoding: line, as: UTF8.self), Array(input.dropFirst(line.count + 1)))
             var finding = FuzzRelay.finding(answer)
             let operation = String(decoding: line, as: UTF8.self)
-            finding.manner =
-                (operation.count < 30 && operation.allSatisfy(\.isASCII) ? operation : "odd") + " " + finding.manner
+            let isKnown = operation.utf8.allSatisfy { $0 == UInt8(ascii: "/") || (0x61...0x7A).contains($0) }
+            finding.manner = (isKnown && answer.status == .ok ? operation : "odd") + " " + finding.manner
             return finding
         }
     }

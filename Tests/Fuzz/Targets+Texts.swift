@@ -45,7 +45,7 @@ extension FuzzTarget {
     }
 
     private static func copy(_ value: JSONValue, to writer: inout JSONWriter, depth: Int, deepest: inout Int) throws {
-        deepest = max(deepest, depth)
+        if value.isObject || value.isArray { deepest = max(deepest, depth) }
         if value.isObject {
             let members = try value.members()
             writer.open(UInt8(ascii: "{"))
@@ -97,7 +97,9 @@ extension FuzzTarget {
     ) { input in
         let text = String(decoding: input, as: UTF8.self)
         let read = SchemaText(parsing: text)
-        guard read.isValid else { return Finding("issues \(min(read.issues.count, 4))") }
+        guard read.isValid else {
+            return Finding("issues \(min(read.issues.count, 4))", gist: read.issues.first?.message ?? "")
+        }
         let printed = SchemaPrinter.text(of: read.schema)
         let again = SchemaText(parsing: printed)
         guard again.isValid else {
@@ -117,6 +119,7 @@ extension FuzzTarget {
             "title BEGINSWITH 'a' AND count > 3", "modificationDate > %@", "%K == %@ AND NOT (a IN {1, 2, 3})",
             "distanceToLocation:fromLocation:(place, %@) < 100.5", "self CONTAINS 'words of it'",
             "ANY tags IN {'a', \"b\"} OR title LIKE[cd] 'x*?'", "n BETWEEN {1, 2} && !(x = nil)", "TRUEPREDICATE",
+            String(repeating: "NOT ", count: 4_000) + "a = 1", String(repeating: "(", count: 16_000),
             "title MATCHES '[a-z]+' || %d < n", "created >= CAST(0, 'NSDate')", "x = -1.5e3 AND y != YES",
         ],
         words: [
@@ -139,7 +142,8 @@ extension FuzzTarget {
             return Finding("asked \(min(query?.filters.count ?? -1, 4)) \(inMemory)")
         } catch {
             let why = error.localizedDescription
-            return Finding("refused \(inMemory)", objection: why.isEmpty ? "refused without a sentence" : nil)
+            if why.isEmpty { return Finding("refused", objection: "refused without a sentence") }
+            return Finding("refused \(inMemory)", gist: why.replacing(text, with: ""))
         }
     }
 

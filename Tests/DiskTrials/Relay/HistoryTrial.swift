@@ -21,6 +21,8 @@ package struct HistoryTrial: Sendable {
         package var cuts = 0
         /// `nil` where all was well; else what was wrong, and what came before it.
         package var objection: String?
+
+        package init(starts: Int = 1) { self.starts = starts }
     }
 
     package func run() async -> Report {
