@@ -59,7 +59,7 @@ package struct DatabaseAddress: Hashable, Sendable {
     }
 
     /// Whether whoever runs the relay asks.
-    private var isOperators: Bool { if case .operator = caller.identity { true } else { false } }
+    package var isOperators: Bool { if case .operator = caller.identity { true } else { false } }
 
     /// What the caller may do in the public database with records of this type, apart from being their creator.
     package func rights(toType type: RecordType, in schema: Schema) -> Rights {

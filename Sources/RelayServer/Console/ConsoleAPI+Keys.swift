@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import RelayAPI
 import RelayCore
 import RelayStore
 
@@ -13,6 +14,7 @@ extension ConsoleAPI {
         .post("tokens/add") { call in
             let home = try call.home()
             let ask = try call.body(TokenRequest.self)
+            try ask.check()
             let (text, token) = try call.parts.accounts.addAPIToken(
                 in: home,
                 name: ask.name,
@@ -78,6 +80,16 @@ extension ConsoleAPI {
         var notes: String?
         var callbackURL: String?
         var origins: [String]?
+
+        /// Refuses what a browser would not come back from, or never send.
+        func check() throws {
+            if let callbackURL, !callbackURL.isEmpty, !Callback.isUsable(callbackURL) {
+                throw ConsoleRefusal("Write the address with its scheme, like https://app.example/done.")
+            }
+            for origin in origins ?? [] where !APIToken.isOrigin(origin) {
+                throw ConsoleRefusal("Write an origin as scheme and host without a path, like https://app.example.")
+            }
+        }
     }
 
     private struct TokenAnswer: Encodable {

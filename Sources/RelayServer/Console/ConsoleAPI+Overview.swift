@@ -23,6 +23,7 @@ extension ConsoleAPI {
         }
 
         var version: String
+        var containers: [String]
         var started: Int64
         var gauges: [String: Int64]
         var connections: Int
@@ -33,11 +34,14 @@ extension ConsoleAPI {
         var steps: [Step]
         var schemaChanges: Int
         var audit: [AuditAnswer]
+        /// What needs somebody, each as a sentence.
+        var problems: [String]
 
         init(_ call: ConsoleCall) throws {
             let home = try call.home()
             let parts = call.parts
             version = parts.facts.version
+            containers = try parts.accounts.containers().map(\.container.name)
             started = parts.facts.started
             gauges = parts.metrics.gaugeValues()
             connections = parts.hub.connectionCount
@@ -60,8 +64,24 @@ extension ConsoleAPI {
             schemaChanges =
                 SchemaChange(promoting: development, over: try schemas.schema(of: .production)).difference.changes.count
             audit = try parts.accounts.auditEntries(limit: 6).map { AuditAnswer($0) }
+            problems = []
             steps = []
             steps = try steps(call, home, hasTypes: development.types.count > 1)
+            problems = problems(at: parts.time.now(), folder)
+        }
+
+        private func problems(at now: Timestamp, _ schedule: BackupSchedule?) -> [String] {
+            var found: [String] = []
+            if let free = gauges["zonecast_disk_free_bytes"], free < 1_000_000_000 {
+                found.append("Less than 1 GB is free on the data folder's disk: writes fail when it is full.")
+            }
+            if let schedule, now.milliseconds - (backups.latest ?? started) > 2 * schedule.interval.milliseconds {
+                found.append("The \(schedule.interval.rawValue) backup is late; the log says why.")
+            }
+            if lastHour.requests > 100, lastHour.errors * 10 > lastHour.requests {
+                found.append("More than a tenth of the last hour's requests were refused.")
+            }
+            return found
         }
 
         private func steps(_ call: ConsoleCall, _ home: ContainerEnvironment, hasTypes: Bool) throws -> [Step] {

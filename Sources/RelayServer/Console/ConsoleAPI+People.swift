@@ -9,6 +9,12 @@ extension ConsoleAPI {
     static let people: [ConsoleRoute] = [
         .get("users") { call in
             let words = (call["words"] ?? "").lowercased()
+            if words.hasPrefix("_"), let home = try? call.home() {
+                // As a container knows them.
+                let found = try call.parts.accounts.profile(of: UserID(words), in: home)
+                let users = found.map { [AccountAnswer($0.account)] } ?? []
+                return AccountsAnswer(count: users.count, users: users)
+            }
             let all = try call.parts.accounts.accounts().map { AccountAnswer($0) }
                 .filter { words.isEmpty || $0.searched.contains(words) }
             let limit = call.number("limit", in: 1...1_000, else: 200)

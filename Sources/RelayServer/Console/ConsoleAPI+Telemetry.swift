@@ -6,8 +6,11 @@ import RelayCore
 extension ConsoleAPI {
     static let telemetry: [ConsoleRoute] = [
         .get("telemetry") { call in
-            let isDay = call["period"] == "day"
-            return TelemetryAnswer(isDay ? call.parts.telemetry.lastDay() : call.parts.telemetry.lastHour())
+            let day = call.parts.telemetry.lastDay()
+            guard call["period"] != "day" else { return TelemetryAnswer(day) }
+            let end = call.parts.time.now() + .seconds(-3_600)
+            let before = day.filter { $0.at <= end && $0.at >= end + .seconds(-3_600) }
+            return TelemetryAnswer(call.parts.telemetry.lastHour(), before: before)
         },
         .get("logs") { call in
             let operation = call["operation"]
@@ -69,8 +72,11 @@ struct TelemetryAnswer: Encodable {
     var points: [Point]
     var operations: [Operation]
     var sum: Sum
+    /// Of the hour before that, once the relay has run so long.
+    var before: Sum?
 
-    init(_ taken: [Telemetry.Point]) {
+    init(_ taken: [Telemetry.Point], before: [Telemetry.Point] = []) {
+        self.before = before.count > 1 ? Self.sum(before) : nil
         points = zip(taken, taken.dropFirst()).map { Self.point($0, $1) }
         sum = Self.sum(taken)
         operations = Self.operations(taken)

@@ -30,16 +30,18 @@ final class ConsoleGuard: Sendable {
         attempts = Mutex(
             Attempts(
                 addresses: TokenBuckets(RateLimit(perSecond: 6.0 / 60, burst: 10), capacity: 4_096),
-                names: TokenBuckets(RateLimit(perSecond: 6.0 / 60, burst: 15), capacity: 4_096)
+                // More than from one address, since a stranger could lock somebody out with it.
+                names: TokenBuckets(RateLimit(perSecond: 30.0 / 60, burst: 60), capacity: 4_096)
             )
         )
     }
 
-    /// Counts a password or a code that somebody tries; throws where that was one too many.
-    func charge(name: String, from address: String) throws {
+    /// Counts a password, or without a name a code, that somebody tries; throws where that was one too many.
+    func charge(name: String? = nil, from address: String) throws {
         let now = uptime()
         let wait = attempts.withLock { attempts in
-            attempts.addresses.take(address, at: now) ?? attempts.names.take(name.lowercased(), at: now)
+            attempts.addresses.take(address, at: now)
+                ?? name.flatMap { attempts.names.take($0.lowercased(), at: now) }
         }
         guard let wait else { return }
         let seconds = max(1, Int(wait.inSeconds.rounded(.up)))
@@ -47,11 +49,11 @@ final class ConsoleGuard: Sendable {
     }
 
     /// What was counted turned out to be right.
-    func giveBack(name: String, from address: String) {
+    func giveBack(name: String? = nil, from address: String) {
         let now = uptime()
         attempts.withLock { attempts in
             attempts.addresses.giveBack(address, at: now)
-            attempts.names.giveBack(name.lowercased(), at: now)
+            if let name { attempts.names.giveBack(name.lowercased(), at: now) }
         }
     }
 

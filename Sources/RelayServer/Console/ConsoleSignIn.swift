@@ -74,7 +74,7 @@ struct ConsoleSignIn: Sendable {
     private func checkLink() throws -> APIResponse {
         let fields = FormFields((request.query ?? "").utf8)
         let code = fields?["code"] ?? ""
-        try guardian.charge(name: "link", from: request.remoteAddress)
+        try guardian.charge(from: request.remoteAddress)
         let link = try parts.accounts.operatorLink(code)
         guard link.isGood else {
             throw ConsoleRefusal(
@@ -82,13 +82,13 @@ struct ConsoleSignIn: Sendable {
                 status: 404
             )
         }
-        guardian.giveBack(name: "link", from: request.remoteAddress)
+        guardian.giveBack(from: request.remoteAddress)
         return ConsoleDoor.json(Link(name: link.name))
     }
 
     private func setUp() async throws -> APIResponse {
         let attempt = try JSONDecoder().decode(Attempt.self, from: Data(request.body))
-        try guardian.charge(name: "link", from: request.remoteAddress)
+        try guardian.charge(from: request.remoteAddress)
         let accounts = parts.accounts
         let person = try await guardian.inTurn {
             try accounts.useOperatorLink(
@@ -97,7 +97,7 @@ struct ConsoleSignIn: Sendable {
                 password: attempt.password
             )
         }
-        guardian.giveBack(name: "link", from: request.remoteAddress)
+        guardian.giveBack(from: request.remoteAddress)
         try note("operator.setup", person)
         return try begin(person)
     }

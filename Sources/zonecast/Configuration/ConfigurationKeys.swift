@@ -113,7 +113,7 @@ enum ConfigurationKeys {
             read: { $0 },
             parse: { text in
                 let origins = text.split(separator: ",").map { $0.filter { !$0.isWhitespace } }
-                return origins.allSatisfy { TokenCommand.Create.isOrigin($0) } ? text : nil
+                return origins.allSatisfy { APIToken.isOrigin($0) } ? text : nil
             }
         ),
         .seconds(

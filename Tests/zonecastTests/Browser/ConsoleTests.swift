@@ -219,13 +219,23 @@ struct ConsoleTests {
         let page = try stage.enter(try Chromium())
         try page.wait(for: isReady("overview"))
         try go(page, "explorer", "?operation=records/lookup")
-        try page.text("document.querySelectorAll('main input')[1].focus()")
+        try page.text("document.querySelectorAll('main .tokens input')[1].focus()")
         try page.type("dev-alice")
         try page.text("document.getElementById('send').click()")
         try page.wait(for: "document.querySelector('main .badge.good')?.innerText === '200'")
         #expect(try page.text("document.querySelector('main').innerText").contains("NOT_FOUND"))
         #expect(try page.text("document.querySelector('main').innerText").contains("try await database.record(for:"))
         try page.keepPicture("console-explorer-answer")
+        // As the operator there are no tokens, and the public database alone.
+        try page.text(
+            """
+            (() => { const who = [...document.querySelectorAll('main select')][1]; who.value = 'operator';
+            who.dispatchEvent(new Event('change')); document.querySelector('main textarea').value = '{"records":[{"recordName":"post-0"}]}'; })()
+            """
+        )
+        #expect(try page.text("document.querySelector('main .tokens').hidden") == "true")
+        try page.text("document.getElementById('send').click()")
+        try page.wait(for: "document.querySelector('main').innerText.includes('\"Hello\"')")
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
@@ -240,5 +250,30 @@ struct ConsoleTests {
         try page.keepPicture("console-sign-in")
         let link = try Command.run(["console", "link", "--data", stage.folder.path])
         #expect(link.output.contains("http://127.0.0.1:\(stage.relay.port)/console/#setup="))
+    }
+
+    /// What a page says can be typed is a command.
+    @Test func theSameByCommandIsACommand() throws {
+        let stage = try Stage()
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("none"))
+        let commands = try page.text(
+            """
+            import('./sections.js').then(({ sections }) => sections.flatMap(({ pages }) => pages)
+            .map(({ command }) => command?.({ container: '\(Self.container)', environment: 'development' }) ?? '')
+            .filter(Boolean).join('\\n'))
+            """
+        ).split(separator: "\n")
+        #expect(commands.count > 14)
+        for command in commands {
+            let words = command.split(separator: " ").prefix { $0 != "#" }.map(String.init)
+            // Asking for help reads the words before it as the command, and refuses what is none.
+            let verbs = words.prefix { !$0.hasPrefix("-") && $0.lowercased() == $0 && !$0.contains(".") }
+            let help = try Command.run(verbs + ["--help"])
+            #expect(help.status == 0, "\(command)")
+            for option in words where option.hasPrefix("--") {
+                #expect(help.output.contains(option), "\(command): \(option)")
+            }
+        }
     }
 }

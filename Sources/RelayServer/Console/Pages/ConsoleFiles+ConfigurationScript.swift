@@ -23,7 +23,7 @@ extension ConsoleFiles {
               fill(list, table([
                 ["Key", (one) => one.key, "mono"], ["Value", (one) => one.value === null || one.value === undefined ? "hidden" : one.value || "–", "wrap"],
                 ["Unit", (one) => one.unit], ["From", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
-                ["Default", (one) => one.standard || "–", "wrap"], ["Meaning", (one) => one.meaning, "wrap"],
+                ["Default", (one) => one.standard || "–", "wrap"], ["Meaning", (one) => one.meaning, "wrap wide"],
               ], settings.filter((one) => `${one.key} ${one.meaning}`.toLowerCase().includes(words) && !(own.checked && one.origin === "default")),
               "No setting has this.", { caption: "Settings" }));
             };

@@ -10,7 +10,7 @@ extension ConsoleFiles {
         /** @type {import("./sections.js").Page} */
         export const devices = {
           id: "devices", title: "Devices", key: "d",
-          about: "Subscriptions, and devices with an open socket or a long poll, the notices they were sent.",
+          about: "Subscriptions; devices with an open socket or a long poll, and the notices they were sent.",
           command: ({ container, environment }) => `watch --container ${container} --environment ${environment} --json`,
 
           async show(body, { shell, signal }) {
@@ -27,8 +27,8 @@ extension ConsoleFiles {
                 h("p.quiet", null, "A notice that waits merges with a newer one about the same zone. One that is dropped costs nothing: a device that comes back is told what it missed."),
                 h("h2", null, "Connected now"),
                 table([
-                  ["User", (row) => h("code", { title: row.user }, short(row.user, 20))],
-                  ["Device", (row) => h("code", { title: row.device }, short(row.device, 24))],
+                  ["User", (row) => h("a", { href: shell.link("users", { words: row.user }), title: row.user }, h("code", null, short(row.user)))],
+                  ["Device", (row) => h("code", { title: row.device }, short(row.device))],
                   ["By", (row) => row.seconds === null || row.seconds === undefined ? "long poll" : "socket"],
                   ["For", (row) => row.seconds === null || row.seconds === undefined ? "" : span(row.seconds), "number"],
                   ["Sent", (row) => number(row.sent), "number"], ["Merged", (row) => number(row.merged), "number"],

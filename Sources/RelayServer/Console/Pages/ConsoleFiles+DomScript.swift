@@ -70,9 +70,9 @@ extension ConsoleFiles {
           return h("div.scroll", { tabindex: 0, role: "region", "aria-label": options.caption ?? "Table" },
             h("table", null,
               options.caption && h("caption.hidden", null, options.caption),
-              h("thead", null, h("tr", null, columns.map(([name, , kind]) => h(kind ? `th.${kind}` : "th", { scope: "col" }, name)))),
+              h("thead", null, h("tr", null, columns.map(([name, , kind]) => h(kind ? `th.${kind.replaceAll(" ", ".")}` : "th", { scope: "col" }, name)))),
               h("tbody", null, rows.map((row) => {
-                const line = h("tr", null, columns.map(([, cell, kind]) => h(kind ? `td.${kind}` : "td", null, cell(row))));
+                const line = h("tr", null, columns.map(([, cell, kind]) => h(kind ? `td.${kind.replaceAll(" ", ".")}` : "td", null, cell(row))));
                 const mark = options.mark?.(row);
                 if (mark) line.classList.add(mark);
                 return line;
@@ -121,6 +121,8 @@ extension ConsoleFiles {
             box.addEventListener("close", () => { box.remove(); resolve(outcome); });
             document.body.append(box);
             box.showModal();
+            // To write at once, rather than to close.
+            box.querySelector("form input:not([type=file]):not([readonly]):not([disabled]), form textarea:not([readonly])")?.focus();
           });
         }
 

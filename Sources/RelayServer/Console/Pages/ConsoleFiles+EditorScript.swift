@@ -88,7 +88,9 @@ extension ConsoleFiles {
               return h("div.field", null,
                 h("span", null, field.name, " ", h("small", null, field.type), " ",
                   form === "TIMESTAMP" && before && h("small", null, moment(Number(before))), reference),
-                value?.value?.downloadURL && asset(value.value, false), entry.input);
+                value?.value?.downloadURL && [asset(value.value, false), h("label.check", null,
+                  h("input", { type: "checkbox", onchange: (event) => { entry.isCleared = event.target.checked; } }), "remove it")],
+                entry.input);
             });
             const trouble = h("p.trouble", { role: "alert", hidden: true });
             return h("form", { onsubmit: async (event) => {
@@ -124,8 +126,9 @@ extension ConsoleFiles {
         /** Sends what was changed, and only that. */
         async function save(type, record, recordName, inputs) {
           const fields = {};
-          for (const [name, { input, field, before, asset: file }] of inputs) {
-            if (file) fields[name] = { value: await upload(type.name, name, record?.recordName ?? recordName, file), type: "ASSETID" };
+          for (const [name, { input, field, before, asset: file, isCleared }] of inputs) {
+            if (isCleared && !file) fields[name] = { value: null };
+            else if (file) fields[name] = { value: await upload(type.name, name, record?.recordName ?? recordName, file), type: "ASSETID" };
             else if (input.type !== "file" && !field.isEncrypted && input.value !== before) {
               fields[name] = input.value === "" ? { value: null } : typed(field.type, input.value);
             }

@@ -3,7 +3,7 @@ extension ConsoleFiles {
     static let explorerScript = #"""
         // Every operation of the wire, tried with a token of yours; with the same call for curl and in Swift.
 
-        import { place } from "./api.js";
+        import { call, place } from "./api.js";
         import { copyable, field, fill, guarded, h, select } from "./dom.js";
 
         /** Where the calls go: the relay that serves this page, behind whatever prefix. */
@@ -12,7 +12,7 @@ extension ConsoleFiles {
         /** @type {import("./sections.js").Page} */
         export const explorer = {
           id: "explorer", title: "API explorer", key: "e",
-          about: "Every operation, as a user of yours: with an API token and a web auth token, which stay in this page. With --dev any dev-NAME will do.",
+          about: "Every operation, as a user of yours by their tokens (which stay in this page), or as yourself in the public database.",
 
           async show(body, { shell, parameters }) {
             const description = await (await fetch("../openapi.json")).json();
@@ -20,6 +20,7 @@ extension ConsoleFiles {
               Object.entries(item).filter(([method]) => method === "post" || (method === "get" && !item.post)).map(([method, one]) => ({ path, method, one, name: nameOf(path) })));
             const choice = select([...new Set(operations.map(({ name }) => name))], parameters.get("operation") ?? "records/query", { id: "operation" });
             const database = select(["public", "private", "shared"], parameters.get("database") ?? "private");
+            const who = select([["user", "a user, by tokens"], ["operator", "myself, public database"]], parameters.get("as") ?? "user");
             const apiToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.apiToken, placeholder: "64 hex digits; none with --dev" });
             const webToken = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: kept.webToken, placeholder: "dev-alice, or: zonecast user sign-in EMAIL" });
             const area = h("textarea", { rows: 12, spellcheck: "false", "aria-label": "Request body" });
@@ -41,24 +42,37 @@ extension ConsoleFiles {
                 h("section", null, h("h3", null, "curl"), copyable(curl(chosen().method, address(true), area.value))),
                 h("section", null, h("h3", null, "Swift"), copyable(swift(choice.value, database.value, area.value)))));
             };
+            const show = (status, text, time) => fill(answer, h("h3", null, "Answer "),
+              h("p", null, h(status < 400 ? "span.badge.good" : "span.badge.bad", null, `${status}`), ` ${time} ms`), copyable(text));
             const begin = () => { area.value = JSON.stringify(sample(choice.value), null, 2); describe(); };
             choice.addEventListener("change", begin);
+            const tokens = h("div.row.tokens", null, h("div.grow", null, field("API token", apiToken)), h("div.grow", null, field("Web auth token", webToken)));
+            who.addEventListener("change", () => {
+              const isSelf = who.value === "operator";
+              tokens.hidden = isSelf;
+              database.disabled = isSelf;
+              if (isSelf) database.value = "public";
+              describe();
+            });
             for (const input of [database, apiToken, webToken, area]) input.addEventListener("input", describe);
             const send = guarded(async (event) => {
               event?.preventDefault();
               const isGet = chosen().method === "get";
               if (!isGet) JSON.parse(area.value);
               const start = performance.now();
+              if (who.value === "operator") {
+                const shown = await call("POST", `wire/${choice.value}`, { subject: `explorer: ${choice.value}` }, JSON.parse(area.value)).then((one) => [200, one], (error) => [error.status, error.answer]);
+                return show(shown[0], JSON.stringify(shown[1], null, 2), Math.round(performance.now() - start));
+              }
               const response = await fetch(address(false), isGet ? {} : { method: "POST", headers: { "Content-Type": "text/plain" }, body: area.value });
               const text = await response.text();
               const time = Math.round(performance.now() - start);
               let shown = text;
               try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* not JSON: shown as it is */ }
-              fill(answer, h("h3", null, "Answer "), h("p", null, h(response.ok ? "span.badge.good" : "span.badge.bad", null, `${response.status}`), ` ${time} ms`), copyable(shown));
+              show(response.status, shown, time);
             });
             fill(body, h("form", { onsubmit: send },
-              h("div.row", null, field("Operation", choice), field("Database", database), h("div.grow", null, field("API token", apiToken)),
-                h("div.grow", null, field("Web auth token", webToken))),
+              h("div.row", null, field("Operation", choice), field("As", who), field("Database", database)), tokens,
               about, area, h("div.actions", null, h("button.strong", { type: "submit", id: "send" }, "Send"))), answer, texts);
             begin();
           },

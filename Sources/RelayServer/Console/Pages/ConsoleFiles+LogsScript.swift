@@ -5,13 +5,12 @@ extension ConsoleFiles {
 
         import { get } from "./api.js";
         import { button, download, fill, h, table } from "./dom.js";
-        import { bytes, moment, short, took } from "./format.js";
+        import { bytes, moment, took } from "./format.js";
 
         /** @type {import("./sections.js").Page} */
         export const logs = {
           id: "logs", title: "Logs", key: "l",
-          about: "Refused requests since the relay's start, and all requests while this page is open: at most 2,000. No names, tokens or contents.",
-          command: () => "config reference    # log.access writes a line for each request",
+          about: "Refused requests since the relay's start, and all requests while this page is open: at most 2,000 (log.access writes all of them). No names, tokens or contents.",
 
           async show(body, { shell, parameters, signal }) {
             const wanted = { errors: parameters.get("errors") ?? "", operation: parameters.get("operation") ?? "", everywhere: parameters.get("everywhere") ?? "" };
@@ -42,7 +41,7 @@ extension ConsoleFiles {
                 ["Database", (line) => line.database ?? ""], ["Status", (line) => line.status, "number"],
                 ["Error", (line) => line.error ?? "", "mono"], ["Took", (line) => took(line.milliseconds), "number"],
                 ["Bytes", (line) => bytes(line.bytes), "number"],
-                ["Request", (line) => h("code", { title: line.id }, short(line.id, 8))],
+                ["Request", (line) => h("code", { title: line.id }, line.id.slice(-8))],
               ].filter(Boolean), rows, "No request yet; this page keeps looking.", {
                 caption: "Requests, the newest first", mark: (line) => (fresh.has(line.number) ? "new" : line.status >= 500 ? "bad" : undefined),
               }));

@@ -20,7 +20,8 @@ extension ConsoleFiles {
             const draw = async () => {
               const now = await get("overview");
               const { totals, lastHour, gauges } = now;
-              fill(body,
+              shell.learn(now.containers);
+              fill(body, now.problems.map((problem) => h("p.trouble", { role: "alert" }, problem)),
                 h("div.cards", null,
                   card(number(totals.users), "users", shell.link("users")),
                   card(number(totals.zones), "zones", shell.link("zones")),

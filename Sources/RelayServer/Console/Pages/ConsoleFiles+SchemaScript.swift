@@ -27,7 +27,7 @@ extension ConsoleFiles {
             fill(body,
               h("div.bar", null,
                 !isProduction() && button("New type…", () => newType(shell), { class: "strong", id: "new-type" }),
-                button("Text…", () => text(shell, now.text)),
+                button("As text…", () => text(shell, now.text)),
                 h("a", { href: shell.link("promote") }, "Difference to production")),
               table([
                 ["Type", (one) => h("a", { href: shell.link("schema", { type: one.name }) }, one.name)],

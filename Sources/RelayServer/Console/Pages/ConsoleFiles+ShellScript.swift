@@ -149,6 +149,13 @@ extension ConsoleFiles {
 
           // Containers and oneself
 
+          /** A --dev relay makes containers when they are first used. @param {string[]} names */
+          learn(names) {
+            if (names.length === this.welcome.containers.length) return;
+            this.welcome.containers = names.map((name) => ({ name }));
+            this.frame();
+          }
+
           firstContainer() {
             fill(this.main, h("div.title", null, h("h1", null, "No container yet")),
               h("p", null, "A container holds one app's data, in development and in production."),

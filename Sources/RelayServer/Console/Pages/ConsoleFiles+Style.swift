@@ -54,10 +54,10 @@ extension ConsoleFiles {
         button.danger { color: var(--bad); border-color: var(--bad); } button.plain { background: none; border-color: transparent; }
         button.small { padding: .12rem .45rem; font-size: .88em; }
         button[aria-pressed=true] { background: var(--accent-soft); border-color: var(--accent); }
-        input[type=checkbox], input[type=radio] { padding: 0; width: auto; } textarea { width: 100%; min-height: 5rem; font-family: ui-monospace, monospace; font-size: .87em; }
+        input[type=checkbox], input[type=radio] { padding: 0; width: auto; } textarea { width: 100%; min-height: 2.2rem; font-family: ui-monospace, monospace; font-size: .87em; }
         .field { display: grid; gap: .2rem; margin: .5rem 0; } .field > span { font-size: .86em; color: var(--quiet); } .field input, .field select { width: 100%; }
         .check { display: inline-flex; gap: .35rem; align-items: center; margin-right: .8rem; }
-        .row { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; } .row .field { margin: 0; } .row .grow { flex: 1; min-width: 12rem; }
+        .row { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; } .row .field { margin: 0; } .tokens { margin-top: .5rem; } .row .grow { flex: 1; min-width: 12rem; }
         .actions { display: flex; flex-wrap: wrap; gap: .5rem; justify-content: flex-end; margin-top: .9rem; } .actions.left { justify-content: flex-start; }
         .bar { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .6rem 0; }
 
@@ -68,7 +68,7 @@ extension ConsoleFiles {
         .scroll { overflow-x: auto; background: var(--sheet); border: 1px solid var(--line); border-radius: var(--radius); margin: .5rem 0; }
         table { border-collapse: collapse; width: 100%; font-size: .92em; } th, td { text-align: left; padding: .38rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; }
         th { font-weight: 600; color: var(--quiet); font-size: .84em; white-space: nowrap; } tbody tr:last-child td { border-bottom: 0; } tbody tr:hover { background: var(--accent-soft); }
-        td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } td.mono, td button { white-space: nowrap; } td.wrap { overflow-wrap: anywhere; min-width: 10rem; }
+        td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } td, td button { white-space: nowrap; } th.mono { font: inherit; font-size: .84em; font-weight: 600; } td.wrap { white-space: normal; overflow-wrap: anywhere; min-width: 10rem; } td.wide { min-width: 20rem; }
         tr.gone { color: var(--quiet); text-decoration: line-through; } tr.new { animation: arrive 1.6s ease-out; } tr.bad td { background: var(--bad-soft); } tr.off { color: var(--quiet); }
         @keyframes arrive { from { background: var(--warn-soft); } } @media (prefers-reduced-motion: reduce) { tr.new { animation: none; } }
         .empty { color: var(--quiet); border: 1px dashed var(--line); border-radius: var(--radius); padding: 1.2rem; text-align: center; }
@@ -95,7 +95,7 @@ extension ConsoleFiles {
         .door { max-width: 25rem; margin: 9vh auto; background: var(--sheet); border: 1px solid var(--line); border-radius: 12px; padding: 1.6rem 1.8rem; } .door .brand { color: var(--quiet); } .door h1 { margin: .3rem 0 .8rem; } .door button.strong { width: 100%; padding: .5rem; }
 
         @media (max-width: 46rem) {
-          #body { grid-template-columns: minmax(0, 1fr); } #top { flex-wrap: wrap; gap: .4rem; padding: .4rem .6rem; position: static; } .menu { display: block; font-size: 1.1rem; } .brand .words, .who, #top .badge { display: none; } .place { order: 5; flex-basis: 100%; } #top select { flex: 1; }
+          #body { grid-template-columns: minmax(0, 1fr); } #top { flex-wrap: wrap; gap: .4rem; padding: .4rem .6rem; position: static; } .menu { display: block; font-size: 1.1rem; } .brand .words, #top .badge { display: none; } .who { max-width: 10rem; } .place { order: 5; flex-basis: 100%; } #top select { flex: 1; }
           nav { display: none; position: static; max-height: none; background: var(--sheet); border-bottom: 1px solid var(--line); } nav.open { display: block; columns: 2; } nav h2 { break-after: avoid; } nav ul { break-inside: avoid; }
           main { padding: .9rem .8rem 4rem; } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: .4rem; } .two { grid-template-columns: minmax(0, 1fr); } .brand { flex: 1; }
         }

@@ -6,13 +6,12 @@ extension ConsoleFiles {
         import { get } from "./api.js";
         import { chart } from "./charts.js";
         import { fill, h, table } from "./dom.js";
-        import { bytes, number, took } from "./format.js";
+        import { bytes, number, span, took } from "./format.js";
 
         /** @type {import("./sections.js").Page} */
         export const telemetry = {
           id: "telemetry", title: "Telemetry", key: "m",
           about: "Of the whole relay, all containers together. Longer than a day: GET /metrics for Prometheus.",
-          command: () => "doctor --json",
 
           async show(body, { shell, parameters, signal }) {
             const period = parameters.get("period") === "day" ? "day" : "hour";
@@ -20,13 +19,15 @@ extension ConsoleFiles {
             const shownRate = (value) => (value >= 10 || value === 0 ? number(Math.round(value)) : value.toFixed(1));
             const milliseconds = (value) => (value === 0 ? "0" : took(value));
             const draw = async () => {
-              const { points, operations, sum } = await get("telemetry", { period });
+              const { points, operations, sum, before } = await get("telemetry", { period });
               fill(body,
                 h("div.bar", { role: "group", "aria-label": "Period" },
                   [["hour", "Last hour"], ["day", "Last day"]].map(([key, name]) => h("a", {
                     href: shell.link("telemetry", { period: key }), "aria-current": key === period ? "true" : undefined,
                   }, name)),
                   h("span.quiet", null, `${number(sum.requests)} requests, ${number(sum.errors)} refused, ${number(sum.notices)} notices, ${bytes(sum.sentBytes)} sent`)),
+                before && h("p.quiet", null, `The hour before (${span(before.seconds)} of it known): ${number(before.requests)} requests, ${number(before.errors)} refused, `,
+                  `half within ${took(before.median)}, 99 of 100 within ${took(before.slowest)}, ${number(before.notices)} notices.`),
                 points.length < 2 && h("p.note", null, "A point is taken every ten seconds (every five minutes for the day); wait for a few."),
                 h("div.two", null,
                   chart("Requests a second", points, [["requests", rate((point) => point.requests)], ["refused", rate((point) => point.errors)]], shownRate),

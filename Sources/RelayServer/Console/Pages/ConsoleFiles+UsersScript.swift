@@ -15,7 +15,7 @@ extension ConsoleFiles {
 
           async show(body, { shell, parameters }) {
             if (parameters.get("id")) return person(body, shell, parameters.get("id"));
-            const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "name, address, issuer", "aria-label": "Search users" });
+            const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "name, address, record name", "aria-label": "Search users" });
             shell.search = words;
             const { users: rows, count } = await get("users", { words: parameters.get("words") });
             fill(body,

@@ -30,7 +30,7 @@ extension ConsoleFiles {
                 ["Zone", (zone) => zone.tracksChanges ? h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }) }, zone.zoneName)
                   : zone.database === "public" ? h("a", { href: shell.link("records") }, zone.zoneName) : zone.zoneName],
                 ["Database", (zone) => h(zone.database === "public" ? "span.badge.accent" : "span.badge", null, zone.database)],
-                ["Owner", (zone) => zone.database === "public" ? "" : h("code", { title: zone.owner }, short(zone.owner))],
+                ["Owner", (zone) => zone.database === "public" ? "" : h("a", { href: shell.link("users", { words: zone.owner }), title: zone.owner }, h("code", null, short(zone.owner)))],
                 ["Records", (zone) => upTo(zone.records, zone.isMore), "number"],
                 ["Size", (zone) => bytes(zone.recordBytes + zone.assetBytes), "number"],
                 ["Change", (zone) => number(zone.lastChange), "number"],

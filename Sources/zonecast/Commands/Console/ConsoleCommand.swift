@@ -30,10 +30,8 @@ struct ConsoleCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            let code = try options.withDirectory(creates: true) { store in
-                let code = try store.makeOperatorLink(for: `operator`)
-                try store.note(AuditEntry(command: "operator.link", `operator` ?? "new operator"))
-                return code
+            let code = try options.change("operator.link", `operator` ?? "new operator", creates: true) { store in
+                try store.makeOperatorLink(for: `operator`)
             }
             let running = FolderLock.runningRelay(in: options.folder).flatMap { $0 }
             let address = ConsoleLink.address(url ?? running ?? "http://127.0.0.1:8080", code)
@@ -73,10 +71,7 @@ struct ConsoleCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            try options.withDirectory { store in
-                try store.removeOperator(name)
-                try store.note(AuditEntry(command: "operator.remove", name))
-            }
+            try options.change("operator.remove", name) { try $0.removeOperator(name) }
             if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.say("removed") }
         }
     }
@@ -133,7 +128,7 @@ enum ConsoleLink {
 
 extension AuditEntry {
     /// What somebody who may write the data folder did by a command.
-    init(command action: String, _ subject: String) {
-        self.init(at: TimeSource.system.now(), actor: "command line", action: action, subject: subject)
+    init(command action: String, _ subject: String, in home: ContainerEnvironment? = nil) {
+        self.init(at: TimeSource.system.now(), actor: "command line", action: action, home: home, subject: subject)
     }
 }

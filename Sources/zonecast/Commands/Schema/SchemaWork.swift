@@ -24,6 +24,10 @@ struct SchemaWork {
         }
     }
 
+    private func note(_ action: String, _ environment: Records.Environment, _ subject: String) throws {
+        try options.change(action, subject, in: ContainerEnvironment(container, environment)) { _ in }
+    }
+
     func export(_ environment: Records.Environment, to path: String?) throws {
         let text = SchemaPrinter.text(of: try withSchemas { try $0.schema(of: environment) })
         if let path {
@@ -64,6 +68,7 @@ struct SchemaWork {
             issues: issues
         )
         guard change.isAllowed else { try report.refuse("The schema", json: options.json) }
+        if applies { try note("schema.import", .development, change.difference.counted) }
         let conclusion = applies ? "imported into development" : "valid"
         try report.say("\(conclusion), \(change.difference.counted)", json: options.json)
     }
@@ -90,6 +95,7 @@ struct SchemaWork {
             issues: issues
         )
         guard change.isAllowed else { try report.refuse("The promotion", json: options.json) }
+        if applies { try note("schema.promote", .production, change.difference.counted) }
         let conclusion = applies ? "promoted to production" : "would be promoted to production"
         try report.say("\(conclusion), \(change.difference.counted)", json: options.json)
     }
@@ -142,6 +148,7 @@ struct SchemaWork {
             try schemas.resetDevelopment { UInt64.random(in: .min ... .max) }
             withExtendedLifetime(lock) {}
         }
+        try note("schema.reset", .development, container.name)
         if options.json {
             try Terminal.say(json: ["reset": true])
         } else {
