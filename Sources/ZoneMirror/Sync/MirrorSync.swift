@@ -22,6 +22,7 @@ actor MirrorSync {
 
     private let fetchLane = Turnstile()
     let sendLane = Turnstile()
+    private let outboxLook = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
     /// How many requests of ours have gone to each zone.
     var sends: [ZoneID: Int] = [:]
@@ -150,7 +151,11 @@ actor MirrorSync {
     // MARK: Schedule
 
     /// Something was committed to the store.
+    ///
+    /// One look at a time: an older one that is told after a newer one would leave a change lying until the next.
     func outboxChanged() async {
+        await outboxLook.enter()
+        defer { outboxLook.leave() }
         let count = (try? await file.pool.read { try OutboxRow.count($0, free: true) }) ?? 0
         tell(.outboxChanged(isEmpty: count == 0))
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
