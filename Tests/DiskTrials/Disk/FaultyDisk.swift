@@ -78,6 +78,32 @@ package final class FaultyDisk: Sendable {
         Self.disks.withLock { $0[folder] = self }
     }
 
+    /// The same disk after all programs on it were killed, under another folder's name: it shows what they wrote, and has
+    /// of it what was flushed.
+    package init(afterKillOn other: FaultyDisk, folder: String) throws {
+        self.folder = folder
+        let root = other.folder
+        let left = other.state.withLock { state in
+            // Nothing that the old programs do from here on counts.
+            state.isDead = true
+            return state
+        }
+        func moved(_ path: String) -> String { folder + path.dropFirst(root.count) }
+        for path in left.folders.sorted() where path != root {
+            try FileManager.default.createDirectory(atPath: moved(path), withIntermediateDirectories: true)
+        }
+        for path in left.names.keys { try FileManager.default.copyItem(atPath: path, toPath: moved(path)) }
+        state.withLock { state in
+            state.files = left.files
+            state.nextFile = left.nextFile
+            state.names = Dictionary(uniqueKeysWithValues: left.names.map { (moved($0.key), $0.value) })
+            state.durableNames = Dictionary(uniqueKeysWithValues: left.durableNames.map { (moved($0.key), $0.value) })
+            state.folders = Set(left.folders.map(moved))
+            state.durableFolders = Set(left.durableFolders.map(moved))
+        }
+        Self.disks.withLock { $0[folder] = self }
+    }
+
     /// Gives the folder back to the system's disk; files that are open stay with this one.
     package func detach() { Self.disks.withLock { $0[folder] = nil } }
 

@@ -48,8 +48,11 @@ final class DiskWorld: Sendable {
     ///   - disk: what lies beneath; `nil` for the system's.
     ///   - seed: of every draw; another for each start on the same folder.
     ///   - tags: those that an earlier start of the relay gave.
+    ///   - checkpointPages: so few, left out, that a script meets the writing back of the log.
     /// - Throws: what the accounts' file throws that cannot be opened.
-    init(_ folder: String, on disk: FaultyDisk? = nil, seed: UInt64, tags: Tags = Tags()) throws {
+    init(_ folder: String, on disk: FaultyDisk? = nil, seed: UInt64, tags: Tags = Tags(), checkpointPages: Int = 16)
+        throws
+    {
         self.tags = tags
         file = "\(folder)/containers/\(Self.container)/development.sqlite"
         let losses = Losses()
@@ -73,8 +76,7 @@ final class DiskWorld: Sendable {
             folder: folder,
             draw: { random.next() },
             disk: disk?.calls ?? .system,
-            // So few that a script meets the writing back.
-            checkpointPages: 16,
+            checkpointPages: checkpointPages,
             onLostWrite: { losses.add() }
         )
         relay = Relay(

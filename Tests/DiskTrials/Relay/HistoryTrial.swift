@@ -46,6 +46,8 @@ package struct HistoryTrial: Sendable {
 
 private final class History {
     private let draw: Draw
+    /// Every other life writes its log back as seldom as a relay does.
+    private let pages: Int
     private let folder: DiskFolder
     private var data: String
     private var disk: FaultyDisk
@@ -58,11 +60,12 @@ private final class History {
 
     init(seed: UInt64) throws {
         draw = Draw(seed: seed)
+        pages = seed.isMultiple(of: 2) ? 8_000 : 16
         folder = try DiskFolder()
         data = folder.path + "/data0"
         try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
         disk = FaultyDisk(folder: data)
-        world = try DiskWorld(data, on: disk, seed: draw.next(), tags: tags)
+        world = try DiskWorld(data, on: disk, seed: draw.next(), tags: tags, checkpointPages: pages)
     }
 
     func end() {
@@ -74,7 +77,7 @@ private final class History {
 
     func go() async throws {
         switch draw.below(20) {
-        case 0: try await restart()
+        case 0: try await draw.below(2) == 0 ? restart() : kill()
         case 1: try await cutPower()
         case 2, 3, 4, 5: try await write(under: fault())
         default: try await write(under: nil)
@@ -113,7 +116,8 @@ private final class History {
         }
         if isStruck, fault?.effect == .losesPower { return try await cutPower() }
         disk.heal()
-        if world.wantsRestart { return try await restart() }
+        // It is about to end by itself; somebody may be faster.
+        if world.wantsRestart { return try await draw.below(3) == 0 ? restart() : kill() }
         if isStruck { try await look() }
     }
 
@@ -124,12 +128,36 @@ private final class History {
         facts.found(found)
     }
 
-    /// The process ends, by itself or killed, and another begins on the same folder and disk.
+    /// The process is killed, and another begins on what the disk shows, flushed or not.
+    private func kill() async throws {
+        trace.append("kill")
+        report.starts += 1
+        try await goOn(in: folder.path + "/data\(report.starts)-\(report.cuts)") { old, left in
+            try FaultyDisk(afterKillOn: old, folder: left)
+        }
+    }
+
+    /// The old process is as if it had never been asked to end, and a new one begins in another folder.
+    private func goOn(in left: String, _ make: (FaultyDisk, String) throws -> FaultyDisk) async throws {
+        try FileManager.default.createDirectory(atPath: left, withIntermediateDirectories: true)
+        let next = try make(disk, left)
+        disk.arm(FaultyDisk.Fault(number: 1, .losesPower))
+        world.close()
+        disk.detach()
+        try? FileManager.default.removeItem(atPath: data)
+        data = left
+        disk = next
+        world = try DiskWorld(data, on: disk, seed: draw.next(), tags: tags, checkpointPages: pages)
+        try await look()
+        try check()
+    }
+
+    /// The process ends as it should, and another begins on the same folder and disk.
     func restart() async throws {
         trace.append("restart")
         report.starts += 1
         world.close()
-        world = try DiskWorld(data, on: disk, seed: draw.next(), tags: tags)
+        world = try DiskWorld(data, on: disk, seed: draw.next(), tags: tags, checkpointPages: pages)
         try await look()
         try check()
     }
@@ -141,18 +169,10 @@ private final class History {
         report.cuts += 1
         report.starts += 1
         // Nothing that is written from here on counts; the process is gone.
-        let left = folder.path + "/data\(report.cuts)"
-        try FileManager.default.createDirectory(atPath: left, withIntermediateDirectories: true)
-        try disk.cutPower(cut, leaving: left)
-        disk.arm(FaultyDisk.Fault(number: 1, .losesPower))
-        world.close()
-        disk.detach()
-        try? FileManager.default.removeItem(atPath: data)
-        data = left
-        disk = FaultyDisk(folder: data)
-        world = try DiskWorld(data, on: disk, seed: draw.next(), tags: tags)
-        try await look()
-        try check()
+        try await goOn(in: folder.path + "/data\(report.starts)-\(report.cuts)") { old, left in
+            try old.cutPower(cut, leaving: left)
+            return FaultyDisk(folder: left)
+        }
     }
 
     private func check() throws {
