@@ -67,7 +67,7 @@ struct SavePlan {
         let items = pending.sorted { $0.value.place < $1.value.place }
         for (key, item) in items { homes[key] = item.store ?? assigned[key] }
         // A new object follows the objects it is linked to; what they follow may be new too.
-        for _ in 0..<4 {
+        for _ in 0..<(stores.files.count > 1 ? 4 : 0) {
             for (key, item) in items where homes[key] == nil {
                 homes[key] = try Self.homeByLinks(key, item, homes, context)
             }

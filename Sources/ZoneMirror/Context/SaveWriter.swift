@@ -29,7 +29,8 @@ struct SaveWriter {
         self.policy = policy
         self.saved = saved
         self.now = now
-        let zones = file.isMirrored ? try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_zone") ?? 0 : 0
+        let count = try db.cachedStatement(sql: "SELECT count(*) FROM mirror_zone")
+        let zones = file.isMirrored ? try Int.fetchOne(count) ?? 0 : 0
         // In a shared store every zone is a share's.
         let isPlain = zones < 2 && file.scope == .private
         home = isPlain ? nil : try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0
@@ -43,7 +44,10 @@ struct SaveWriter {
     ) throws -> [MirrorContext.Key: [DatabaseValue]] {
         try db.cachedStatement(sql: "INSERT INTO mirror_transaction(author, context, at) VALUES (?, ?, ?)")
             .execute(arguments: [author, context, now.timeIntervalSince1970])
-        try db.cachedStatement(sql: "UPDATE mirror_local SET txn = ?").execute(arguments: [db.lastInsertedRowID])
+        let transaction = db.lastInsertedRowID
+        // Few changes are filed afterwards: that leaves a page of the file alone. Many are filed as they are noted.
+        let last = try items.count > Self.few ? nil : lastChange()
+        if last == nil { try fileChanges(under: transaction) }
         for item in items {
             guard let table = file.mapping.tables[item.key.entity] else { continue }
             switch item.pending.change {
@@ -53,7 +57,12 @@ struct SaveWriter {
             }
         }
         try joinShares()
-        try db.cachedStatement(sql: "UPDATE mirror_local SET txn = 0").execute()
+        if let last {
+            try db.cachedStatement(sql: "UPDATE mirror_change SET txn = ? WHERE seq > ?")
+                .execute(arguments: [transaction, last])
+        } else {
+            try fileChanges(under: 0)
+        }
         guard conflicts.isEmpty else {
             throw MirrorError(
                 .mergeConflict(conflicts),
@@ -61,6 +70,17 @@ struct SaveWriter {
             )
         }
         return written
+    }
+
+    private static let few = 8
+
+    private func lastChange() throws -> Int64 {
+        try Int64.fetchOne(try db.cachedStatement(sql: "SELECT max(seq) FROM mirror_change")) ?? 0
+    }
+
+    /// Under which number the triggers file what changes from now on.
+    private func fileChanges(under transaction: Int64) throws {
+        try db.cachedStatement(sql: "UPDATE mirror_local SET txn = ?").execute(arguments: [transaction])
     }
 
     private mutating func insert(_ item: SavePlan.Item, _ table: TableForm, _ zone: Int64?) throws {
