@@ -29,6 +29,7 @@ enum StoreLayout {
         migrator.registerMigration("9 sharing") { try $0.execute(sql: SharingLayout.tables) }
         migrator.registerMigration("10 retired fields") { try $0.execute(sql: retiredFields) }
         migrator.registerMigration("11 sharing") { try $0.execute(sql: SharingLayout.requests + SharingLayout.aliases) }
+        migrator.registerMigration("15 hierarchy feeds") { try $0.execute(sql: SharingLayout.feeds) }
         try migrator.migrate(writer)
     }
 

@@ -58,6 +58,12 @@ enum SharingLayout {
         CREATE INDEX share_entry_by_name ON share_entry (name, zone) WHERE gone = 0;
         """
 
+    /// With all that a feed asks of an entry in its index, a page saves a look at each entry itself.
+    static let feeds = """
+        DROP INDEX share_entry_by_change;
+        CREATE INDEX share_entry_by_change ON share_entry (share, change, gone);
+        """
+
     /// Who asked for access to shares, and who may not.
     static let requests = """
         ALTER TABLE share ADD COLUMN allows_requests INTEGER NOT NULL DEFAULT 0;

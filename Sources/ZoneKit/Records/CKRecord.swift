@@ -81,6 +81,10 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
 
     /// Writes what identifies the record and its version, without values: what a program keeps to save changes later.
     open func encodeSystemFields(with coder: NSCoder) {
+        #if os(Linux)
+            // A binary archive puts its parts in another order each time there, and programs compare what they kept.
+            (coder as? NSKeyedArchiver)?.outputFormat = .xml
+        #endif
         state.withLock { $0 }.encodeSystemFields(with: coder)
     }
 
