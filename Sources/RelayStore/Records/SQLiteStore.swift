@@ -201,6 +201,7 @@ package final class SQLiteStore: Store {
             let done = try transaction { writer in batch.forEach { $0.run(in: writer) } }
             if !done.isEmpty { onCommit(done) }
             batch.forEach { $0.finish(nil) }
+            checkpointIfDue()
         } catch  where StoreFailure.isLostWrite(error) {
             isStopped.withLock { $0 = true }
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
@@ -209,6 +210,19 @@ package final class SQLiteStore: Store {
             batch.forEach { commit([$0]) }
         } catch {
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
+        }
+    }
+
+    /// Copies the log into the file now and then; where the disk fails at it, nothing is written any more, since a second
+    /// try would prove nothing.
+    private func checkpointIfDue() {
+        do {
+            try connections.checkpointIfDue()
+        } catch  where StoreFailure.isLostWrite(error) {
+            isStopped.withLock { $0 = true }
+            onLostWrite()
+        } catch {
+            // A full disk: what was answered is safe in the log, and the next commit tries again.
         }
     }
 
