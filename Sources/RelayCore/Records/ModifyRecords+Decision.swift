@@ -23,6 +23,8 @@ extension ModifyRecords {
         var sharing: SharingState?
         /// Shares that this write makes, by their places among the outcomes.
         var newShares: [Int: Share] = [:]
+        /// What has been done already, where this request repeats one.
+        var earlier: DoneWrite?
 
         init(
             schema: Schema,
@@ -53,6 +55,7 @@ extension ModifyRecords {
             let stored = before[operation.name].flatMap { $0.isDeleted ? nil : $0 }
             let isHidden = stored != nil && sharing?.permission(operation.name) == Share.Permission.none
             let current = isHidden ? nil : stored
+            if let earlier, earlier.contains(outcomes.count) { return repeated(operation, current) }
             do throws(RelayError) {
                 try check(operation, against: current)
                 if isHidden, !operation.kind.isDelete { throw .accessDenied }

@@ -58,7 +58,9 @@ package struct ModifyRecords: Sendable {
     package var now: Timestamp
     /// Makes and changes shares; `nil`: the caller makes none.
     package var shareEdit: ShareEdit?
-    private(set) var operations: [Operation]
+    /// What the client calls this write; `nil`: it may not be repeated.
+    package var mark: WriteMark?
+    package private(set) var operations: [Operation]
     private(set) var preparedVersion = -1
 
     package init(
@@ -117,14 +119,17 @@ package struct ModifyRecords: Sendable {
             quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
         )
         decision.sharing = try sharingState(of: zone, before: before, in: writer)
+        decision.earlier = try earlier(in: writer)
         for operation in operations { decision.decide(operation) }
         try decision.keepReferences(in: writer, zone)
         try decision.keepShares(in: writer)
 
-        if isAtomic, decision.hasFailed {
+        // A repeat has been carried out as a whole when it came first, whatever has become of its records.
+        if isAtomic, decision.earlier == nil, decision.hasFailed {
             return Result(zone: zone, outcomes: decision.outcomesOfRefusal(), isAtomicFailure: true)
         }
         let outcomes = try decision.write(to: writer, zone: zone)
+        if !decision.writes.isEmpty { try keep(outcomes, in: writer) }
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,
             outcomes: outcomes,

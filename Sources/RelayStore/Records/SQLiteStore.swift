@@ -14,6 +14,7 @@ package final class SQLiteStore: Store {
 
     package let epoch: UInt64
     let tuning: QueryTuning
+    private let rememberedWrites: Int
 
     /// What is known of the committed state: one reference, since every request takes it out.
     private struct Committed: Sendable {
@@ -68,6 +69,8 @@ package final class SQLiteStore: Store {
     ///   - place: the file, or memory.
     ///   - draw: gives random 64 bits, for epochs and zone identities.
     ///   - tuning: how queries choose their ways.
+    ///   - rememberedWrites: how many of the writes that clients may repeat are remembered at the least, and half as many as
+    ///     at the most.
     ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything. Hears
     ///     first, on the caller's thread, of the query subscriptions that the file holds.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
@@ -77,11 +80,13 @@ package final class SQLiteStore: Store {
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
         tuning: QueryTuning = QueryTuning(),
+        rememberedWrites: Int = 65_536,
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws {
         self.tuning = tuning
+        self.rememberedWrites = rememberedWrites
         connections = try StoreConnections(place)
         isShared = if case .file = place { true } else { false }
         assets = place.assetFolder(draw)
@@ -239,6 +244,7 @@ package final class SQLiteStore: Store {
                     // Handed over whole: a second owner would make each transaction copy it.
                     memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
                     epoch: epoch,
+                    rememberedWrites: rememberedWrites,
                     assets: assets,
                     drawIdentity: draw
                 )
@@ -320,6 +326,11 @@ package final class SQLiteStore: Store {
     /// `PRAGMA synchronous` of the writing connection, for the test that reads it back: 2 is FULL.
     package func synchronousLevel() throws -> Int {
         try connections.inspect { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
+    }
+
+    /// How many writes are remembered that may be repeated.
+    package func doneWriteCount() async throws -> Int {
+        try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM done_write") ?? 0 }
     }
 
     /// The statement that reads a zone's feed, for the test that looks at its plan.

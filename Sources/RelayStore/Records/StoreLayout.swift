@@ -28,6 +28,7 @@ enum StoreLayout {
         migrator.registerMigration("6 quota") { try $0.execute(sql: quota) }
         migrator.registerMigration("9 sharing") { try $0.execute(sql: SharingLayout.tables) }
         migrator.registerMigration("10 retired fields") { try $0.execute(sql: retiredFields) }
+        migrator.registerMigration("12 done writes") { try $0.execute(sql: doneWrites) }
         try migrator.migrate(writer)
     }
 
@@ -190,6 +191,19 @@ enum StoreLayout {
         ) AS counted WHERE counted.zone = zone.id;
         -- the month as years times twelve
         CREATE TABLE transfer (month INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT;
+        """
+
+    /// What writes have done that may be repeated, in two or three generations: so the oldest stand together, and
+    /// are found without an index by age.
+    private static let doneWrites = """
+        CREATE TABLE done_write (
+            generation INTEGER NOT NULL,
+            user INTEGER NOT NULL REFERENCES user (id),
+            id TEXT NOT NULL,
+            print INTEGER NOT NULL,
+            places BLOB NOT NULL,
+            PRIMARY KEY (generation, user, id)
+        ) STRICT, WITHOUT ROWID;
         """
 
     /// What fields were before they were taken out of the schema.
