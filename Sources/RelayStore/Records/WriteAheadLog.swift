@@ -23,7 +23,7 @@ final class WriteAheadLog: Sendable {
     /// One page with what the log says about it, and what stands before the first.
     private static let frameBytes: Int64 = 4096 + 24
     private static let headBytes: Int64 = 32
-    private static let step = 1 << 20
+    private static let step: Int64 = 1 << 20
     /// So much room is enough for now.
     private static let margin: Int64 = 256 << 10
 
@@ -61,15 +61,27 @@ final class WriteAheadLog: Sendable {
         guard methods.pointee.xFileSize(file, &size) == SQLITE_OK else { return }
         // Before its first page the log's head has to be written by SQLite.
         if size >= Self.headBytes, size < Self.headBytes + Int64(Self.checkpointFrames) * Self.frameBytes {
-            let isWritten = Self.zeros.withUnsafeBytes { zeros in
-                methods.pointee.xWrite(file, zeros.baseAddress, Int32(zeros.count), size) == SQLITE_OK
-            }
-            if isWritten { size += Int64(Self.step) }
+            size += Self.writeZeros(at: size, by: { methods.pointee.xWrite(file, $0, $1, $2) })
         }
         state.withLock { [size] in $0.size = size }
     }
 
-    private static let zeros = [UInt8](repeating: 0, count: step)
+    /// How many have been written.
+    private static func writeZeros(
+        at start: Int64,
+        by write: (UnsafeRawPointer?, Int32, Int64) -> Int32
+    ) -> Int64 {
+        zeros.withUnsafeBytes { zeros in
+            var done: Int64 = 0
+            while done < step, write(zeros.baseAddress, Int32(zeros.count), start + done) == SQLITE_OK {
+                done += Int64(zeros.count)
+            }
+            return done
+        }
+    }
+
+    /// SQLite's own files take less than 128 KiB at once.
+    private static let zeros = [UInt8](repeating: 0, count: 64 << 10)
 
     /// Copies what it can of the log into the file, where the log has grown to its full length.
     func checkpointIfDue(_ database: Database) throws {
