@@ -81,12 +81,19 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     /// Writes what was put off, so that the transaction can be committed.
     func finish() throws {
+        if !stamped.isEmpty { try writeStamps() }
+        for index in changes.indices where isShared(changes[index].zone) {
+            changes[index].audience = try audience(of: changes[index].zone)
+        }
+    }
+
+    private func writeStamps() throws {
+        let statement = try SQL(
+            "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ? WHERE id = ?",
+            in: database
+        )
         for id in stamped {
             guard let zone = memory.zones[id] else { continue }
-            let statement = try SQL(
-                "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ? WHERE id = ?",
-                in: database
-            )
             statement.bind(1, zone.lastChange)
             statement.bind(2, zone.use.records)
             statement.bind(3, zone.use.assets)
@@ -94,9 +101,6 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             try statement.run()
         }
         stamped = []
-        for index in changes.indices where isShared(changes[index].zone) {
-            changes[index].audience = try audience(of: changes[index].zone)
-        }
     }
 
     private func isShared(_ zone: ZoneID) -> Bool {
