@@ -36,6 +36,9 @@ let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.sw
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package: "async-http-client")
+let nioHPACK = Target.Dependency.product(name: "NIOHPACK", package: "swift-nio-http2")
+let nioHTTP2 = Target.Dependency.product(name: "NIOHTTP2", package: "swift-nio-http2")
 let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
 
 var package = Package(
@@ -43,6 +46,7 @@ var package = Package(
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
         .executable(name: "zonecast", targets: ["zonecast"]),
+        .executable(name: "shared-notes", targets: ["SharedNotes"]),
         .library(name: "ZoneKit", targets: ["ZoneKit"]),
         .library(name: "ZoneMirror", targets: ["ZoneMirror"]),
         .library(name: "ZoneTesting", targets: ["ZoneTesting"]),
@@ -58,6 +62,8 @@ var package = Package(
         .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: ["YAML"]),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
         // Nouns and bytes: values only.
@@ -75,6 +81,8 @@ var package = Package(
                 serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto,
             ]
         ),
+        // Requests that the relay makes: pushes to devices that sleep.
+        .ours("RelayGateways", ["Records", "RelayCore", asyncHTTPClient, nioCore, nioHTTP1, crypto]),
         // The client, from what it decides up to its sockets.
         .ours("SyncCore", ["Records"]),
         .systemLibrary(
@@ -95,16 +103,25 @@ var package = Package(
         // Both sides in one process.
         .ours(
             "ZoneTesting",
-            ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "SyncCore", httpTypes]
+            [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "ZoneMirror", "SyncCore",
+                httpTypes,
+            ]
         ),
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "SyncCore", "ZoneKit",
-                argumentParser,
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayGateways", "SyncCore",
+                "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
                 grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
             ],
+            swiftSettings: strict
+        ),
+        // An example: an app with shared notes, on the public interface alone.
+        .executableTarget(
+            name: "SharedNotes",
+            dependencies: ["ZoneKit", "ZoneMirror", argumentParser],
             swiftSettings: strict
         ),
         .tests("Records"),
@@ -120,11 +137,53 @@ var package = Package(
                 nioEmbedded, httpTypes, logging, crypto,
             ]
         ),
+        .tests(
+            "RelayGateways",
+            ["Records", "RelayCore", asyncHTTPClient, nioCore, nioPosix, nioHPACK, nioHTTP2, nioSSL, crypto]
+        ),
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
         .tests("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", "ZoneTesting", grdb]),
-        .tests("ZoneTesting", ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", httpTypes, logging]),
-        .tests("zonecast", ["ZoneKit", crypto, grdb, logging]),
+        .tests(
+            "ZoneTesting",
+            ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes, logging]
+        ),
+        .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
+        .tests("zonecast", ["Records", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]),
+        // Readers of what strangers send, and inputs that are changed by chance.
+        .target(
+            name: "Fuzz",
+            dependencies: [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", nioCore, httpTypes,
+            ],
+            path: "Tests/Fuzz",
+            exclude: ["Corpus"],
+            swiftSettings: strict
+        ),
+        .testTarget(name: "FuzzTests", dependencies: ["Fuzz"], swiftSettings: strict),
+        // Everything that is tried at random, for as long as one likes.
+        .executableTarget(
+            name: "soak",
+            dependencies: ["DiskTrials", "Fuzz", argumentParser],
+            path: "Tests/Soak",
+            swiftSettings: strict
+        ),
+        // Disks that fail and lose their power, and what must hold then.
+        .target(
+            name: "DiskTrials",
+            dependencies: ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", grdb, grdbSQLite, httpTypes],
+            path: "Tests/DiskTrials",
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "DiskTests",
+            dependencies: [
+                "DiskTrials", "RelayStore", "ZoneKit", "ZoneMirror", "ZoneTesting", "MutexForThreadSanitizer", grdb,
+            ],
+            swiftSettings: strict
+        ),
+        // For `Deploy/test --sanitize thread`; empty in any other build.
+        .target(name: "MutexForThreadSanitizer", path: "Tests/MutexForThreadSanitizer"),
     ]
 )
 

@@ -47,4 +47,5 @@ package enum FineErrorCode: String, Hashable, Sendable, CaseIterable {
     case alreadyShared = "ALREADY_SHARED"
     case tooManyParticipants = "TOO_MANY_PARTICIPANTS"
     case participantMayNeedVerification = "PARTICIPANT_MAY_NEED_VERIFICATION"
+    case participantAlreadyInvited = "PARTICIPANT_ALREADY_INVITED"
 }

@@ -10,6 +10,8 @@ package struct Share: Hashable, Sendable {
     package static let zoneWideName = "cloudkit.zoneshare"
     /// Besides the owner.
     package static let participantLimit = 100
+    /// Requests that may wait for an answer.
+    package static let requesterLimit = 100
 
     /// What somebody may do with what is shared; the raw values are CloudKit's own numbers.
     package enum Permission: Int, Hashable, Sendable, CaseIterable {
@@ -63,6 +65,12 @@ package struct Share: Hashable, Sendable {
     package var publicPermission: Permission
     /// All but the owner, in the order they came.
     package var participants: [Participant]
+    /// Whether somebody with the link who is not invited may ask to be.
+    package var allowsAccessRequests = false
+    /// Who has asked and waits, in the order they came.
+    package var requesters: [UserID] = []
+    /// Who may not ask again.
+    package var blocked: [UserID] = []
 
     package init(
         root: String?,
@@ -89,8 +97,12 @@ package struct Share: Hashable, Sendable {
         package var hasAccepted: Bool
         /// Who it is; `nil` for somebody invited who has no account yet.
         package var user: UserID?
-        /// How the owner named them.
+        /// How the owner named them; `nil` too for whoever first opens a link made for one.
         package var contact: Contact?
+        /// Whether they came by asking.
+        package var hasAsked = false
+        /// When they were added; `nil` in what older relays wrote.
+        package var added: Timestamp?
 
         package init(
             id: String,

@@ -15,6 +15,8 @@ import Wire
 package final class Relay: Sendable {
     package let authenticator: Authenticator
     package let stores: any StoreCatalog
+    /// Counts what queries ask of indexes.
+    package let queryUse = QueryUse()
     private let limits: Limits
     private let time: TimeSource
     private let random: RandomSource
@@ -23,6 +25,7 @@ package final class Relay: Sendable {
     private let tellingHub = Mutex(())
     private let pages: Pages
     private let couriers: Couriers
+    private let pushes: PushDesk?
     private let publicRates: PublicRates
     private let transfers: TransferMeter
     private let assets: AssetDesk
@@ -43,6 +46,7 @@ package final class Relay: Sendable {
     ///   - hub: Hears of changed subscriptions; `nil` where nobody listens.
     ///   - limits: Bounds of requests and users.
     ///   - assets: Bounds and lives of assets.
+    ///   - push: The way to devices that sleep; `nil` where there is none.
     ///   - time: The clocks.
     ///   - random: For names, and where request identifiers begin.
     ///   - onFault: Hears of requests that failed by no fault of the client's, by their identifiers; from any thread.
@@ -52,6 +56,7 @@ package final class Relay: Sendable {
         hub: NoticeHub? = nil,
         limits: Limits = Limits(),
         assets: AssetSettings = AssetSettings(),
+        push: PushService? = nil,
         time: TimeSource,
         random: RandomSource,
         onFault: @escaping @Sendable (String, any Error) -> Void = { _, _ in }
@@ -86,6 +91,18 @@ package final class Relay: Sendable {
             time: time,
             random: random
         )
+        if let push, let hub {
+            pushes = PushDesk(
+                push,
+                hub: hub,
+                authenticator: authenticator,
+                stores: stores,
+                time: time,
+                random: random
+            )
+        } else {
+            pushes = nil
+        }
         hub?.queries.endSubscriptions { [weak self] home, user, scope, subscription in
             await self?.end(subscription, of: user, in: scope, home)
         }
@@ -225,8 +242,17 @@ package final class Relay: Sendable {
     /// Adds what the public databases have sent to what their stores say; to be called every minute or so, and at the end.
     package func keepTransfers() async { await transfers.flush(to: stores) }
 
-    /// Ends all polls that wait; to be called when the relay begins to stop.
-    package func stopPolls() { couriers.stop() }
+    /// Lets the devices that were registered for pushes listen again; to be called once, before the first request.
+    package func beginPushes() throws(DirectoryError) { try pushes?.begin() }
+
+    /// How many devices are registered for pushes.
+    package var pushDeviceCount: Int { pushes?.count ?? 0 }
+
+    /// Ends all polls that wait, and pushes; to be called when the relay begins to stop.
+    package func stopPolls() {
+        couriers.stop()
+        pushes?.stop()
+    }
 
     /// Finds out who asks, and counts it.
     func admit(_ request: APIRequest, _ route: Route) throws(RelayError) -> Authentication {
@@ -283,6 +309,8 @@ package final class Relay: Sendable {
             remoteAddress: request.remoteAddress,
             assets: assets,
             couriers: couriers,
+            pushes: pushes,
+            queryUse: queryUse,
             isGet: request.method == .get,
             store: store,
             body: json,
@@ -314,6 +342,10 @@ package final class Relay: Sendable {
         case .serverKey:
             guard route.scope == .public else {
                 throw RelayError(.accessDenied, "A server-to-server key may use the public database only.")
+            }
+        case .operator:
+            guard route.scope == .public, route.operation.isForOperators else {
+                throw RelayError(.accessDenied, "The console reads and writes records of the public database only.")
             }
         }
     }
@@ -356,7 +388,7 @@ package final class Relay: Sendable {
 
 extension Route.Operation {
     /// Runs the endpoint.
-    fileprivate func perform(_ context: RequestContext) async throws -> EndpointAnswer {
+    func perform(_ context: RequestContext) async throws -> EndpointAnswer {
         switch self {
         case .recordsModify: try await modifyRecords(context)
         case .recordsLookup: try lookupRecords(context)
@@ -364,6 +396,7 @@ extension Route.Operation {
         case .recordsChanges: try fetchRecordChanges(context)
         case .recordsResolve: try resolveShares(context)
         case .recordsAccept: try await acceptShares(context)
+        case .recordsRequestAccess: try await requestAccess(context)
         case .recordsMove: try await moveRecords(context)
         case .zonesList: try listZones(context)
         case .zonesLookup: try lookupZones(context)
@@ -378,6 +411,9 @@ extension Route.Operation {
         case .assetsRereference: try rereferenceAssets(context)
         case .tokensCreate: try createToken(context)
         case .tokensRegister: try registerToken(context)
+        case .pushKeys: try fetchPushKeys(context)
+        case .pushRegister: try registerForPush(context)
+        case .pushUnregister: try unregisterFromPush(context)
         case .usersCaller: try callerIdentity(context)
         case .usersCurrent: try currentUser(context)
         case .usersDiscover: try discoverUsers(context)

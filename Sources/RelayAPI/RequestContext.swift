@@ -19,6 +19,10 @@ final class RequestContext: Sendable {
     let assets: AssetDesk
     /// Who takes in devices that poll.
     let couriers: Couriers
+    /// Who takes in devices that sleep; `nil` where nobody wakes them.
+    let pushes: PushDesk?
+    /// Counts what queries ask of indexes.
+    let queryUse: QueryUse
     /// Called by GET, where the operation knows both.
     let isGet: Bool
     let store: any Store
@@ -39,6 +43,8 @@ final class RequestContext: Sendable {
         remoteAddress: String,
         assets: AssetDesk,
         couriers: Couriers,
+        pushes: PushDesk?,
+        queryUse: QueryUse,
         isGet: Bool,
         store: any Store,
         body: JSONValue,
@@ -55,6 +61,8 @@ final class RequestContext: Sendable {
         self.remoteAddress = remoteAddress
         self.assets = assets
         self.couriers = couriers
+        self.pushes = pushes
+        self.queryUse = queryUse
         self.isGet = isGet
         self.store = store
         self.body = body

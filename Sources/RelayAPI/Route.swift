@@ -17,6 +17,8 @@ package struct Route: Hashable, Sendable {
         case recordsChanges = "records/changes"
         case recordsResolve = "records/resolve"
         case recordsAccept = "records/accept"
+        /// Ours: asks the owner of a share to be let in.
+        case recordsRequestAccess = "records/requestaccess"
         /// Ours: records from one zone to another, all or none.
         case recordsMove = "records/move"
         case zonesList = "zones/list"
@@ -34,6 +36,12 @@ package struct Route: Hashable, Sendable {
         case tokensCreate = "tokens/create"
         /// Likewise.
         case tokensRegister = "tokens/register"
+        /// Ours: what a browser needs to subscribe to pushes.
+        case pushKeys = "push/keys"
+        /// Ours: wakes the device through a push service while it has no socket open.
+        case pushRegister = "push/register"
+        /// Ours: the opposite.
+        case pushUnregister = "push/unregister"
         case usersCaller = "users/caller"
         case usersCurrent = "users/current"
         case usersDiscover = "users/discover"
@@ -50,7 +58,8 @@ package struct Route: Hashable, Sendable {
         /// Besides POST, is GET a way to call it? Where it is the documented one, POST is accepted too.
         package var allowsGet: Bool {
             switch self {
-            case .zonesList, .subscriptionsList, .usersCaller, .usersCurrent, .usersDiscover, .usersLookupContacts,
+            case .zonesList, .subscriptionsList, .pushKeys, .usersCaller, .usersCurrent, .usersDiscover,
+                .usersLookupContacts,
                 .usersDiscoverability:
                 true
             default: false
@@ -58,14 +67,17 @@ package struct Route: Hashable, Sendable {
         }
 
         /// Whether `/device/1/` leads to it.
-        var isOfDevice: Bool { self == .tokensCreate || self == .tokensRegister }
+        var isOfDevice: Bool {
+            switch self {
+            case .tokensCreate, .tokensRegister, .pushKeys, .pushRegister, .pushUnregister: true
+            default: false
+            }
+        }
 
         /// Whether its path may leave out the database, which then is the private one.
         ///
         /// Wire reference 12 and 13.
-        var needsNoDatabase: Bool {
-            self == .tokensCreate || self == .tokensRegister || self == .subscriptionsLookup
-        }
+        var needsNoDatabase: Bool { isOfDevice || self == .subscriptionsLookup }
 
         /// Whether it is about people and not about data, though its path says `public`: a busy public database must not
         /// keep anybody from signing in.

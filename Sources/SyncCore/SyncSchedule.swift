@@ -85,7 +85,7 @@ package struct SyncSchedule: Sendable {
 
     private let settings: Settings
     private var isStarted = false
-    private var isChannelOpen = false
+    package private(set) var isChannelOpen = false
     private var isAccountUsable = true
     private var wantsDatabase = false
     private var wantedZones: Set<ZoneID> = []
@@ -114,6 +114,15 @@ package struct SyncSchedule: Sendable {
     /// The zones that asked for patience and still want it.
     package func heldZones(at now: Moment) -> Set<ZoneID> {
         Set(zoneLanes.filter { ($0.value.notBefore ?? now) > now }.keys)
+    }
+
+    /// What is under way, wanted or waiting, in words; `nil` when there is nothing but polls to come.
+    package var unfinished: String? {
+        guard isStarted, settings.isAutomatic, isAccountUsable else { return nil }
+        if fetchLane.isBusy { return "is fetching" }
+        if sendLane.isBusy { return "is sending" }
+        if hasPending { return "has changes to send" }
+        return wantsDatabase || !wantedZones.isEmpty ? "has changes to fetch" : nil
     }
 
     package mutating func handle(

@@ -20,7 +20,9 @@ struct Zonecast: AsyncParsableCommand {
             Demo.self, Watch.self,
             InitCommand.self, Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self,
             IssuerCommand.self, KeyCommand.self, RecordsCommand.self, ZonesCommand.self, SharesCommand.self,
-            SchemaCommand.self, RoleCommand.self, BackupCommand.self, ConfigCommand.self, DoctorCommand.self,
+            SchemaCommand.self, RoleCommand.self, PushCommand.self, BackupCommand.self, ConsoleCommand.self,
+            ConfigCommand.self,
+            DoctorCommand.self,
         ] + ToolVerbs.all
     )
 

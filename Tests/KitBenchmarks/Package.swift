@@ -16,11 +16,18 @@ let strict: [SwiftSetting] = [
 let package = Package(
     name: "KitBenchmarks",
     platforms: [.macOS(.v15)],
-    dependencies: [.package(name: "zonecast", path: "../..")],
+    dependencies: [
+        .package(name: "zonecast", path: "../.."),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+    ],
     targets: [
         .executableTarget(
             name: "KitBenchmarks",
-            dependencies: [.product(name: "ZoneKit", package: "zonecast")],
+            dependencies: [
+                .product(name: "ZoneKit", package: "zonecast"),
+                .product(name: "ZoneMirror", package: "zonecast"),
+                .product(name: "GRDB", package: "GRDB.swift"),
+            ],
             swiftSettings: strict
         )
     ]

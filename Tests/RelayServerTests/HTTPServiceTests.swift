@@ -18,9 +18,9 @@ import Testing
 
     @Test func pipelinedRequestsAreAnsweredInOrder() async throws {
         try await withServer { port in
-            let peer = try await RawPeer.connect(port: port)
             let requests = (0..<50).map { "GET /\($0) HTTP/1.1\r\nHost: x\r\n\r\n" }.joined()
-            try await peer.send(requests + "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            let last = "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            let peer = try await RawPeer.connect(port: port, sending: requests + last)
             let answer = try await peer.untilClosed()
             let words = answer.split { $0.isWhitespace }
             let paths = zip(words, words.dropFirst()).filter { $0.0 == "GET" }.map { String($0.1) }

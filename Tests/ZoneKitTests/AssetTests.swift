@@ -140,4 +140,86 @@ import ZoneTesting
         }
         #expect(heard.withLock { $0 } == [0.5, 1])
     }
+
+    // MARK: Large files
+
+    /// More than two pieces of a download.
+    private func largeFile(_ name: String) throws -> URL {
+        let url = folder.appendingPathComponent(name)
+        var bytes = [UInt8](repeating: 7, count: 9 << 20)
+        for index in stride(from: 0, to: bytes.count, by: 4096) {
+            bytes[index] = UInt8(truncatingIfNeeded: index >> 12)
+        }
+        try Data(bytes).write(to: url)
+        return url
+    }
+
+    @Test func aLargeFileComesInPieces() async throws {
+        let source = try largeFile("big")
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: source)
+        try await phone.privateDatabase.save(record)
+        let fetched = try await laptop.privateDatabase.record(for: record.recordID)
+        laptop.network.forgetOperations()
+        let file = try await #require(fetched["image"] as? CKAsset).download()
+        #expect(try Data(contentsOf: file) == Data(contentsOf: source))
+        #expect(laptop.network.operations.count == 3)
+    }
+
+    @Test func aBrokenDownloadGoesOnWhereItEnded() async throws {
+        let source = try largeFile("big")
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: source)
+        try await phone.privateDatabase.save(record)
+        let asset = try #require(try await laptop.privateDatabase.record(for: record.recordID)["image"] as? CKAsset)
+        laptop.network.forgetOperations()
+        // The first piece comes; then the connection breaks for longer than the download tries by itself.
+        laptop.network.fail(.passes, .losesAnswer, .losesAnswer, .losesAnswer)
+        await expect(.networkFailure) { _ = try await asset.download() }
+        #expect(laptop.network.operations.count == 4)
+        laptop.network.forgetOperations()
+        let file = try await asset.download()
+        #expect(try Data(contentsOf: file) == Data(contentsOf: source))
+        #expect(laptop.network.operations.count == 2, "the first piece was there")
+    }
+
+    @Test func aShortBreakIsNotNoticed() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try largeFile("big"))
+        try await phone.privateDatabase.save(record)
+        let asset = try #require(try await laptop.privateDatabase.record(for: record.recordID)["image"] as? CKAsset)
+        laptop.network.fail(.passes, .losesAnswer, .passes, .losesAnswer)
+        _ = try await asset.download()
+    }
+
+    @Test func whatTheRelayHasIsNotSentAgain() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("1", "the same everywhere"))
+        try await phone.privateDatabase.save(record)
+        // Another device with the same file in the same zone.
+        let other = photo("b")
+        other["image"] = CKAsset(fileURL: try file("2", "the same everywhere"))
+        try await laptop.privateDatabase.save(other)
+        #expect(laptop.network.operations == ["private/assets/upload", "private/records/modify"])
+        #expect(try await text(phone.privateDatabase.record(for: other.recordID)["image"]) == "the same everywhere")
+        // In another zone nothing is said of what the first one holds.
+        let elsewhere = CKRecordZone(zoneName: "Elsewhere")
+        try await laptop.privateDatabase.save(elsewhere)
+        let third = CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: "c", zoneID: elsewhere.zoneID))
+        third["image"] = CKAsset(fileURL: try file("3", "the same everywhere"))
+        let fresh = relay.device(of: "alice", named: "tablet")
+        try await fresh.privateDatabase.save(third)
+        #expect(fresh.network.operations == ["private/assets/upload", "", "private/records/modify"])
+    }
+
+    @Test func anUploadWhoseAnswerWasLostIsNotRepeated() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("1", "nobody said so"))
+        phone.network.fail(.passes, .losesAnswer)
+        await expect(.networkFailure) { try await phone.privateDatabase.save(record) }
+        phone.network.forgetOperations()
+        try await phone.privateDatabase.save(record)
+        #expect(phone.network.operations == ["private/assets/upload", "private/records/modify"])
+        #expect(try await text(laptop.privateDatabase.record(for: record.recordID)["image"]) == "nobody said so")
+    }
 }

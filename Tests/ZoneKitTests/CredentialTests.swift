@@ -113,7 +113,7 @@ import ZoneTesting
         notes.addZone()
         notes.write("a", "alice's")
         try await within(.seconds(20), "alice's note to be sent") {
-            while !notes.engine.state.pendingRecordZoneChanges.isEmpty { try await Task.sleep(for: .milliseconds(2)) }
+            try await notes.bell.until { notes.engine.state.pendingRecordZoneChanges.isEmpty }
         }
         let posted = Mutex(0)
         let observer = NotificationCenter.default.addObserver(forName: .CKAccountChanged, object: nil, queue: nil) {
@@ -127,9 +127,7 @@ import ZoneTesting
         let after = try await device.container.userRecordID()
         #expect(before != after)
         try await within(.seconds(20), "the engine to find out") {
-            while !notes.log.contains(where: { $0.hasPrefix("accountChange(switchAccounts") }) {
-                try await Task.sleep(for: .milliseconds(2))
-            }
+            try await notes.bell.until { notes.log.contains { $0.hasPrefix("accountChange(switchAccounts") } }
         }
         #expect(try await device.privateDatabase.allRecordZones().map(\.zoneID.zoneName) == ["_defaultZone"])
         try await device.container.signOut()

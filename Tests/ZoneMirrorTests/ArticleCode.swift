@@ -99,9 +99,9 @@ enum PublicData {
 enum Sharing {
     static func invite(_ list: ReminderList, _ container: MirroredContainer, _ store: StoreID) async throws -> URL? {
         let id = try container.newBackgroundContext().objectID(of: list)
-        var (_, share) = try await container.share([id], title: list.name)
+        let (_, share, _) = try await container.share([id], title: list.name)
         share.addParticipant(emailAddress: "bob@example.org", permission: .readWrite)
-        share = try await container.persistUpdatedShare(share, in: store)
+        try await container.persistUpdatedShare(share, in: store)
         return share.url
     }
 

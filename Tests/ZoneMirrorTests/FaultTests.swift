@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -70,56 +69,6 @@ import ZoneTesting
         #expect(try phone.titles == ["a": "1"])
     }
 
-    @Test(arguments: CrashPoint.allCases) func killedAt(_ point: CrashPoint) async throws {
-        let hits = Mutex(0)
-        var conditions = MirrorConditions()
-        conditions.crashPoint = { reached in
-            guard reached == point else { return }
-            if hits.withLock({
-                $0 += 1
-                return $0
-            }) == 2 {
-                throw Crash()
-            }
-        }
-        let other = try await device("other")
-        try other.save(Note(id: "theirs", title: "1"), Note(id: "theirs2", title: "1"))
-        try await other.sync()
-        let folder = try TemporaryFolder()
-        let phone = relay.device(of: "alice", named: "phone")
-        for round in 0..<3 {
-            // Each life ends at the point when it is reached for the second time; the next one goes on from the file.
-            let mirror = try await Mirrored(phone, folder: folder, conditions: conditions)
-            if round == 0 { try mirror.save(Note(id: "mine", title: "1"), Note(id: "mine2", title: "1")) }
-            try? await mirror.sync()
-            let context = mirror.context()
-            if round == 0 {
-                try context.insert(Note(id: "late", title: "1"))
-                try? context.delete(Note.self, id: "mine2")
-                try context.save()
-                try await edit(other, round)
-            }
-            try? await mirror.sync()
-            await mirror.container.close()
-        }
-        let mirror = try await Mirrored(phone, folder: folder)
-        try await mirror.sync()
-        try await other.sync()
-        let expected = ["theirs": "edited 0", "mine": "1", "late": "1", "theirs2": "1"]
-        #expect(try mirror.titles == expected)
-        #expect(try other.titles == expected)
-        #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
-    }
-
-    private struct Crash: Error {}
-
-    private func edit(_ other: Mirrored, _ round: Int) async throws {
-        let context = other.context()
-        try context.edit(Note.self, "theirs") { $0.title = "edited \(round)" }
-        try context.save()
-        try await other.sync()
-    }
-
     @Test func twoDevicesSeedTheSameOffline() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         for mirror in [phone, laptop] {
@@ -175,21 +124,5 @@ import ZoneTesting
         try await laptop.container.sendChanges()
         try await phone.container.fetchChanges()
         #expect(try phone.titles == ["new": "not sent yet"])
-    }
-
-    @Test func oneAliveAmongManyDeleted() async throws {
-        let phone = try await device("phone")
-        let context = phone.context()
-        for number in 0..<3_000 { try context.insert(Note(id: RecordName("n\(number)"), title: "x")) }
-        try context.save()
-        try await phone.sync()
-        for number in 1..<3_000 { try context.delete(Note.self, id: RecordName("n\(number)")) }
-        try context.save()
-        try await phone.sync()
-        let laptop = try await device("laptop")
-        laptop.device.network.forgetOperations()
-        try await laptop.container.fetchChanges()
-        #expect(try laptop.titles == ["n0": "x"])
-        #expect(laptop.device.network.operations.filter { $0.hasSuffix("changes/zone") }.count <= 2)
     }
 }

@@ -37,27 +37,30 @@ struct Memo: SyncedRecord, Equatable {
 /// A device that shows the sample: a private store, and a shared one copied from it.
 final class NotesApp: Sendable {
     let device: TestDevice
-    let folder: TemporaryFolder
     let container: MirroredContainer
     let mine: StoreID
     let others: StoreID
+    /// Goes with the app, unless the test looks after the files.
+    private let folder: TemporaryFolder?
 
-    init(_ device: TestDevice) async throws {
+    init(_ device: TestDevice, folder: URL? = nil, _ conditions: MirrorConditions? = nil) async throws {
         self.device = device
-        folder = try TemporaryFolder()
-        let own = StoreDescription(
-            url: folder.url.appendingPathComponent("private.sqlite"),
+        let own = try folder == nil ? TemporaryFolder() : nil
+        self.folder = own
+        let home = folder ?? own?.url ?? URL(fileURLWithPath: "/")
+        let mine = StoreDescription(
+            url: home.appendingPathComponent("private.sqlite"),
             cloud: CloudOptions(container: device.container)
         )
-        var shared = own
-        shared.url = folder.url.appendingPathComponent("shared.sqlite")
-        shared.cloud?.scope = .shared
-        var conditions = MirrorConditions()
-        conditions.isAutomatic = false
+        var others = mine
+        others.url = home.appendingPathComponent("shared.sqlite")
+        others.cloud?.scope = .shared
+        var given = conditions ?? MirrorConditions()
+        given.isAutomatic = false
         let model = MirrorModel(SharedNote.self, Memo.self)
-        container = MirroredContainer(model: model, stores: [own, shared], conditions: conditions)
-        mine = container.store(at: own.url)
-        others = container.store(at: shared.url)
+        container = MirroredContainer(model: model, stores: [mine, others], conditions: given)
+        self.mine = container.store(at: mine.url)
+        self.others = container.store(at: others.url)
         try await container.loadStores()
     }
 
@@ -121,14 +124,14 @@ final class NotesApp: Sendable {
         try await laptop.sync()
     }
 
-    private func share(_ permission: MirroredShare.Permission) async throws -> MirroredShare {
+    private func share(_ permission: CKShare.ParticipantPermission) async throws -> CKShare {
         let note = try #require(try phone.note)
-        var (objects, share) = try await phone.container.share([try phone.id(note)])
+        let (objects, share, _) = try await phone.container.share([try phone.id(note)])
         #expect(objects.count == (try phone.memos.count) + 1)
         #expect(share.title == "Trip")
         share.addParticipant(emailAddress: "bob@example.org", permission: permission)
-        share = try await phone.container.persistUpdatedShare(share, in: phone.mine)
-        #expect(share.participants.count == 2)
+        let saved = try await phone.container.persistUpdatedShare(share, in: phone.mine)
+        #expect(saved.participants.count == 2)
         return share
     }
 

@@ -97,6 +97,34 @@ import ZoneTesting
         }
     }
 
+    /// Stars are counted together; everything else is the policy's.
+    @Test func aProgramMergesByItsOwnRules() async throws {
+        let resolver: MergeResolver = { states in
+            var merged = states.theirs
+            func stars(_ state: [String: DatabaseValue]) -> Int { state["stars"].flatMap(Int.fromDatabaseValue) ?? 0 }
+            merged["stars"] = (stars(states.mine) + stars(states.theirs) - stars(states.base)).databaseValue
+            return merged
+        }
+        let rules: (inout StoreDescription) -> Void = { $0.cloud?.mergeResolvers["Note"] = resolver }
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), rules)
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"), rules)
+        try phone.save(Note(id: "n", title: "a"))
+        try await phone.sync()
+        try await laptop.sync()
+        for (mirror, stars, title) in [(phone, 2, "by phone"), (laptop, 3, "by laptop")] {
+            let context = mirror.context()
+            try context.edit(Note.self, "n") { ($0.stars, $0.title) = (stars, title) }
+            try context.save()
+        }
+        for mirror in [phone, laptop, phone] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            #expect(try mirror.context().object(Note.self, "n")?.stars == 5)
+            #expect(try mirror.context().object(Note.self, "n")?.title == "by phone")
+        }
+        let dropped = try await laptop.container.mergeDecisions(laptop.store)
+        #expect(dropped.contains { $0.property == "title" && $0.dropped.contains("by laptop") })
+    }
+
     @Test func anUpdateByPlainSQLIsSent() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "n", title: "a"))

@@ -67,7 +67,7 @@ import ZoneTesting
         var options = TestRelay.Options()
         options.storage = .temporaryFolder
         var relay: TestRelay? = try TestRelay(options)
-        let path = try #require(relay?.folder?.path)
+        let path = try #require(relay?.folder.url.path)
         #expect(FileManager.default.fileExists(atPath: path))
         relay = nil
         #expect(!FileManager.default.fileExists(atPath: path))

@@ -50,7 +50,8 @@ struct ShareAnswer {
         let isOwner = viewer == owner
         let isManager = isOwner || own?.role == .administrator && own?.hasAccepted == true
         let shown = share.participants.filter { isManager || $0.hasAccepted && own?.hasAccepted == true || $0 == own }
-        let people = profiles(of: shown.compactMap(\.user) + [owner])
+        let asking = isManager ? share.requesters + share.blocked : []
+        let people = profiles(of: shown.compactMap(\.user) + asking + [owner])
         writer.member("publicPermission", share.publicPermission.word)
         writer.member("url", url(share.shortGUID))
         writer.key("share")
@@ -70,12 +71,30 @@ struct ShareAnswer {
         writer.close(UInt8(ascii: "]"))
         writer.key("owner")
         write(owner: owner, people, to: &writer)
+        if isManager { writeRequests(of: share, people, to: &writer) }
         guard isOwner || own != nil else { return }
         writer.key("currentUserParticipant")
         if let own, !isOwner {
             write(own, of: share, isManager, people, to: &writer)
         } else {
             write(owner: owner, people, to: &writer)
+        }
+    }
+
+    /// Who asks for access, with the names they have told the relay: by asking they let the owner know who they are.
+    private func writeRequests(of share: Share, _ people: [UserID: UserProfile], to writer: inout JSONWriter) {
+        func list(_ users: [UserID], to writer: inout JSONWriter) {
+            writer.array(users) { writer, user in
+                writer.object { $0.identity(of: user, people[user]?.account.name ?? PersonName()) }
+            }
+        }
+        writer.key("accessRequests")
+        writer.object { object in
+            object.member("allowed", share.allowsAccessRequests)
+            object.key("requesters")
+            list(share.requesters, to: &object)
+            object.key("blocked")
+            list(share.blocked, to: &object)
         }
     }
 
@@ -104,6 +123,9 @@ struct ShareAnswer {
             writer.member("acceptanceStatus", participant.hasAccepted ? "ACCEPTED" : "INVITED")
             writer.key("userIdentity")
             writer.object { identity(of: participant, isManager, people, to: &$0) }
+            if let added = participant.added { writer.member("dateAdded", added.milliseconds) }
+            if participant.hasAsked { writer.member("isApprovedRequester", true) }
+            if isManager, participant.user == nil, participant.contact == nil { writer.member("oneTimeLink", true) }
             if isManager, !participant.hasAccepted {
                 let link = authenticator.invitations.link(share.shortGUID, for: participant.id)
                 writer.member("invitationURL", url(link))

@@ -84,6 +84,9 @@ final class AssetDesk: Sendable {
         return .fresh(hash, size: size)
     }
 
+    /// Where a container keeps what was uploaded.
+    func keep(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep { try stores.assets(of: home) }
+
     /// Types whose records hold assets.
     func types(of home: ContainerEnvironment, in schema: Schema) -> Set<String> {
         types.withLock { types in

@@ -52,17 +52,3 @@ struct AssetSeal: Sendable {
         return Array(parts.dropFirst())
     }
 }
-
-extension Base64URL {
-    static func encode(_ bytes: [UInt8]) -> String {
-        var text = Base64.encode(bytes).utf8.map { byte -> UInt8 in
-            switch byte {
-            case UInt8(ascii: "+"): UInt8(ascii: "-")
-            case UInt8(ascii: "/"): UInt8(ascii: "_")
-            default: byte
-            }
-        }
-        while text.last == UInt8(ascii: "=") { text.removeLast() }
-        return String(decoding: text, as: UTF8.self)
-    }
-}

@@ -1,7 +1,7 @@
 /// Finds the first file in a `multipart/form-data` body, piece by piece, holding back no more than a boundary's length.
 ///
 /// RFC 7578 and 2046. What stands before the first boundary, the part's own headers, and all further parts are dropped.
-struct MultipartBody {
+package struct MultipartBody {
     private enum Stage {
         case preamble
         case headers
@@ -17,10 +17,10 @@ struct MultipartBody {
     private var held: [UInt8] = []
 
     /// The content has ended where its boundary said.
-    private(set) var isComplete = false
+    package private(set) var isComplete = false
 
     /// - Parameter contentType: The request's header; `nil` where it is not multipart or has no boundary.
-    init?(contentType: String) {
+    package init?(contentType: String) {
         let parts = contentType.split(separator: ";").map { $0.trimmedBlanks }
         guard parts.first?.lowercased() == "multipart/form-data" else { return nil }
         guard let given = parts.dropFirst().first(where: { $0.lowercased().hasPrefix("boundary=") }) else { return nil }
@@ -33,7 +33,7 @@ struct MultipartBody {
     }
 
     /// Takes a piece of the body and gives the content in it; `nil` if this is no such body.
-    mutating func take(_ piece: some Sequence<UInt8>) -> [UInt8]? {
+    package mutating func take(_ piece: some Sequence<UInt8>) -> [UInt8]? {
         held.append(contentsOf: piece)
         var content: [UInt8] = []
         while true {
@@ -47,9 +47,12 @@ struct MultipartBody {
                 stage = .headers
             case .headers:
                 // The rest of the boundary's line counts as the first, empty or blank, line of the headers.
+                // Whether a body is one must not depend on where it was cut into pieces.
+                guard !held.starts(with: [0x2D, 0x2D]) else { return nil }
                 guard let end = held.firstRange(of: [0x0D, 0x0A, 0x0D, 0x0A]) else {
-                    return held.count > Self.longestHeaders || held.starts(with: [0x2D, 0x2D]) ? nil : content
+                    return held.count > Self.longestHeaders + 3 ? nil : content
                 }
+                guard end.lowerBound <= Self.longestHeaders else { return nil }
                 held.removeSubrange(..<end.upperBound)
                 stage = .content
             case .content:

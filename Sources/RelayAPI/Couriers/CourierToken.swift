@@ -33,43 +33,20 @@ struct CourierToken: Hashable, Sendable {
 
         func text(of token: CourierToken, in home: ContainerEnvironment) -> String {
             let said = token.encoded
-            return Self.base64url(said) + "." + Self.base64url(tag(over: said, home))
+            return Base64URL.encode(said) + "." + Base64URL.encode(tag(over: said, home))
         }
 
         /// `nil` for anything that this relay did not make for this container.
         func token(_ text: String, in home: ContainerEnvironment) -> CourierToken? {
             let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-            guard text.utf8.count <= 2_048, parts.count == 2, let said = Self.bytes(parts[0]),
-                let shown = Self.bytes(parts[1]), ConstantTime.areEqual(tag(over: said, home), shown)
+            guard text.utf8.count <= 2_048, parts.count == 2, let said = Base64URL.decode(parts[0].utf8),
+                let shown = Base64URL.decode(parts[1].utf8), ConstantTime.areEqual(tag(over: said, home), shown)
             else { return nil }
             return CourierToken(said)
         }
 
         private func tag(over said: [UInt8], _ home: ContainerEnvironment) -> [UInt8] {
             Array(HMAC<SHA256>.authenticationCode(for: said + Array(" \(home)".utf8), using: key))
-        }
-
-        private static func base64url(_ bytes: [UInt8]) -> String {
-            let text = Base64.encode(bytes).utf8.map { byte -> UInt8 in
-                switch byte {
-                case UInt8(ascii: "+"): UInt8(ascii: "-")
-                case UInt8(ascii: "/"): UInt8(ascii: "_")
-                default: byte
-                }
-            }
-            return String(decoding: text.filter { $0 != UInt8(ascii: "=") }, as: UTF8.self)
-        }
-
-        private static func bytes(_ text: Substring) -> [UInt8]? {
-            var plain = text.utf8.map { byte -> UInt8 in
-                switch byte {
-                case UInt8(ascii: "-"): UInt8(ascii: "+")
-                case UInt8(ascii: "_"): UInt8(ascii: "/")
-                default: byte
-                }
-            }
-            while plain.count % 4 != 0 { plain.append(UInt8(ascii: "=")) }
-            return Base64.decode(String(decoding: plain, as: UTF8.self))
         }
     }
 }

@@ -4,7 +4,9 @@ import Wire
 
 /// `assets/upload`: addresses to put assets to, in the order asked for.
 ///
-/// Wire reference 15, step 1.
+/// Wire reference 15, step 1. Ours: a token may say `fileChecksum` and `size` of what is to come; where the caller could read
+/// that content in the zone already, or has sent it and not used it yet, the answer has a receipt for it beside the address,
+/// and nothing need be sent.
 func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let zone = try context.zone(of: context.body)
@@ -16,12 +18,13 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
         }
         let name = try token["recordName"]?.string()
         if let name, !NameRules.isRecordName(name) { throw token.mismatch("a recordName of 1 to 255 ASCII characters") }
-        return (name: name ?? context.newRecordName(), field: field)
+        return (name: name ?? context.newRecordName(), field: field, known: try KnownAsset(token))
     }
     let (quota, database) = (context.limits.quota, context.database)
-    let room = try context.store.read { reader throws(RelayError) in
-        guard try reader.zone(zone, in: database) != nil else { throw .zoneNotFound }
-        return try quota.room(in: zone, by: database.scope, from: reader)
+    let (room, held) = try context.store.read { reader throws(RelayError) in
+        guard let found = try reader.zone(zone, in: database) else { throw .zoneNotFound }
+        let room = try quota.room(in: zone, by: database.scope, from: reader)
+        return (room, try context.held(asked.compactMap(\.known), in: found, by: user, reader))
     }
     if let room, room.assetBytesLeft == 0 { throw room.assetRefusal }
     let upload = Upload(home: context.home, user: user, owner: zone.owner, room: room?.assetBytesLeft)
@@ -33,6 +36,10 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
                 $0.member("recordName", token.name)
                 $0.member("fieldName", token.field)
                 $0.member("url", context.assets.uploadAddress(upload, base: base))
+                guard let known = token.known, held.contains(known) else { return }
+                $0.member("fileChecksum", known.hash.checksum)
+                $0.member("size", known.size)
+                $0.member("receipt", context.assets.receipt(known.hash, size: known.size, of: user, in: context.home))
             }
         }
     }
@@ -71,7 +78,41 @@ func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
+/// Content that a client has, and asks whether the relay has it too.
+private struct KnownAsset: Hashable {
+    var hash: AssetHash
+    var size: Int64
+
+    init?(_ token: JSONValue) throws {
+        guard let checksum = try token["fileChecksum"]?.string(), let hash = AssetHash(checksum: checksum) else {
+            return nil
+        }
+        self.hash = hash
+        size = try token.required("size").int64()
+    }
+}
+
 extension RequestContext {
+    /// Those that the caller might as well read here, or has brought themselves: of others nothing is said, as whoever knows
+    /// a checksum would get the content by it.
+    fileprivate func held(
+        _ known: [KnownAsset],
+        in zone: Zone,
+        by user: UserID,
+        _ reader: any StoreReader
+    ) throws(RelayError) -> Set<KnownAsset> {
+        guard !known.isEmpty, database.scope != .public, zone.view?.isPartial != true,
+            let keep = try? assets.keep(of: home)
+        else { return [] }
+        var held: Set<KnownAsset> = []
+        for asset in known where keep.file(of: asset.hash)?.size == asset.size {
+            let isOwn = user == zone.id.owner && assets.pending.holds(asset.hash, of: user, in: home, at: now)
+            let uses = isOwn ? 1 : try reader.assetUses(asset.hash, in: zone)
+            if uses > 0 { held.insert(asset) }
+        }
+        return held
+    }
+
     fileprivate func assets(in record: StoredRecord, field: String) -> Result<Asset, RelayError> {
         let values = try? FieldsJSON.values(of: [field], in: record.fields)
         guard let asset = values?[field]?.assets.first else {

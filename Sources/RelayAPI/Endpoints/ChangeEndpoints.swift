@@ -61,6 +61,8 @@ private struct ZonePageRequest {
     var isReversed: Bool
     var recordTypes: Set<String>?
     var selection: FieldsJSON.Selection
+    /// Ours: the answer says how many records follow the page.
+    var countsRest: Bool
 
     /// Reads the keys of `json`; what it leaves out is as in `outer`.
     init(_ json: JSONValue, _ context: RequestContext, else outer: ZonePageRequest? = nil) throws {
@@ -71,6 +73,7 @@ private struct ZonePageRequest {
         isReversed = try json["reverse"]?.bool() ?? outer?.isReversed ?? false
         recordTypes = try json["desiredRecordTypes"].map { Set(try stringArray($0)) } ?? outer?.recordTypes
         selection = try context.selection(of: json, else: outer?.selection)
+        countsRest = try json["countRemaining"]?.bool() ?? outer?.countsRest ?? false
     }
 
     /// Writes the members `records`, `syncToken` and `moreComing`.
@@ -92,7 +95,8 @@ private struct ZonePageRequest {
                 token: token,
                 limit: limit,
                 isReversed: isReversed,
-                recordTypes: recordTypes
+                recordTypes: recordTypes,
+                countsRest: countsRest
             ).read(from: reader, epoch: context.store.epoch) { record in
                 do { try answer.write(record, to: &writer) } catch { failure = error }
             }
@@ -101,6 +105,7 @@ private struct ZonePageRequest {
         writer.close(UInt8(ascii: "]"))
         writer.member("syncToken", page.token.encoded)
         writer.member("moreComing", page.moreComing)
+        if let remaining = page.remaining { writer.member("remaining", remaining) }
     }
 }
 

@@ -22,6 +22,10 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         limit: try context.resultsLimit(of: body),
         after: try body["continuationMarker"].map { try QueryMarker.decode($0.string(), of: query, in: zone) }
     )
+    // What somebody tries at the console says nothing of what apps need.
+    if !context.database.isOperators {
+        context.queryUse.note(query, of: context.store.currentSchema, in: context.home, at: context.now)
+    }
     let page = try await context.store.query { reader throws(RelayError) in try request.read(from: reader) }
 
     let selection = try context.selection(of: body)

@@ -56,7 +56,8 @@ final class RecordsWrite: Sendable {
             of: context.database,
             atomically: try context.body["atomic"]?.bool() ?? true,
             rules: rules,
-            now: context.now
+            now: context.now,
+            newName: context.newRecordName
         )
         request.prepare(with: context.store.currentSchema)
         request.mark = operationID.flatMap { WriteMark($0, of: request) }
@@ -131,7 +132,7 @@ extension RequestContext {
         guard operations.contains(where: { $0.record.share != nil || $0.record.createsShortGUID }) else { return nil }
         let named = operations.flatMap { $0.record.share?.participants ?? [] }.compactMap(\.lookup)
         let known = named.isEmpty ? [:] : try authenticator.profiles(matching: named, in: home)
-        return ShareEdit(owner: zone.owner, people: known.mapValues(\.user), newID: newSecret)
+        return ShareEdit(owner: zone.owner, people: known.mapValues(\.user), now: now, newID: newSecret)
     }
 
     /// Do unknown types and fields become known by being saved? Wire reference 6, end.

@@ -42,6 +42,36 @@ func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
     return try context.answer(zip(links, found))
 }
 
+/// `records/requestaccess`, ours: asks the owners of shares, by their links, to be let in.
+///
+/// The body is that of `records/resolve`. Each result repeats its `shortGUID`, with an error where one cannot ask; a link
+/// that is none, one of a share that takes no requests and one of a share that blocks the caller are alike.
+func requestAccess(_ context: RequestContext) async throws -> EndpointAnswer {
+    guard case .user = context.database.caller.identity else {
+        if context.database.caller.user == nil { throw context.authentication.signInRequired }
+        throw RelayError.accessDenied
+    }
+    let links = try context.links()
+    let visit = try context.visit()
+    let outcomes = try await context.store.write { writer throws(RelayError) in
+        try links.map { link throws(RelayError) in
+            try ShareLink.outcome { () throws(RelayError) in
+                try RequestAccess(visit.acceptance(of: link)).run(in: writer)
+            }
+        }
+    }
+    return EndpointAnswer { writer in
+        writer.key("results")
+        writer.array(zip(links, outcomes)) { writer, result in
+            writer.object { object in
+                object.key("shortGUID")
+                object.object { $0.member("value", result.0.value) }
+                if case .failure(let error) = result.1 { object.members(of: error) }
+            }
+        }
+    }
+}
+
 /// One link as a client sends it.
 struct ShareLink: Sendable {
     var value: String
@@ -178,7 +208,7 @@ extension RequestContext {
         writer.members(of: .notInvited(found.share))
         write(found.standing, of: found.share, to: &writer)
         writer.key("potentialMatchList")
-        writer.array(found.share.participants.filter { $0.user == nil }) { writer, participant in
+        writer.array(found.share.participants.filter { $0.user == nil && $0.contact != nil }) { writer, participant in
             writer.object { writer in
                 writer.member("participantId", participant.id)
                 writer.key("contactInformation")

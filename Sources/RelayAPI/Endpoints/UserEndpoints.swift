@@ -162,7 +162,7 @@ extension RequestContext {
         switch database.caller.identity {
         case .user(let user): return user
         case .anonymous: throw authentication.signInRequired
-        case .serverKey:
+        case .serverKey, .operator:
             throw RelayError(.accessDenied, "A server-to-server key has no user; of users/ it may call users/caller.")
         }
     }

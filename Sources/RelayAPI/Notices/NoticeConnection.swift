@@ -32,6 +32,7 @@ package final class NoticeConnection {
     /// Known once admitted.
     private(set) var deviceID: String?
     private let hub: NoticeHub
+    private let tally = NoticeTally()
     private let lane: Int
     private let roll: NoticeLaneRoll
     /// The upgrade request; given up once the device is in, as is the hello: an idle connection keeps neither.
@@ -82,7 +83,22 @@ package final class NoticeConnection {
 
     /// Hands on what a peer did, or what became of the connection.
     package func handle(_ event: NoticeSession.Event) {
-        perform(session.handle(event, at: uptime()))
+        let waiting = session.waiting
+        let effects = session.handle(event, at: uptime())
+        if waiting > 0 || effects.count > 1 { count(effects, of: event, after: waiting) }
+        perform(effects)
+    }
+
+    /// Counts what has become of the notices that waited.
+    private func count(_ effects: [NoticeSession.Effect], of event: NoticeSession.Event, after waiting: Int) {
+        if session.isClosed {
+            tally.countDropped(waiting)
+        } else if case .caughtUp = event {
+            // The first frame says that the connection is up.
+            tally.countSent(max(0, effects.count - 1))
+        } else {
+            tally.countSent(max(0, waiting - session.waiting))
+        }
     }
 
     /// To be called now and then, at least every second.
@@ -126,8 +142,14 @@ package final class NoticeConnection {
 
     func deliver(_ notice: OutgoingNotice) {
         // The one path that ten thousand connections take for one commit: nothing is made and no clock is read.
-        if session.passesNoticesOn, let outlet { return outlet.send(notice.frame) }
-        perform(session.handle(.notice(notice), at: uptime()))
+        if session.passesNoticesOn, let outlet {
+            tally.countSent()
+            return outlet.send(notice.frame)
+        }
+        let waiting = session.waiting
+        let effects = session.handle(.notice(notice), at: uptime())
+        if effects.isEmpty { tally.countMerged(max(0, waiting + 1 - session.waiting)) } else { tally.countSent() }
+        perform(effects)
     }
 
     // MARK: Coming up
@@ -135,7 +157,7 @@ package final class NoticeConnection {
     /// Joins the hub, before anything is read: from here on no change is missed.
     private func enter(_ device: AdmittedDevice) throws(NoticeClose) -> Int {
         guard !isOver else { throw .noPong }
-        let mark = try hub.join(device, as: id, on: lane)
+        let mark = try hub.join(device, as: id, on: lane, tally: tally, at: uptime())
         self.device = device
         deviceID = device.deviceID
         roll.add(self, at: device.address)
@@ -217,6 +239,7 @@ package final class NoticeConnection {
 
     /// The transport is closed, or closing: nothing more comes or goes.
     package func closed() {
+        tally.countDropped(session.waiting)
         _ = session.handle(.disconnected, at: uptime())
         leave()
         outlet = nil
@@ -229,7 +252,7 @@ package final class NoticeConnection {
         wakeAdmission()
         guard let device else { return }
         roll.remove(self, at: device.address)
-        hub.leave(device, as: id)
+        hub.leave(device, as: id, tally: tally)
     }
 
     private func wakeAdmission() {

@@ -17,8 +17,11 @@ package struct OutgoingNotice: Sendable {
     package var frame: NoticeFrame
     /// The same without a zone: what many notices collapse into when a reader is too slow for them.
     package var collapsed: @Sendable () -> NoticeFrame
+    /// The `aps` member, where it is more than silent: for a person to see or hear.
+    package var aps: [UInt8]?
 
     package init(_ notice: Notice) {
+        aps = notice.aps
         subject = NoticeSubject(
             scope: notice.scope,
             zone: notice.zone,

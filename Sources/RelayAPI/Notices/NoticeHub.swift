@@ -21,17 +21,25 @@ package final class NoticeHub: Sendable {
         var lanes: [any NoticeLane] = []
         var listeners: [NoticeAddress: NoticeListeners] = [:]
         var connectionCount = 0
+        /// What connections were sent that have ended.
+        var ended = NoticeTally.Counts()
     }
 
     /// - Parameters:
     ///   - limits: The bounds of each connection.
     ///   - relayName: Name and version, for people.
     ///   - noticeID: Draws the identifier of a notice.
-    package init(limits: NoticeLimits = NoticeLimits(), relayName: String, noticeID: @escaping @Sendable () -> String) {
+    ///   - tasks: Where queries are matched with changes; left out, by the process's own threads.
+    package init(
+        limits: NoticeLimits = NoticeLimits(),
+        relayName: String,
+        noticeID: @escaping @Sendable () -> String,
+        tasks: (any TaskExecutor)? = nil
+    ) {
         self.limits = limits
         self.relayName = relayName
         self.noticeID = noticeID
-        queries = QueryNotices()
+        queries = QueryNotices(tasks: tasks)
         queries.attach(self)
     }
 
@@ -121,6 +129,11 @@ package final class NoticeHub: Sendable {
         }
     }
 
+    /// Whether this device of a user is listening.
+    func isListening(_ deviceID: String, at address: NoticeAddress) -> Bool {
+        state.withLock { $0.listeners[address]?.devices[deviceID] != nil }
+    }
+
     /// Whether somebody besides this device of theirs is listening.
     func hasDevices(at address: NoticeAddress, besides device: String) -> Bool {
         state.withLock { state in
@@ -130,6 +143,50 @@ package final class NoticeHub: Sendable {
     }
 
     func newNoticeID() -> String { noticeID() }
+
+    // MARK: What the console asks
+
+    /// Of all connections, those that have ended included.
+    package var noticeCounts: NoticeTally.Counts {
+        state.withLock { state in
+            state.listeners.values.lazy.flatMap { $0.devices.values }.compactMap(\.tally).reduce(into: state.ended) {
+                $0.add($1.counts)
+            }
+        }
+    }
+
+    func listening(in home: ContainerEnvironment, limit: Int) -> (devices: [ListeningDevice], count: Int) {
+        state.withLock { state in
+            var found: [ListeningDevice] = []
+            var count = 0
+            for (address, listeners) in state.listeners where address.store == home {
+                count += listeners.count
+                for (name, device) in listeners.devices where found.count < limit {
+                    found.append(
+                        ListeningDevice(
+                            address: address,
+                            deviceID: name,
+                            since: device.tally == nil ? nil : device.since,
+                            notices: device.tally?.counts ?? .init(),
+                            subscriptions: listeners.subscriptions?.items.count ?? 0
+                        )
+                    )
+                }
+            }
+            return (found, count)
+        }
+    }
+
+    func end(_ deviceID: String, of address: NoticeAddress) -> Bool {
+        let order = state.withLock { state in
+            state.listeners[address]?.devices[deviceID].map { device in
+                (state.lanes[device.lane], NoticeOrder.end(device.connection, of: address, .tryLater))
+            }
+        }
+        guard let (lane, order) = order else { return false }
+        lane.post(order)
+        return true
+    }
 
     // MARK: What lanes and connections tell
 
@@ -150,9 +207,17 @@ package final class NoticeHub: Sendable {
     /// Begins to keep notices for a device; an older connection of the same device is ended.
     ///
     /// Gives a mark to hand to `learned`. Throws where the user has too many connections.
-    func join(_ device: AdmittedDevice, as connection: NoticeConnectionID, on lane: Int) throws(NoticeClose) -> Int {
+    func join(
+        _ device: AdmittedDevice,
+        as connection: NoticeConnectionID,
+        on lane: Int,
+        tally: NoticeTally? = nil,
+        at now: Duration = .zero
+    ) throws(NoticeClose) -> Int {
         let outcome = state.withLock { state -> Result<(Int, (any NoticeLane, NoticeOrder)?), NoticeClose> in
-            let entry = NoticeListeners.Device(connection: connection, lane: lane, credential: device.credential)
+            var entry = NoticeListeners.Device(connection: connection, lane: lane, credential: device.credential)
+            entry.tally = tally
+            entry.since = now
             // In place throughout: a copy would cost time in all devices of the user.
             let joined = state.listeners[device.address, default: NoticeListeners()]
                 .join(device.deviceID, entry, limit: limits.connectionsPerUser)
@@ -188,8 +253,9 @@ package final class NoticeHub: Sendable {
         state.withLock { $0.listeners[address]?.subscriptions }
     }
 
-    func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID) {
+    func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID, tally: NoticeTally? = nil) {
         state.withLock { state in
+            if let tally { state.ended.add(tally.counts) }
             if state.listeners[device.address]?.leave(device.deviceID, as: connection) == true {
                 state.connectionCount -= 1
             }

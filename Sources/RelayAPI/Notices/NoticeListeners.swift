@@ -8,6 +8,10 @@ struct NoticeListeners {
         /// The number of the lane that it lives on.
         var lane: Int
         var credential: Credential?
+        /// What it was sent; `nil` for one that polls.
+        var tally: NoticeTally?
+        /// When it came, by the transport's clock.
+        var since = Duration.zero
     }
 
     private(set) var devices: [String: Device] = [:]

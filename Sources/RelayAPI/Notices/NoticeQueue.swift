@@ -58,10 +58,13 @@ struct NoticeQueue: Sendable {
     }
 
     /// The frames to send, oldest first; nothing remains.
-    mutating func removeAll() -> [NoticeFrame] {
-        let frames = entries.map { $0.notice.frame }
+    mutating func removeAll() -> [NoticeFrame] { removeAllNotices().map(\.frame) }
+
+    /// The same with what they are about.
+    mutating func removeAllNotices() -> [OutgoingNotice] {
+        let notices = entries.map(\.notice)
         self = NoticeQueue()
-        return frames
+        return notices
     }
 
     private mutating func collapse() {

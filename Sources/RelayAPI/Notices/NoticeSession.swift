@@ -81,6 +81,10 @@ package struct NoticeSession: Sendable {
     /// Whether the answer to a notice is to send it and nothing else.
     var passesNoticesOn: Bool { state == .live && isWritable && queue.isEmpty }
 
+    /// Notices that wait for the peer to read.
+    var waiting: Int { queue.count }
+    var isClosed: Bool { state == .closed }
+
     package mutating func handle(_ event: Event, at now: Duration) -> [Effect] {
         if case .closed = state { return [] }
         switch event {

@@ -29,8 +29,12 @@ package final class QueryNotices: Sendable {
     private let indexes = Mutex<[ContainerEnvironment: SubscriptionIndex]>([:])
     private let hub = Mutex<WeakHub>(WeakHub())
     private let ending = Mutex<Ending?>(nil)
+    /// Where the work is done; `nil`: by the process's own threads.
+    private let tasks: (any TaskExecutor)?
 
     private struct WeakHub { weak var hub: NoticeHub? }
+
+    init(tasks: (any TaskExecutor)? = nil) { self.tasks = tasks }
 
     func attach(_ hub: NoticeHub) { self.hub.withLock { $0.hub = hub } }
 
@@ -53,7 +57,7 @@ package final class QueryNotices: Sendable {
             defer { waiting.isBeingWorkedOn = true }
             return (!waiting.isBeingWorkedOn, waiting.jobs.count > Self.longestQueue)
         }
-        if begins { Task { workOff() } }
+        if begins { Task(executorPreference: tasks) { self.workOff() } }
         if isLong { workOff() }
     }
 
@@ -111,7 +115,7 @@ package final class QueryNotices: Sendable {
 
     private func endInStore(_ match: SubscriptionIndex.Match, _ home: ContainerEnvironment) {
         guard let ending = ending.withLock({ $0 }) else { return }
-        Task { await ending(home, match.user, match.scope, match.subscription) }
+        Task(executorPreference: tasks) { await ending(home, match.user, match.scope, match.subscription) }
     }
 }
 

@@ -184,13 +184,10 @@ package final class RelayAdmission: NoticeAdmission {
         }
         guard last != nil, last != generation else { return }
         let live = hub.liveCredentials
-        let known = admitted.withLock { admitted in
-            admitted = admitted.filter { live.contains($0.key) }
-            return admitted
-        }
+        admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
         // Where the directory cannot be read the socket stays until the next look.
-        let ended = known.filter { (try? relay.authenticator.isStillGood($0.value.credential)) == false }
-        if !ended.isEmpty { hub.revoke(Set(ended.keys)) }
+        let ended = live.filter { (try? relay.authenticator.isStillGood($0)) == false }
+        if !ended.isEmpty { hub.revoke(ended) }
     }
 }
 

@@ -1,6 +1,7 @@
 extension OpenAPIOperation {
     /// Every operation that the relay serves under `/database/1/` and `/device/1/`.
-    package static let all: [OpenAPIOperation] = records + zones + changes + subscriptions + assets + tokens + users
+    package static let all: [OpenAPIOperation] =
+        records + zones + changes + subscriptions + assets + tokens + pushes + users
 
     private static let records = [
         OpenAPIOperation(
@@ -56,6 +57,17 @@ extension OpenAPIOperation {
             id: "acceptShares",
             tag: "records",
             summary: "Joins shares by their links.",
+            databases: .publicOnly,
+            callers: .users,
+            request: "ShareLinksRequest",
+            response: "ShareLinksResponse"
+        ),
+        OpenAPIOperation(
+            route: "records/requestaccess",
+            id: "requestAccess",
+            tag: "records",
+            summary: "Asks the owners of shares, by their links, to be let in. This relay's own.",
+            details: "A share that takes no requests is like one that is not there.",
             databases: .publicOnly,
             callers: .users,
             request: "ShareLinksRequest",

@@ -62,6 +62,7 @@ extension OpenAPISchemas {
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "desiredRecordTypes": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "reverse": { "type": "boolean", "default": false },
+                "countRemaining": { "type": "boolean", "default": false, "description": "Ours: with the answer's remaining." },
                 "numbersAsStrings": { "type": "boolean", "default": false } } }
             """#
         ),
@@ -75,6 +76,7 @@ extension OpenAPISchemas {
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "desiredRecordTypes": { "type": "array", "nullable": true, "items": { "type": "string" } },
                 "reverse": { "type": "boolean", "default": false },
+                "countRemaining": { "type": "boolean", "default": false, "description": "Ours: with the answer's remaining." },
                 "numbersAsStrings": { "type": "boolean", "default": false } } }
             """#
         ),

@@ -7,7 +7,8 @@ extension OpenAPISchemas {
             #"""
             { "type": "object",
               "properties": {
-                "participantId": { "type": "string", "description": "Of one who is there already." },
+                "participantId": { "type": "string", "description": "Of one who is there already; with oneTimeLink the number to be given." },
+                "oneTimeLink": { "type": "boolean", "default": false, "description": "This relay's own: whoever first opens the participant's invitationURL." },
                 "type": { "type": "string", "enum": ["OWNER", "ADMINISTRATOR", "USER", "PUBLIC_USER", "UNKNOWN"] },
                 "permission": { "$ref": "#/components/schemas/SharePermission" },
                 "acceptanceStatus": { "type": "string", "enum": ["INVITED", "PENDING", "ACCEPTED", "REMOVED", "UNKNOWN"] },
@@ -29,7 +30,31 @@ extension OpenAPISchemas {
                     "userRecordName": { "type": "string" },
                     "nameComponents": { "type": "object" },
                     "lookupInfo": { "type": "object" } } },
+                "dateAdded": { "type": "integer", "description": "This relay's own: milliseconds since 1970." },
+                "isApprovedRequester": { "type": "boolean", "description": "This relay's own: they came by asking." },
+                "oneTimeLink": { "type": "boolean" },
                 "invitationURL": { "type": "string", "description": "This relay's own, for the owner: a link for this participant alone, whatever address their account has." } } }
+            """#
+        ),
+        (
+            "AccessRequestsInput",
+            #"""
+            { "type": "object",
+              "properties": {
+                "allowed": { "type": "boolean" },
+                "deny": { "type": "array", "items": { "type": "string" }, "description": "Record names of users." },
+                "block": { "type": "array", "items": { "type": "string" } },
+                "unblock": { "type": "array", "items": { "type": "string" } } } }
+            """#
+        ),
+        (
+            "AccessRequests",
+            #"""
+            { "type": "object", "required": ["allowed", "requesters", "blocked"],
+              "properties": {
+                "allowed": { "type": "boolean" },
+                "requesters": { "type": "array", "items": { "type": "object" } },
+                "blocked": { "type": "array", "items": { "type": "object" } } } }
             """#
         ),
         (

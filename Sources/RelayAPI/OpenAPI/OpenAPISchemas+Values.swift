@@ -83,6 +83,7 @@ extension OpenAPISchemas {
                   "properties": { "recordName": { "type": "string" }, "recordChangeTag": { "type": "string" } } },
                 "publicPermission": { "$ref": "#/components/schemas/SharePermission" },
                 "participants": { "type": "array", "maxItems": 101, "items": { "$ref": "#/components/schemas/ParticipantInput" }, "description": "Of a cloudkit.share record: all who shall be in it." },
+                "accessRequests": { "$ref": "#/components/schemas/AccessRequestsInput" },
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } }
             """#
         ),
@@ -109,6 +110,7 @@ extension OpenAPISchemas {
                 "url": { "type": "string", "description": "Of a cloudkit.share record: its link." },
                 "publicPermission": { "$ref": "#/components/schemas/SharePermission" },
                 "participants": { "type": "array", "items": { "$ref": "#/components/schemas/Participant" } },
+                "accessRequests": { "$ref": "#/components/schemas/AccessRequests" },
                 "owner": { "$ref": "#/components/schemas/Participant" },
                 "currentUserParticipant": { "$ref": "#/components/schemas/Participant" },
                 "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },

@@ -1,6 +1,6 @@
 /// The schemas of the description, each as its JSON.
 enum OpenAPISchemas {
-    static let all: [(name: String, schema: String)] = common + values + requests + answers + sharing
+    static let all: [(name: String, schema: String)] = common + values + requests + answers + sharing + pushes
 
     /// Whether an object of this schema has to have members, so that a request needs a body.
     static func needsMembers(_ name: String) -> Bool {
@@ -20,7 +20,7 @@ enum OpenAPISchemas {
             "FineErrorCode",
             #"""
             { "type": "string", "description": "This relay's own, where CloudKit has no code.",
-              "enum": ["CHANGE_TOKEN_EXPIRED", "LIMIT_EXCEEDED", "USER_DELETED_ZONE", "ZONE_BUSY", "ALREADY_SHARED", "TOO_MANY_PARTICIPANTS", "PARTICIPANT_MAY_NEED_VERIFICATION"] }
+              "enum": ["CHANGE_TOKEN_EXPIRED", "LIMIT_EXCEEDED", "USER_DELETED_ZONE", "ZONE_BUSY", "ALREADY_SHARED", "TOO_MANY_PARTICIPANTS", "PARTICIPANT_MAY_NEED_VERIFICATION", "PARTICIPANT_ALREADY_INVITED"] }
             """#
         ),
         (

@@ -53,6 +53,13 @@ final class PendingUploads: Sendable {
         }
     }
 
+    /// Whether an asset that was uploaded for zones of `user` waits to be saved.
+    func holds(_ hash: AssetHash, of user: UserID, in home: ContainerEnvironment, at now: Timestamp) -> Bool {
+        owners.withLock { owners in
+            owners.uploads[Owner(home: home, user: user)]?.sizes[hash].map { now < $0.end } ?? false
+        }
+    }
+
     /// Counts an asset until its receipt ends, `life` from now.
     func add(
         _ hash: AssetHash,

@@ -231,7 +231,7 @@ struct Memory: Sendable {
     ) throws(CredentialRefusal) {
         let wait =
             switch identity {
-            case .user(let user), .serverKey(let user): users?.take(user, at: uptime)
+            case .user(let user), .serverKey(let user), .operator(let user): users?.take(user, at: uptime)
             case .anonymous: addresses?.take(PeerKey(address), at: uptime)
             }
         if let wait { throw .throttled(retryAfter: wait) }

@@ -40,3 +40,12 @@ package struct APIToken: Hashable, Sendable {
         self.revoked = revoked
     }
 }
+
+extension APIToken {
+    /// Whether a text can be an `Origin`: scheme and host, and nothing behind them.
+    package static func isOrigin(_ text: String) -> Bool {
+        let parts = text.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
+        return parts.count == 2 && !parts[0].isEmpty && !parts[1].isEmpty
+            && !parts[1].contains { $0 == "/" || $0 == "?" || $0 == "#" || $0 == "*" || $0.isWhitespace }
+    }
+}

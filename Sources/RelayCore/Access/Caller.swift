@@ -8,6 +8,8 @@ package struct Caller: Hashable, Sendable {
         case user(UserID)
         /// A server-to-server key, acting in the public database as a user of its own.
         case serverKey(UserID)
+        /// Somebody at the console: may do all in the public database, and nothing elsewhere.
+        case `operator`(UserID)
     }
 
     package var identity: Identity
@@ -26,7 +28,7 @@ package struct Caller: Hashable, Sendable {
     package var user: UserID? {
         switch identity {
         case .anonymous: nil
-        case .user(let user), .serverKey(let user): user
+        case .user(let user), .serverKey(let user), .operator(let user): user
         }
     }
 }

@@ -16,6 +16,8 @@ package struct ZoneChanges: Sendable {
     package var isReversed: Bool
     /// `nil`: all of them.
     package var recordTypes: Set<String>?
+    /// Whether to say how much there is after the page.
+    package var countsRest: Bool
 
     package init(
         zone: ZoneID,
@@ -23,7 +25,8 @@ package struct ZoneChanges: Sendable {
         token: String? = nil,
         limit: Int,
         isReversed: Bool = false,
-        recordTypes: Set<String>? = nil
+        recordTypes: Set<String>? = nil,
+        countsRest: Bool = false
     ) {
         self.zone = zone
         self.database = database
@@ -31,6 +34,7 @@ package struct ZoneChanges: Sendable {
         self.limit = limit
         self.isReversed = isReversed
         self.recordTypes = recordTypes
+        self.countsRest = countsRest
     }
 
     /// What a page says of itself beside its records.
@@ -38,6 +42,8 @@ package struct ZoneChanges: Sendable {
         package var zone: Zone
         package var token: ChangeToken
         package var moreComing: Bool
+        /// How many live records follow; `nil` where nobody asked, or it cannot be told.
+        package var remaining: Int?
     }
 
     /// Hands the page's records to `visit` in their order.
@@ -62,6 +68,7 @@ package struct ZoneChanges: Sendable {
         var moreComing = true
         var live = 0
         var left = range
+        let aliases = zone.aliases
         // A listing passes over tombstones without an answer for every page of them.
         for _ in 0..<(isReversed ? 1 : Self.maxPasses) where moreComing && live < limit {
             var count = 0
@@ -74,7 +81,7 @@ package struct ZoneChanges: Sendable {
                 if record.isDeleted, position <= listed { return }
                 live += 1
                 if let recordTypes, !recordTypes.contains(record.type) { return }
-                visit(record)
+                visit(aliases.viewed(record))
             }
             moreComing = count == wanted && (isReversed ? last > range.lowerBound : last < range.upperBound)
             if moreComing, !isReversed { left = last + 1...range.upperBound }
@@ -83,7 +90,9 @@ package struct ZoneChanges: Sendable {
             end.position = last
             if isReversed { end = end.reversed(above: start.position) } else if last < listed { end.floor = listed }
         }
-        return Page(zone: zone, token: end, moreComing: moreComing)
+        var page = Page(zone: zone, token: end, moreComing: moreComing)
+        if countsRest, !isReversed { page.remaining = moreComing ? try reader.countLive(in: zone, after: last) : 0 }
+        return page
     }
 
     /// How many pages of tombstones one answer may pass over.

@@ -39,7 +39,15 @@ package struct QueryRecords: Sendable {
             throw .badRequest("The continuationMarker is damaged.")
         }
         guard let restricted = restrictedQuery(of: type, schema) else { return QueryPage(records: [], next: nil) }
-        return try reader.page(of: restricted, in: try zones(in: reader), after: position, limit: limit)
+        let zones = try zones(in: reader)
+        guard zones.contains(where: { !$0.aliases.isEmpty }) else {
+            return try reader.page(of: restricted, in: zones, after: position, limit: limit)
+        }
+        let names = Dictionary(zones.map { ($0.id, $0.aliases) }) { first, _ in first }
+        var page = try reader.page(of: restricted, in: zones, after: position.map { names.exchange($0) }, limit: limit)
+        page.records = page.records.map { ($0.zone, names[$0.zone]?.viewed($0.record) ?? $0.record) }
+        page.next = page.next.map { names.exchange($0) }
+        return page
     }
 
     private func zones(in reader: any StoreReader) throws(RelayError) -> [Zone] {
@@ -52,12 +60,20 @@ package struct QueryRecords: Sendable {
 
     /// The query as this caller may ask it; `nil` where no record of the type can be theirs to read.
     private func restrictedQuery(of type: RecordType, _ schema: Schema) -> Query? {
-        guard database.scope == .public, !type.rights(of: database.roles(in: schema)).contains(.read) else {
+        guard database.scope == .public, !database.rights(toType: type, in: schema).contains(.read) else {
             return query
         }
         guard let user = database.caller.user, type.rights(of: [.creator]).contains(.read) else { return nil }
         var own = query
         own.filters.append(.init(.createdBy, .equals, [.string(user.recordName)]))
         return own
+    }
+}
+
+extension [ZoneID: RecordAliases] {
+    fileprivate func exchange(_ position: Query.Position) -> Query.Position {
+        var position = position
+        position.recordName = self[position.zone]?.exchanged(position.recordName) ?? position.recordName
+        return position
     }
 }

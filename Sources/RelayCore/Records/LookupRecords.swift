@@ -19,13 +19,15 @@ package struct LookupRecords: Sendable {
     /// A record that the caller may not read is as absent as one that is not there.
     package func read(from reader: any StoreReader) throws(RelayError) -> [Result<StoredRecord, RelayError>] {
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
-        let found = try reader.records(named: names, in: zone)
+        let aliases = zone.aliases
+        let kept = aliases.isEmpty ? names : names.map(aliases.exchanged)
+        let found = try reader.records(named: kept, in: zone)
         let schema = try reader.schema
-        return names.map { name in
+        return kept.map { name in
             guard let record = found[name], !record.isDeleted,
                 database.rights(to: record, in: schema).contains(.read)
             else { return .failure(.recordNotFound) }
-            return .success(record)
+            return .success(aliases.viewed(record))
         }
     }
 }

@@ -6,7 +6,7 @@ extension ModifyRecords {
     struct Decision {
         var schema: Schema
         var before: [String: StoredRecord]
-        let request: ModifyRecords
+        var request: ModifyRecords
         let hasAsset: (AssetHash) -> Bool
         /// Who writes, and when.
         let stamp: StoredRecord.Stamp
@@ -25,6 +25,12 @@ extension ModifyRecords {
         var newShares: [Int: Share] = [:]
         /// What has been done already, where this request repeats one.
         var earlier: DoneWrite?
+        /// Whether a record of the zone is there and out of the caller's sight; `nil` where nothing is.
+        var hides: ((String) throws(RelayError) -> Bool)?
+        /// By which names the caller knows records; empty but in views of some hierarchies.
+        var aliases = RecordAliases()
+        /// Those that this write brings.
+        var newAliases: [NewAlias] = []
 
         init(
             schema: Schema,
@@ -112,7 +118,7 @@ extension ModifyRecords {
             }
             guard request.database.scope == .public, let name else { return }
             let type = schema.types[name] ?? RecordType()
-            guard type.rights(of: request.database.roles(in: schema)).contains(right) else { throw .accessDenied }
+            guard request.database.rights(toType: type, in: schema).contains(right) else { throw .accessDenied }
         }
 
         mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
@@ -141,7 +147,8 @@ extension ModifyRecords {
             if let given = operation.record.recordType, given != type {
                 throw .badRequest("The record is of another type than '\(given.prefix(64))'.")
             }
-            let prepared = try preparation(of: operation, type: type)
+            var prepared = try preparation(of: operation, type: type)
+            if hides != nil { try settleNames(of: &prepared, over: current) }
             if !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty {
                 try checkAssets(prepared, over: current)
             }
@@ -257,6 +264,10 @@ extension ModifyRecords {
         func write(to writer: any StoreWriter, zone: Zone) throws(RelayError) -> [Outcome] {
             guard !writes.isEmpty else { return outcomes }
             if !grown.isEmpty { try writer.define(grown) }
+            for alias in newAliases {
+                guard let share = alias.share else { continue }
+                try writer.show(alias.kept, as: alias.shown, in: share, of: zone)
+            }
             var outcomes = outcomes
             var records: [StoredRecord] = []
             records.reserveCapacity(writes.count)

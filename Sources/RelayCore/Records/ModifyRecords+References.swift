@@ -144,7 +144,13 @@ extension ModifyRecords.Decision {
                 holder = reference
                 return false
             }
-            if let holder, let root = cascade.roots[target] { refuse(root, .held(holder)) }
+            guard let holder, let root = cascade.roots[target] else { continue }
+            // Who does not see them all must not hear of what holds what.
+            var hidesSome = false
+            for name in [holder.source, holder.target] {
+                if let hides, try hides(name) { hidesSome = true }
+            }
+            refuse(root, hidesSome ? .accessDenied : .held(holder))
         }
     }
 
@@ -188,11 +194,17 @@ extension ModifyRecords.Decision {
         let said = sources.values.reduce(0) { $0 + $1.references.count { $0.target == target } }
         let all = try writer.countDeleteSelf(to: target, in: zone, atMost: StoredReference.mostDeleteSelf + said)
         guard all + said > StoredReference.mostDeleteSelf else { return all }
-        var count = 0
+        var others: [String] = []
         try writer.visitReferences(to: target, in: zone) { reference in
             guard reference.kind == .deleteSelf else { return false }
-            if !isGivenUp(reference, sources) { count += 1 }
+            if !isGivenUp(reference, sources) { others.append(reference.source) }
             return true
+        }
+        guard let hides else { return others.count }
+        // The count is of what the caller sees, lest it tell of the rest.
+        var count = 0
+        for source in others {
+            if try !hides(source) { count += 1 }
         }
         return count
     }
@@ -206,9 +218,10 @@ extension ModifyRecords.Decision {
     ) -> Bool {
         if cascade.roots[name] != nil { return false }
         if let source = sources[name], isLive(source.outcome) { return true }
+        // What was looked for through the view is in sight; of those that the request names the view has to say.
+        if let known = before[name], sharing?.permission(known.name) == Share.Permission.none { return false }
         guard let record = before[name] ?? stored[name], !record.isDeleted else { return false }
-        return (sharing?.permission(name) ?? .readWrite) != .none
-            && request.database.rights(to: record, in: schema).contains(.read)
+        return request.database.rights(to: record, in: schema).contains(.read)
     }
 }
 

@@ -58,6 +58,8 @@ package struct ModifyRecords: Sendable {
     package var now: Timestamp
     /// Makes and changes shares; `nil`: the caller makes none.
     package var shareEdit: ShareEdit?
+    /// Makes record names that nobody can guess.
+    package var newName: @Sendable () -> String
     /// What the client calls this write; `nil`: it may not be repeated.
     package var mark: WriteMark?
     package private(set) var operations: [Operation]
@@ -69,8 +71,10 @@ package struct ModifyRecords: Sendable {
         of database: DatabaseAddress,
         atomically isAtomic: Bool,
         rules: SchemaRules,
-        now: Timestamp
+        now: Timestamp,
+        newName: @escaping @Sendable () -> String
     ) {
+        self.newName = newName
         self.operations = operations
         self.zone = zone
         self.database = database
@@ -96,6 +100,15 @@ package struct ModifyRecords: Sendable {
         }
     }
 
+    /// Gives records other names, and those below them the parents that they mean.
+    mutating func rename(_ name: (String) -> String) {
+        operations = operations.map { operation in
+            var record = operation.record
+            if let parent = record.parent ?? nil { record.parent = .some(name(parent)) }
+            return Operation(operation.kind, record, name: name(operation.name), prepared: operation.prepared)
+        }
+    }
+
     /// Decides all operations on the state before the commit, then writes what was decided.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let order = orderWithSharesLast else { return try carryOut(in: writer) }
@@ -109,27 +122,35 @@ package struct ModifyRecords: Sendable {
 
     private func carryOut(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
-        let before = try writer.records(named: operations.map(\.name), in: zone.whole)
+        let request = byKeptNames(zone.aliases)
+        let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
         let room = try rules.limits.quota.room(in: zone.id, by: database.scope, from: writer)
         var decision = Decision(
             schema: try writer.schema,
             before: before,
-            request: self,
+            request: request,
             hasAsset: writer.hasAsset,
             quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
         )
-        decision.sharing = try sharingState(of: zone, before: before, in: writer)
+        decision.sharing = try request.sharingState(of: zone, before: before, in: writer)
+        if let view = zone.view, view.isPartial {
+            decision.aliases = view.aliases
+            decision.hides = { name throws(RelayError) in try writer.hides(name, from: zone) }
+            decision.avoidTakenNames()
+        }
         decision.earlier = try earlier(in: writer)
-        for operation in operations { decision.decide(operation) }
+        for operation in decision.request.operations { decision.decide(operation) }
         try decision.keepReferences(in: writer, zone)
         try decision.keepShares(in: writer)
 
         // A repeat has been carried out as a whole when it came first, whatever has become of its records.
         if isAtomic, decision.earlier == nil, decision.hasFailed {
-            return Result(zone: zone, outcomes: decision.outcomesOfRefusal(), isAtomicFailure: true)
+            let outcomes = decision.viewed(decision.outcomesOfRefusal(), of: self)
+            return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true)
         }
-        let outcomes = try decision.write(to: writer, zone: zone)
-        if !decision.writes.isEmpty { try keep(outcomes, in: writer) }
+        let written = try decision.write(to: writer, zone: zone)
+        if !decision.writes.isEmpty { try keep(written, in: writer) }
+        let outcomes = decision.viewed(written, of: self)
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,
             outcomes: outcomes,

@@ -69,6 +69,16 @@ package struct FieldPreparation: Sendable {
         growth = isShare || definition.fields.count == known?.fields.count ? nil : definition
     }
 
+    /// Changes references, each with the field that holds it.
+    mutating func mapReferences(_ change: (String, Reference) -> Reference) {
+        for index in entries.indices {
+            let name = entries[index].name
+            entries[index].value = entries[index].value.mappingReferences { change(name, $0) }
+        }
+        references = references.map { ($0.field, change($0.field, $0.reference)) }
+        encoded = FieldsJSON.encode(entries)
+    }
+
     /// Takes assets for what their receipts prove them to be, and leaves out what is not stored.
     private mutating func judge(
         _ value: FieldValue,

@@ -36,6 +36,8 @@ package enum ShareStanding: Hashable, Sendable {
             self = .participant(known)
         } else if let meant = share.participants.first(where: { visitor.isMeant(by: $0) }) {
             self = .participant(meant)
+        } else if share.blocked.contains(user) {
+            self = .stranger
         } else {
             self = share.publicPermission == .none ? .stranger : .welcome(share.publicPermission)
         }
@@ -123,17 +125,63 @@ package struct AcceptShare: Sendable {
                 joined.hasAccepted = true
                 return joined
             }
+            share.requesters.removeAll { $0 == user }
         case .welcome(let permission):
             guard share.participants.count < Share.participantLimit else { throw .tooManyParticipants }
-            share.participants.append(
-                .init(id: newID(), role: .publicUser, permission: permission, hasAccepted: true, user: user)
+            var joined = Share.Participant(
+                id: newID(),
+                role: .publicUser,
+                permission: permission,
+                hasAccepted: true,
+                user: user
             )
+            joined.added = now
+            share.participants.append(joined)
+            share.requesters.removeAll { $0 == user }
         }
         found.record = try writer.save(share, in: found.record, of: found.zone, by: visitor.caller, now: now)
         found.zone = try writer.zone(found.zone.id) ?? found.zone
         found.share = share
         found.standing = ShareStanding(visitor, to: share, of: found.zone.id.owner)
         return found
+    }
+}
+
+/// Asks the owner of a share to be let in.
+///
+/// Ours, for the requests of CloudKit's newer clients. Whether there is such a share is said only where one may ask, and to
+/// nobody whom its people have blocked.
+package struct RequestAccess: Sendable {
+    package var opening: AcceptShare
+
+    package init(_ opening: AcceptShare) { self.opening = opening }
+
+    /// To ask again, and to ask for what one has, changes nothing.
+    package func run(in writer: any StoreWriter) throws(RelayError) {
+        let found = try opening.look(in: writer)
+        guard let user = opening.visitor.caller.user else { throw .accessDenied }
+        switch found.standing {
+        case .stranger: break
+        case .participant(let known) where !known.hasAccepted:
+            throw RelayError(
+                .badRequest,
+                "This account is invited already. Accept the invitation.",
+                fineCode: .participantAlreadyInvited
+            )
+        case .owner, .participant, .welcome: return
+        }
+        var share = found.share
+        guard share.allowsAccessRequests, !share.blocked.contains(user) else { throw .shareNotFound }
+        guard !share.requesters.contains(user) else { return }
+        guard share.requesters.count < Share.requesterLimit else {
+            throw RelayError(
+                .tryAgainLater,
+                "Too many people wait for an answer of the owner.",
+                retryAfter: .seconds(3600)
+            )
+        }
+        share.requesters.append(user)
+        _ = try writer.save(share, in: found.record, of: found.zone, by: opening.visitor.caller, now: opening.now)
     }
 }
 

@@ -19,6 +19,11 @@ extension ModifyRecords.Decision {
             if outcomes.count(where: { $0.error != nil }) == failures || request.isAtomic { break }
         }
         if request.isAtomic, hasFailed { return }
+        if !newAliases.isEmpty {
+            newAliases = placed(newAliases) { name in
+                if case .stored(let share) = cover(of: name, state) { share } else { nil }
+            }
+        }
         try endShares(state, in: writer)
         markRoots(state)
     }

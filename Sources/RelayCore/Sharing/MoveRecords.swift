@@ -5,7 +5,8 @@ import Wire
 /// in the other.
 ///
 /// Ours, no call of CloudKit's: sharing what is there already, and taking it back when the sharing ends, rest on it. Names,
-/// fields, assets, creators and the references among the records stay; change tags do not, as those belong to a zone. To
+/// fields, assets, the references among the records and who made and changed them when stay; change tags do not, as those
+/// belong to a zone. To
 /// move again what has been moved is a success, so that a request whose answer was lost can be repeated. SDK reference 14
 /// and 16.
 package struct MoveRecords: Sendable {
@@ -125,7 +126,9 @@ package struct MoveRecords: Sendable {
             arrived[name] = try arrival(of: record, number: writer.takeChangeNumber())
         }
         let sorted = arrived.values.sorted { $0.change < $1.change }
-        try writer.put(sorted, replacing: move.before, in: to, by: device)
+        // Who changed the last of them may be somebody else, whose device of this name is another one.
+        let isOwn = sorted.last?.modified.by == source.owner
+        try writer.put(sorted, replacing: move.before, in: to, by: isOwn ? device : "")
         if let from = move.source {
             if deletesSource {
                 try writer.deleteZone(try writer.zone(source) ?? from, by: device)
@@ -150,7 +153,6 @@ package struct MoveRecords: Sendable {
         var record = record
         record.change = number
         record.share = nil
-        record.modified = stamp
         do {
             record.fields = try FieldsJSON.movingReferences(from: source, to: destination, in: record.fields)
         } catch {

@@ -13,14 +13,17 @@ package struct ShareEdit: Sendable {
     package var people: [UserLookup: UserID]
     /// 128 random bits as text: for links and participants.
     package var newID: @Sendable () -> String
+    package var now: Timestamp
 
     package init(
         owner: UserID,
         people: [UserLookup: UserID] = [:],
+        now: Timestamp,
         newID: @escaping @Sendable () -> String
     ) {
         self.owner = owner
         self.people = people
+        self.now = now
         self.newID = newID
     }
 
@@ -30,6 +33,7 @@ package struct ShareEdit: Sendable {
         var share = Share(root: root, shortGUID: shortGUID ?? newID())
         share.participants = try participants(input.participants ?? [], of: share, mayChange: permission == .none)
         share.publicPermission = permission
+        try answer(input.accessRequests, of: &share)
         return share
     }
 
@@ -47,7 +51,38 @@ package struct ShareEdit: Sendable {
                 mayChange: permission == .none
             )
         }
+        try answer(input.accessRequests, of: &changed)
         return changed.changingPublicPermission(to: permission).share
+    }
+
+    /// Allows requests, or denies some; somebody who is blocked is out too.
+    private func answer(_ input: AccessRequestsInput?, of share: inout Share) throws(RelayError) {
+        if let input {
+            share.allowsAccessRequests = input.isAllowed ?? share.allowsAccessRequests
+            let unblocked = Set(input.unblocked)
+            share.blocked.removeAll { unblocked.contains($0.recordName) }
+            for name in input.blocked {
+                let user = try Self.user(name)
+                guard user != owner, !share.blocked.contains(user) else { continue }
+                share.blocked.append(user)
+                share.participants.removeAll { $0.user == user }
+            }
+            let gone = Set(input.denied + input.blocked)
+            share.requesters.removeAll { gone.contains($0.recordName) }
+            guard share.blocked.count <= Share.requesterLimit else {
+                throw .badRequest("At most \(Share.requesterLimit) people can be blocked from a share.")
+            }
+        }
+        let invited = Set(share.participants.compactMap(\.user))
+        share.requesters.removeAll { invited.contains($0) }
+    }
+
+    private static func user(_ name: String) throws(RelayError) -> UserID {
+        // Of one that is nobody's nothing is said.
+        guard name.utf8.count == 33, name.utf8.first == UInt8(ascii: "_") else {
+            throw .badRequest("A userRecordName is not that of a user.")
+        }
+        return UserID(name)
     }
 
     /// The share's participants as `wanted` has them.
@@ -68,17 +103,8 @@ package struct ShareEdit: Sendable {
             } else if let index = added.firstIndex(where: { $0.isMeant(by: input, user, contact) }) {
                 added[index].permission = input.permission ?? added[index].permission
             } else {
-                guard user != nil || contact != nil else { continue }
-                guard user != owner else { continue }
-                added.append(
-                    Share.Participant(
-                        id: newID(),
-                        role: input.role == .administrator ? .administrator : .user,
-                        permission: input.permission ?? .readOnly,
-                        user: user,
-                        contact: contact
-                    )
-                )
+                guard user != nil || contact != nil || input.isForAnybody, user != owner else { continue }
+                added.append(newParticipant(input, user, contact, of: share, among: added))
             }
         }
         guard mayChange || (added.isEmpty && kept.count == share.participants.count) else {
@@ -90,6 +116,33 @@ package struct ShareEdit: Sendable {
         let all = share.participants.compactMap { kept[$0.id] } + added
         guard all.count <= Share.participantLimit else { throw .tooManyParticipants }
         return all
+    }
+
+    private func newParticipant(
+        _ input: ParticipantInput,
+        _ user: UserID?,
+        _ contact: Share.Contact?,
+        of share: Share,
+        among others: [Share.Participant]
+    ) -> Share.Participant {
+        // A program knows whom it makes a link for by the number it has given them itself.
+        let ids = Set((share.participants + others).map(\.id) + [Self.ownerID])
+        let wanted = input.isForAnybody ? input.id.flatMap { Self.isID($0) && !ids.contains($0) ? $0 : nil } : nil
+        var participant = Share.Participant(
+            id: wanted ?? newID(),
+            role: input.role == .administrator ? .administrator : .user,
+            permission: input.permission ?? .readOnly,
+            user: user,
+            contact: contact
+        )
+        participant.added = now
+        participant.hasAsked = user.map(share.requesters.contains) ?? false
+        return participant
+    }
+
+    /// Whether a participant may have this number: it stands in links.
+    private static func isID(_ text: String) -> Bool {
+        (16...64).contains(text.utf8.count) && text.utf8.allSatisfy { $0 == UInt8(ascii: "-") || $0.isLetterOrDigit }
     }
 
     private func isOwner(_ input: ParticipantInput) -> Bool {
@@ -110,13 +163,7 @@ package struct ShareEdit: Sendable {
             }
             return (people[.phone(number)], .phone(number))
         }
-        if let name = input.userRecordName {
-            // Of one that is nobody's nothing is said.
-            guard name.utf8.count == 33, name.utf8.first == UInt8(ascii: "_") else {
-                throw .badRequest("A participant's userRecordName is not that of a user.")
-            }
-            return (UserID(name), nil)
-        }
+        if let name = input.userRecordName { return (try Self.user(name), nil) }
         guard input.id != nil else {
             throw .badRequest("A participant needs userIdentity.lookupInfo: an address, a number or a record name.")
         }
@@ -156,5 +203,16 @@ extension ParticipantInput {
     package var lookup: UserLookup? {
         if let emailAddress { return AccountRules.canonicalEmail(emailAddress).map { .email($0) } }
         return phoneNumber.flatMap(AccountRules.canonicalPhone).map { .phone($0) }
+    }
+}
+
+extension UInt8 {
+    fileprivate var isLetterOrDigit: Bool {
+        switch self {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+            UInt8(ascii: "A")...UInt8(ascii: "Z"):
+            true
+        default: false
+        }
     }
 }

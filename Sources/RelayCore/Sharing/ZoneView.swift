@@ -23,6 +23,8 @@ package struct ZoneView: Hashable, Sendable {
     /// Whose view it is.
     package var user: UserID
     package var shares: [Access]
+    /// Under which other names it shows records.
+    package var aliases = RecordAliases()
 
     package init(user: UserID, shares: [Access]) {
         self.user = user

@@ -76,6 +76,11 @@ package protocol StoreReader {
     /// How many references with DELETE_SELF lead to the record, counted up to `limit`.
     func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int
 
+    /// How many live records have their latest change after `change`; `nil` where only part of the zone may be seen.
+    ///
+    /// Looks at each of them: for the start of a long walk, not for every page.
+    func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int?
+
     /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
     /// order of the changes or backwards; with its place in the feed, which is the number of that change.
     ///
@@ -100,6 +105,9 @@ package protocol StoreReader {
     ) throws(RelayError) -> QueryPage
 
     func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription]
+
+    /// How many of the zone's records use this asset; more than two count as two.
+    func assetUses(_ hash: AssetHash, in zone: Zone) throws(RelayError) -> Int
 
     /// Bytes in all live zones of this owner.
     func storageUse(of owner: UserID) throws(RelayError) -> StorageUse
@@ -143,9 +151,6 @@ package protocol StoreWriter: StoreReader {
     /// Whether an asset of this content is there to be used.
     func hasAsset(_ hash: AssetHash) -> Bool
 
-    /// How many of the zone's records use this asset; more than two count as two.
-    func assetUses(_ hash: AssetHash, in zone: Zone) throws(RelayError) -> Int
-
     /// Adds to what `transfer` tells.
     func addTransfer(_ bytes: Int64, in month: CalendarMonth) throws(RelayError)
 
@@ -176,6 +181,10 @@ package protocol StoreWriter: StoreReader {
 
     /// Whether some record below this one, through `parent`, is the root of a share.
     func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool
+
+    /// From now on shows all who see this share the record kept as `kept` under the name `shown`, and whatever is kept
+    /// as `shown` under the name `kept`.
+    func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError)
 
     func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError)
     func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError)

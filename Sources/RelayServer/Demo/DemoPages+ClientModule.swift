@@ -271,6 +271,27 @@ extension DemoPages {
             }
           }
 
+          // Pushes
+
+          /**
+           * Has the relay wake this browser through its push service while no page of it listens; in a service worker the `push`
+           * event then has CloudKit's payload: `event.data.json()`. To be called in answer to a click.
+           * @param {ServiceWorkerRegistration} registration
+           */
+          async registerPush(registration) {
+            const keys = (await this.call("push/keys", {}, { of: "device" })).webPush;
+            const applicationServerKey = keys?.applicationServerKey;
+            if (!applicationServerKey) throw new RelayError({ serverErrorCode: "NOT_FOUND", reason: "This relay sends no Web Push." }, 404);
+            const subscription = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey });
+            return this.call("push/register", { webPush: subscription.toJSON() }, { of: "device" });
+          }
+
+          /** Wakes this browser no longer. @param {ServiceWorkerRegistration} registration */
+          async unregisterPush(registration) {
+            await (await registration.pushManager.getSubscription())?.unsubscribe();
+            await this.call("push/unregister", {}, { of: "device" });
+          }
+
           // Shares of others
 
           /** What links lead to, without joining. @param {string[]} links Addresses of shares, or their last part. */

@@ -1,12 +1,12 @@
 /// Counts of values up to each of some bounds, as Prometheus keeps them.
-struct Histogram: Sendable {
+package struct Histogram: Sendable {
     /// Upper bounds, growing; a last one for all larger values is understood.
     let bounds: [Double]
     private(set) var counts: [UInt64]
     private(set) var sum = 0.0
 
     /// For times in seconds: from a tenth of a millisecond to ten seconds.
-    static let times = Histogram(bounds: [
+    package static let times = Histogram(bounds: [
         0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
     ])
     /// For how many things are done at once.
@@ -23,4 +23,33 @@ struct Histogram: Sendable {
     }
 
     var count: UInt64 { counts.reduce(0, +) }
+
+    /// What came after an earlier state of the same histogram.
+    func since(_ earlier: Histogram) -> Histogram {
+        var difference = self
+        difference.counts = zip(counts, earlier.counts).map { $0 >= $1 ? $0 - $1 : $0 }
+        difference.sum = max(0, sum - earlier.sum)
+        return difference
+    }
+
+    mutating func add(_ other: Histogram) {
+        counts = zip(counts, other.counts).map { $0 &+ $1 }
+        sum += other.sum
+    }
+
+    /// The value below which this share of all lies, guessed evenly within its bound; `nil` where there is none.
+    func quantile(_ share: Double) -> Double? {
+        let wanted = Double(count) * share
+        guard wanted > 0 else { return nil }
+        var passed = 0.0
+        for (index, own) in counts.enumerated() {
+            let below = index == 0 ? 0 : bounds[index - 1]
+            guard index < bounds.count else { return below }
+            if passed + Double(own) >= wanted, own > 0 {
+                return below + (bounds[index] - below) * (wanted - passed) / Double(own)
+            }
+            passed += Double(own)
+        }
+        return bounds.last
+    }
 }

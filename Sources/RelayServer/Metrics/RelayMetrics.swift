@@ -73,6 +73,31 @@ package final class RelayMetrics: Sendable {
         gauges.withLock { $0.append(Gauge(name: name, help: help, value: value)) }
     }
 
+    /// All that was counted so far.
+    package var reading: MetricsReading {
+        var reading = MetricsReading()
+        for operation in operations.values.sorted(by: { $0.name < $1.name }) + [others] {
+            let requests = operation.requests.withLock { $0 }
+            guard !requests.statuses.isEmpty else { continue }
+            var counted = MetricsReading.Operation(name: operation.name)
+            counted.requests = requests.statuses.values.reduce(0, +)
+            counted.errors = Dictionary(uniqueKeysWithValues: requests.errors.map { ($0.key.rawValue, $0.value) })
+            counted.sentBytes = requests.sentBytes
+            counted.times = requests.times
+            reading.operations.append(counted)
+        }
+        let commits = commits.withLock { $0 }
+        reading.commitTimes = commits.times
+        reading.commits = commits.times.count
+        reading.writes = UInt64(commits.batches.sum)
+        return reading
+    }
+
+    /// The values that are looked at when somebody asks, by name.
+    package func gaugeValues() -> [String: Int64] {
+        Dictionary(gauges.withLock { $0 }.map { ($0.name, $0.value()) }) { $1 }
+    }
+
     // MARK: The text
 
     /// All of it as Prometheus reads it.

@@ -1,4 +1,4 @@
-import NIOCore
+package import NIOCore
 
 /// Turns a client's bytes into WebSocket messages, refusing whatever RFC 6455 forbids.
 ///
@@ -6,8 +6,8 @@ import NIOCore
 ///
 /// Our own and not NIO's, which hides how a length was written (a longer form than needed must be refused), holds a
 /// whole frame before it gives any of it (so that bad UTF-8 shows late), and takes a pipeline handler for each socket.
-struct FrameReader {
-    enum Event: Equatable {
+package struct FrameReader {
+    package enum Event: Hashable, Sendable {
         case text([UInt8])
         case binary([UInt8])
         case ping([UInt8])
@@ -18,10 +18,10 @@ struct FrameReader {
         case failed(Fault)
     }
 
-    struct Fault: Error, Equatable {
+    package struct Fault: Error, Hashable, Sendable {
         /// 1002, 1007 or 1009.
-        var code: UInt16
-        var reason: String
+        package var code: UInt16
+        package var reason: String
     }
 
     private struct Frame {
@@ -51,10 +51,10 @@ struct FrameReader {
     private var control: [UInt8] = []
     private var isOver = false
 
-    init(limit: Int) { self.limit = limit }
+    package init(limit: Int) { self.limit = limit }
 
     /// The next event in `bytes`, which loses what was read; `nil` when more must arrive first.
-    mutating func next(in bytes: inout ByteBuffer) -> Event? {
+    package mutating func next(in bytes: inout ByteBuffer) -> Event? {
         guard !isOver else {
             bytes.moveReaderIndex(to: bytes.writerIndex)
             return nil

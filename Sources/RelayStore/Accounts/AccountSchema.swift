@@ -9,7 +9,7 @@ enum AccountSchema {
     /// What made each version of the file out of the one before; never changed, only added to.
     ///
     /// A file with a higher version than there are steps is of a newer zonecast and left alone.
-    private static let steps = [tables, people, uses]
+    private static let steps = [tables, people, uses, pushes, operators]
     static var version: Int { steps.count }
 
     /// Brings the tables up to date and gives back the relay's key.
@@ -104,5 +104,34 @@ enum AccountSchema {
             claims TEXT NOT NULL, trusts_contacts INTEGER NOT NULL, created INTEGER NOT NULL,
             PRIMARY KEY (container, issuer)
         ) WITHOUT ROWID;
+        """
+
+    /// Devices that are woken by push services.
+    private static let pushes = """
+        CREATE TABLE push_devices(
+            id TEXT NOT NULL UNIQUE, container TEXT NOT NULL, environment TEXT NOT NULL, user TEXT NOT NULL,
+            device TEXT NOT NULL, session BLOB, api_token BLOB NOT NULL,
+            kind TEXT NOT NULL, address TEXT NOT NULL, topic TEXT, is_sandbox INTEGER, key BLOB, secret BLOB,
+            registered INTEGER NOT NULL, fault TEXT,
+            PRIMARY KEY (container, environment, user, device)
+        ) WITHOUT ROWID;
+        """
+
+    /// Those who use the console, and what they have done.
+    private static let operators = """
+        CREATE TABLE operators(
+            id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, user_name TEXT NOT NULL UNIQUE,
+            salt BLOB NOT NULL, hash BLOB NOT NULL, rounds INTEGER NOT NULL, block_size INTEGER NOT NULL,
+            parallelism INTEGER NOT NULL, created INTEGER NOT NULL
+        );
+        CREATE TABLE operator_links(hash BLOB PRIMARY KEY, operator TEXT, expires INTEGER NOT NULL) WITHOUT ROWID;
+        CREATE TABLE operator_sessions(
+            hash BLOB PRIMARY KEY, operator INTEGER NOT NULL REFERENCES operators(id),
+            created INTEGER NOT NULL, used INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE audit(
+            id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
+            container TEXT, environment TEXT, subject TEXT NOT NULL, detail TEXT NOT NULL
+        );
         """
 }

@@ -161,7 +161,7 @@ extension AccountStore {
         }
     }
 
-    private func hashed(_ password: String) throws(DirectoryError) -> PasswordHash {
+    func hashed(_ password: String) throws(DirectoryError) -> PasswordHash {
         let allowed = AccountRules.passwordLength
         guard allowed.contains(password.utf8.count) else {
             throw .invalid(

@@ -89,7 +89,7 @@ extension AccountStore {
     private static func session(_ row: Row) -> Session? {
         guard let home = Self.home(row), let kind = Session.Kind(rawValue: row["kind"]) else { return nil }
         return Session(
-            id: Session.ID((row["id"] as Data).reduce(0) { $0 << 8 | UInt128($1) }),
+            id: Session.ID(row["id"] as Data),
             secretHash: Array(row["secret_hash"] as Data),
             account: Account.ID(row["account"]),
             home: home,
@@ -104,4 +104,6 @@ extension AccountStore {
 extension Session.ID {
     /// 16 bytes, most significant first.
     var data: Data { withUnsafeBytes(of: number.bigEndian) { Data($0) } }
+
+    init(_ data: Data) { self.init(data.reduce(0) { $0 << 8 | UInt128($1) }) }
 }

@@ -16,28 +16,43 @@ package final class AccountStore: Directory {
     let random: RandomSource
     let cost: ScryptCost
     private let key: [UInt8]
+    private let onLostWrite: @Sendable () -> Void
+    private let isStopped = Mutex(false)
     /// Containers seen in the file, which none ever leaves.
     ///
     /// Every new device of `--dev` asks.
     let seenContainers = Mutex<Set<ContainerID>>([])
 
     /// Opens the file in `folder`, making both when they are missing, for the owner's eyes only.
+    ///
+    /// A relay gives `onLostWrite`, which hears once that the disk failed to keep a change: then no other is taken, and the
+    /// process should end and start again. What such an end left in the log is put on the disk first.
     package convenience init(
         folder: String,
         time: TimeSource = .system,
         random: RandomSource = .system,
-        cost: ScryptCost = .standard
+        cost: ScryptCost = .standard,
+        disk: DiskCalls = .system,
+        onLostWrite: (@Sendable () -> Void)? = nil
     ) throws(DirectoryError) {
         let path = folder + "/relay.sqlite"
         let (writer, reader) = try Self.wrapping {
             try Self.makePrivate(folder: folder, file: path)
             let writer = try Self.openWriter(path)
+            if onLostWrite != nil { try StoreConnections.settleLog(of: writer, path, by: disk) }
             var configuration = Configuration()
             configuration.readonly = true
             configuration.busyMode = .timeout(10)
             return (writer, try DatabaseQueue(path: path, configuration: configuration))
         }
-        try self.init(writer: writer, reader: reader, time: time, random: random, cost: cost)
+        try self.init(
+            writer: writer,
+            reader: reader,
+            time: time,
+            random: random,
+            cost: cost,
+            onLostWrite: onLostWrite ?? {}
+        )
     }
 
     /// One that lives in memory and ends with the process: for tests.
@@ -56,8 +71,10 @@ package final class AccountStore: Directory {
         reader: DatabaseQueue,
         time: TimeSource,
         random: RandomSource,
-        cost: ScryptCost
+        cost: ScryptCost,
+        onLostWrite: @escaping @Sendable () -> Void = {}
     ) throws(DirectoryError) {
+        self.onLostWrite = onLostWrite
         self.writer = writer
         self.reader = reader
         self.time = time
@@ -87,15 +104,31 @@ package final class AccountStore: Directory {
 
     func write<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
         try Self.wrapping {
-            try writer.writeWithoutTransaction { db in
-                var value: Value?
-                try db.inTransaction(.immediate) {
-                    value = try body(db)
-                    return .commit
+            guard !isStopped.withLock({ $0 }) else { throw StoreFailure.stopped }
+            do {
+                return try transaction(body)
+            } catch  where StoreFailure.isLostWrite(error) {
+                // Trying again proves nothing: the kernel may have dropped the pages it could not write.
+                if !isStopped.withLock({ stopped in
+                    defer { stopped = true }
+                    return stopped
+                }) {
+                    onLostWrite()
                 }
-                guard let value else { throw DirectoryError.unavailable("the transaction gave nothing") }
-                return value
+                throw error
             }
+        }
+    }
+
+    private func transaction<Value>(_ body: (Database) throws -> Value) throws -> Value {
+        try writer.writeWithoutTransaction { db in
+            var value: Value?
+            try db.inTransaction(.immediate) {
+                value = try body(db)
+                return .commit
+            }
+            guard let value else { throw DirectoryError.unavailable("the transaction gave nothing") }
+            return value
         }
     }
 

@@ -13,15 +13,24 @@ package final class AssetFolder: AssetKeep {
     private let folder: String
     private let isTemporary: Bool
     private let draw: @Sendable () -> UInt64
-    private let isReady = Mutex(false)
+    fileprivate let disk: DiskCalls
+    /// Folders that this process has made, or found, and whose names it has flushed.
+    private let keptFolders = Mutex<Set<String>>([])
 
     /// - Parameters:
     ///   - folder: Made when the first asset comes.
     ///   - isTemporary: Whether it goes with `removeIfTemporary`.
+    ///   - disk: What files are written by.
     ///   - draw: Gives random 64 bits, for the names of what is on its way in.
-    package init(folder: String, isTemporary: Bool = false, draw: @escaping @Sendable () -> UInt64) {
+    package init(
+        folder: String,
+        isTemporary: Bool = false,
+        disk: DiskCalls = .system,
+        draw: @escaping @Sendable () -> UInt64
+    ) {
         self.folder = folder
         self.isTemporary = isTemporary
+        self.disk = disk
         self.draw = draw
     }
 
@@ -36,14 +45,13 @@ package final class AssetFolder: AssetKeep {
 
     package func begin() throws(RelayError) -> any AssetIntake {
         do {
-            try isReady.withLock { isReady in
-                if !isReady { try Self.makeFolder(incoming) }
-                isReady = true
-            }
-            guard hasRoom else { throw AssetFailure("statvfs") }
+            try keepFolder(incoming)
+            guard hasRoom else { throw DiskCalls.Failure("statvfs") }
             let path = incoming + "/" + String(draw(), radix: 16)
-            let descriptor = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600)
-            guard descriptor >= 0 else { throw AssetFailure("open") }
+            let descriptor = try again(ifMissing: incoming) {
+                disk.open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC)
+            }
+            guard descriptor >= 0 else { throw DiskCalls.Failure("open") }
             return FileIntake(descriptor: descriptor, path: path, of: self)
         } catch {
             throw AssetFailure.relayError(error)
@@ -67,28 +75,30 @@ package final class AssetFolder: AssetKeep {
     fileprivate func keep(_ path: String, as hash: AssetHash) throws {
         let target = self.path(of: hash)
         let parent = "\(folder)/\(hash.hex.prefix(2))"
-        try Self.makeFolder(parent)
+        try keepFolder(parent)
         // In place of the same content, if it was there: it is as new now.
-        guard rename(path, target) == 0 else { throw AssetFailure("rename") }
-        try Self.flush(folder: parent)
+        let outcome = try again(ifMissing: parent) { disk.rename(path, target) }
+        guard outcome == 0 else { throw DiskCalls.Failure("rename") }
+        // A new name in a folder is on the disk only when the folder is.
+        try disk.flush(parent)
     }
 
-    private static func makeFolder(_ path: String) throws {
-        guard !FileManager.default.fileExists(atPath: path) else { return }
-        try FileManager.default.createDirectory(
-            atPath: path,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
-        )
-        try flush(folder: URL(fileURLWithPath: path).deletingLastPathComponent().path)
+    /// Makes a folder where it is missing; its name is on the disk when this returns.
+    ///
+    /// That it is there says nothing of that, so the first use in each process flushes.
+    private func keepFolder(_ path: String) throws {
+        guard !keptFolders.withLock({ $0.contains(path) }) else { return }
+        try disk.makeFolders(path, within: (folder as NSString).deletingLastPathComponent)
+        keptFolders.withLock { _ = $0.insert(path) }
     }
 
-    /// A new name in a folder is on the disk only when the folder is.
-    private static func flush(folder: String) throws {
-        let descriptor = open(folder, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw AssetFailure("open") }
-        defer { close(descriptor) }
-        guard fsync(descriptor) == 0 else { throw AssetFailure("fsync") }
+    /// Calls once more where the folder has gone meanwhile, as it does when the container's data are reset.
+    private func again(ifMissing folder: String, _ call: () -> Int32) throws -> Int32 {
+        let outcome = call()
+        guard outcome < 0, errno == ENOENT else { return outcome }
+        keptFolders.withLock { $0 = [] }
+        try keepFolder(folder)
+        return call()
     }
 
     // MARK: Clearing up
@@ -161,14 +171,14 @@ private final class FileIntake: AssetIntake {
     func take(_ piece: [UInt8]) throws(RelayError) {
         hasher.add(piece)
         size += Int64(piece.count)
-        guard piece.withUnsafeBytes({ writeAll($0) }) else { throw AssetFailure.relayError(AssetFailure("write")) }
+        guard piece.withUnsafeBytes({ writeAll($0) }) else { throw AssetFailure.relayError(DiskCalls.Failure("write")) }
         if size - begun >= Self.writeBehind { beginWriting() }
     }
 
     private func writeAll(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var rest = bytes[...]
         while !rest.isEmpty {
-            let count = write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+            let count = folder.disk.write(descriptor, UnsafeRawBufferPointer(rebasing: rest))
             if count < 0, errno == EINTR { continue }
             guard count > 0 else { return false }
             rest = rest.dropFirst(count)
@@ -189,8 +199,8 @@ private final class FileIntake: AssetIntake {
 
     func finish() throws(RelayError) -> (hash: AssetHash, size: Int64) {
         do {
-            guard let hash = AssetHash(hasher.finish()) else { throw AssetFailure("hash") }
-            guard fsync(descriptor) == 0 else { throw AssetFailure("fsync") }
+            guard let hash = AssetHash(hasher.finish()) else { throw DiskCalls.Failure("hash") }
+            guard folder.disk.sync(descriptor) == 0 else { throw DiskCalls.Failure("fsync") }
             try folder.keep(path, as: hash)
             isKept = true
             return (hash, size)
@@ -226,17 +236,8 @@ private final class PieceHasher: @unchecked Sendable {
     func finish() -> SHA256.Digest { queue.sync { hasher.finalize() } }
 }
 
-/// A call to the system that failed.
-private struct AssetFailure: Error {
-    var call: String
-    var number: Int32
-
-    init(_ call: String) {
-        self.call = call
-        number = errno
-    }
-
-    /// Nothing of paths and causes is told to a client.
+/// What a failed call means for the client; nothing of paths and causes is told.
+private enum AssetFailure {
     static func relayError(_ error: any Error) -> RelayError {
         if let error = error as? RelayError { return error }
         return RelayError(

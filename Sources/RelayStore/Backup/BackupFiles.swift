@@ -40,12 +40,18 @@ enum BackupFiles {
         return (hasher.finalize().map { String(format: "%02x", $0) }.joined(), bytes)
     }
 
+    /// Makes a folder with all above it that are missing; the names of those are on the disk when this returns.
     static func makeFolder(_ path: String) throws {
+        var missing = [path]
+        while let last = missing.last, !FileManager.default.fileExists(atPath: last), last.contains("/") {
+            missing.append((last as NSString).deletingLastPathComponent)
+        }
         try FileManager.default.createDirectory(
             atPath: path,
             withIntermediateDirectories: true,
             attributes: [.posixPermissions: 0o700]
         )
+        for parent in missing.dropFirst() { try flush(parent.isEmpty ? "." : parent) }
     }
 
     /// Copies a file that never changes: as a link where both lie on one file system.

@@ -11,7 +11,9 @@ final class QueryRun {
     }
 
     let reader: SQLiteReader
-    let query: Query
+    /// As it is asked of the zone that is being visited.
+    private(set) var query: Query
+    private let asked: Query
     let order: QueryOrder
     let type: RecordType
     let typeNumber: Int64
@@ -40,6 +42,7 @@ final class QueryRun {
     ) throws {
         self.reader = reader
         self.query = query
+        asked = query
         self.type = type.definition
         typeNumber = type.number
         self.after = after
@@ -60,6 +63,7 @@ final class QueryRun {
                 if page.isFull { break }
             }
             self.zone = zone
+            query = zone.aliases.asked(asked)
             try visit()
         }
         return page.page

@@ -1,7 +1,7 @@
 import Records
 import RelayCore
 
-extension SQLiteWriter {
+extension SQLiteReader {
     func assetUses(_ hash: AssetHash, in zone: Zone) throws(RelayError) -> Int {
         try attempt { try uses(of: hash, in: zone.number) }
     }
@@ -16,7 +16,9 @@ extension SQLiteWriter {
         while try statement.step() { count += 1 }
         return count
     }
+}
 
+extension SQLiteWriter {
     func addTransfer(_ bytes: Int64, in month: CalendarMonth) throws(RelayError) {
         try attempt {
             let statement = try SQL(

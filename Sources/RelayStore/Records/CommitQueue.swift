@@ -11,6 +11,9 @@ protocol QueuedWrite: AnyObject, Sendable {
     func finish(_ failure: RelayError?)
 }
 
+/// Calls its argument later, never at once, one call at a time: a test's line of work instead of the commit thread.
+package typealias CommitLater = @Sendable (@escaping @Sendable () -> Void) -> Void
+
 /// Carries out a store's writes one commit after the other: all that wait make one commit, are answered, and again.
 ///
 /// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync. Whoever has just been
@@ -36,6 +39,10 @@ final class CommitQueue: @unchecked Sendable {
     private var commitTime = Duration.zero
 
     private let commit: @Sendable ([any QueuedWrite]) -> Void
+    private let idle: @Sendable () -> Bool
+    /// Commits when it likes, in place of the thread; and whether it has been asked to.
+    private let later: CommitLater?
+    private var isAsked = false
     private let onCommitTime: @Sendable (Int, Duration) -> Void
 
     /// Writes of one commit at the most: bounds how long the first of them waits.
@@ -57,14 +64,22 @@ final class CommitQueue: @unchecked Sendable {
     ///   - onCommitTime: hears how many writes each batch had and how long its commit took.
     ///   - idle: does a little of what can wait, on the thread, never beside a commit; says whether there is more. Called at
     ///     first and after `leaveIdleWork`.
+    ///   - later: commits when it likes, in place of the thread.
     init(
         name: String,
         commit: @escaping @Sendable ([any QueuedWrite]) -> Void,
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
-        idle: @escaping @Sendable () -> Bool
+        idle: @escaping @Sendable () -> Bool,
+        later: CommitLater? = nil
     ) {
         self.commit = commit
         self.onCommitTime = onCommitTime
+        self.idle = idle
+        self.later = later
+        guard later == nil else {
+            hasEnded = true
+            return
+        }
         let thread = Thread { [self] in
             // Only a thread itself can give itself a name that the system shows.
             Thread.current.name = name
@@ -92,6 +107,12 @@ final class CommitQueue: @unchecked Sendable {
             condition.unlock()
             return false
         }
+        guard later == nil else {
+            waiting.append(write)
+            condition.unlock()
+            askForCommit()
+            return true
+        }
         guard !isCommitting, waiting.isEmpty, latestBatch == 1, commitTime < Self.callersTime else {
             waiting.append(write)
             if !isCommitting { condition.signal() }
@@ -115,11 +136,41 @@ final class CommitQueue: @unchecked Sendable {
     ///
     /// On the thread itself, which may be the last to let go of a store, that is so already.
     func close() {
+        if later != nil { commitNow() }
         condition.withLock {
             isClosed = true
             condition.broadcast()
             while !hasEnded, ObjectIdentifier(Thread.current) != thread { condition.wait() }
         }
+    }
+
+    /// Takes no more, and forgets what waits: nobody hears of it again, as if the process had ended.
+    func abandon() {
+        condition.withLock {
+            isClosed = true
+            waiting = []
+        }
+    }
+
+    private func askForCommit() {
+        let mustAsk = condition.withLock {
+            defer { isAsked = true }
+            return !isAsked
+        }
+        if mustAsk { later?({ [weak self] in self?.commitNow() }) }
+    }
+
+    /// Commits what waits, on this thread; for those who have no thread.
+    private func commitNow() {
+        let batch = condition.withLock {
+            defer { waiting = [] }
+            isAsked = false
+            return waiting
+        }
+        if !batch.isEmpty { commit(batch) }
+        let hasMore = condition.withLock { hasIdleWork } && idle()
+        condition.withLock { hasIdleWork = hasMore }
+        if hasMore { askForCommit() }
     }
 
     private func timed(_ batch: [any QueuedWrite]) {

@@ -238,6 +238,24 @@ class SQLiteReader: StoreReader {
         }
     }
 
+    func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int? {
+        if let view = zone.view, view.isPartial { return nil }
+        return try attempt {
+            let statement = try SQL(
+                """
+                SELECT count(*) FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run
+                ON r.run = z.run AND r.zone = ?1
+                WHERE z.zone = ?1 AND z.run >= ?2 >> 11 AND r.change > ?2 AND r.deleted = 0
+                """,
+                in: database
+            )
+            defer { statement.reset() }
+            statement.bind(1, zone.number)
+            statement.bind(2, change)
+            return try statement.step() ? Int(statement.int(0)) : 0
+        }
+    }
+
     /// Puts the record in a row of `recordColumns` into `record`, whose memory it takes over.
     private func refill(_ record: inout StoredRecord, from row: SQL) throws {
         record.name = row.text(1)

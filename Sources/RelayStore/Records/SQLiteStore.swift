@@ -12,7 +12,8 @@ package final class SQLiteStore: Store {
         case memory
     }
 
-    package let epoch: UInt64
+    package var epoch: UInt64 { epochNow.load(ordering: .relaxed) }
+    private let epochNow: Atomic<UInt64>
     let tuning: QueryTuning
     private let rememberedWrites: Int
 
@@ -69,29 +70,36 @@ package final class SQLiteStore: Store {
     ///   - place: the file, or memory.
     ///   - draw: gives random 64 bits, for epochs and zone identities.
     ///   - tuning: how queries choose their ways.
-    ///   - rememberedWrites: how many of the writes that clients may repeat are remembered at the least, and half as many as
-    ///     at the most.
+    ///   - rememberedWrites: how many of the writes that clients may repeat are remembered at the least; three times as many
+    ///     are kept at the most.
+    ///   - disk: what assets are written by.
+    ///   - checkpointPages: so many pages of log are written back into the file at once.
     ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything. Hears
     ///     first, on the caller's thread, of the query subscriptions that the file holds.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
+    ///   - later: commits in place of a thread of the store's own.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
         tuning: QueryTuning = QueryTuning(),
         rememberedWrites: Int = 65_536,
+        disk: DiskCalls = .system,
+        checkpointPages: Int = 8_000,
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
-        onLostWrite: @escaping @Sendable () -> Void = {}
+        onLostWrite: @escaping @Sendable () -> Void = {},
+        later: CommitLater? = nil
     ) throws {
         self.tuning = tuning
         self.rememberedWrites = rememberedWrites
-        connections = try StoreConnections(place)
+        connections = try StoreConnections(place, checkpointPages: checkpointPages)
+        if case .file(let path) = place { try connections.settleLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
-        assets = place.assetFolder(draw)
+        assets = place.assetFolder(draw, disk)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
-        epoch = state.epoch
+        epochNow = Atomic(state.epoch)
         committed = Mutex(Committed(names: state.names, schema: state.schema))
         var memory = SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange)
         for watcher in state.queries {
@@ -107,7 +115,8 @@ package final class SQLiteStore: Store {
             // Whoever writes keeps the store alive; the thread alone does not.
             commit: { [weak self] in self?.commit($0) },
             onCommitTime: onCommitTime,
-            idle: { [weak self] in self?.purge() ?? false }
+            idle: { [weak self] in self?.purge() ?? false },
+            later: later
         )
         self.queue.withLock { $0 = queue }
     }
@@ -117,6 +126,12 @@ package final class SQLiteStore: Store {
         queue.withLock { $0.take() }?.close()
         connections.close()
         assets.removeIfTemporary()
+    }
+
+    /// Closes the file as the end of the process would: writes that wait are forgotten, and nobody is answered.
+    package func abandon() {
+        queue.withLock { $0.take() }?.abandon()
+        connections.close()
     }
 
     deinit { close() }
@@ -208,9 +223,8 @@ package final class SQLiteStore: Store {
             batch.forEach { $0.finish(nil) }
             checkpointIfDue()
         } catch  where StoreFailure.isLostWrite(error) {
-            isStopped.withLock { $0 = true }
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
-            onLostWrite()
+            stopAfterLostWrite()
         } catch  where batch.count > 1 {
             batch.forEach { commit([$0]) }
         } catch {
@@ -224,11 +238,16 @@ package final class SQLiteStore: Store {
         do {
             try connections.checkpointIfDue()
         } catch  where StoreFailure.isLostWrite(error) {
-            isStopped.withLock { $0 = true }
-            onLostWrite()
+            stopAfterLostWrite()
         } catch {
             // A full disk: what was answered is safe in the log, and the next commit tries again.
         }
+    }
+
+    /// Takes no write any more: what the disk holds is unknown until the file is opened again.
+    private func stopAfterLostWrite() {
+        isStopped.withLock { $0 = true }
+        onLostWrite()
     }
 
     /// Runs `body` in a transaction and commits it; returns when that is on disk.
@@ -292,9 +311,15 @@ package final class SQLiteStore: Store {
     private func purge() -> Bool {
         guard !isStopped.withLock({ $0 }) else { return false }
         var hasMore = false
-        // A failure is met again by the next write, which has somebody to tell.
-        _ = try? transaction {
-            hasMore = try $0.purgeDeletedZones(limit: 1_000) || $0.purgeDroppedIndexes(limit: 1_000)
+        do {
+            _ = try transaction {
+                hasMore = try $0.purgeDeletedZones(limit: 1_000) || $0.purgeDroppedIndexes(limit: 1_000)
+            }
+        } catch  where StoreFailure.isLostWrite(error) {
+            stopAfterLostWrite()
+        } catch {
+            // It is met again by the next write, which has somebody to tell.
+            hasMore = false
         }
         return hasMore
     }
@@ -319,6 +344,20 @@ package final class SQLiteStore: Store {
             }
         }
         return removed
+    }
+
+    /// Draws another epoch, as a restore does: no token of before is served any more.
+    ///
+    /// To be called while nobody writes.
+    package func renewEpoch() throws {
+        let epoch = draw()
+        try connections.write { database in
+            try database.execute(
+                sql: "UPDATE fact SET value = ? WHERE name = 'epoch'",
+                arguments: [Int64(bitPattern: epoch)]
+            )
+        }
+        epochNow.store(epoch, ordering: .relaxed)
     }
 
     // MARK: Looking beneath
@@ -399,14 +438,14 @@ extension SQLiteStore.Place {
     }
 
     /// Beside the file; of a store in memory among the system's temporary files.
-    fileprivate func assetFolder(_ draw: @escaping @Sendable () -> UInt64) -> AssetFolder {
+    fileprivate func assetFolder(_ draw: @escaping @Sendable () -> UInt64, _ disk: DiskCalls) -> AssetFolder {
         switch self {
         case .file(let path):
-            return AssetFolder(folder: Self.assetFolder(ofFile: path), draw: draw)
+            return AssetFolder(folder: Self.assetFolder(ofFile: path), disk: disk, draw: draw)
         case .memory:
             let name = "zonecast-assets-\(UUID().uuidString)"
             let folder = FileManager.default.temporaryDirectory.appendingPathComponent(name).path
-            return AssetFolder(folder: folder, isTemporary: true, draw: draw)
+            return AssetFolder(folder: folder, isTemporary: true, disk: disk, draw: draw)
         }
     }
 }

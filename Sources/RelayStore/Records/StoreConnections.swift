@@ -13,11 +13,14 @@ final class StoreConnections: Sendable {
     private let openReader: (@Sendable () throws -> DatabaseQueue)?
     private let restingReaders = Mutex<[DatabaseQueue]>([])
 
+    /// Pages of log that are written back at once.
+    static let usualCheckpoint = 8_000
+
     /// Readers kept open; there are more only while more threads read.
     private static let keptReaders = 16
 
     /// Opens the file, or makes it; its folder must exist.
-    init(_ place: SQLiteStore.Place) throws {
+    init(_ place: SQLiteStore.Place, checkpointPages: Int = usualCheckpoint) throws {
         var configuration = Configuration()
         configuration.label = "zonecast-store"
         // Another process holds the file's lock for a moment only: the command line, or a backup.
@@ -38,11 +41,30 @@ final class StoreConnections: Sendable {
             openReader = { [reading] in try DatabaseQueue(path: path, configuration: reading) }
             // GRDB sets NORMAL when it turns WAL on; only FULL keeps an answered write through a power cut.
             try writer.inDatabase { try $0.execute(sql: "PRAGMA synchronous = FULL") }
-            let log = WriteAheadLog()
+            let log = WriteAheadLog(checkpointPages: checkpointPages)
             writer.inDatabase { log.watch($0) }
             self.log = log
         }
         try StoreLayout.migrate(writer)
+    }
+
+    /// Puts on the disk what an earlier process left in the log, before anybody reads it.
+    ///
+    /// A process that was killed between writing a commit and flushing it, or whose flush failed, leaves a log that shows the
+    /// commit and may yet lose it to a power cut: then its numbers would be given to other changes, behind the back of
+    /// those who have read it.
+    func settleLog(_ path: String, by disk: DiskCalls) throws {
+        try Self.settleLog(of: writer, path, by: disk)
+    }
+
+    /// The same for any file in WAL mode.
+    static func settleLog(of writer: DatabaseQueue, _ path: String, by disk: DiskCalls) throws {
+        try writer.inDatabase { database in
+            // Whoever holds the lock is the only one who writes to the log.
+            try database.execute(sql: "BEGIN IMMEDIATE")
+            defer { try? database.execute(sql: "ROLLBACK") }
+            try disk.rewrite(path + "-wal")
+        }
     }
 
     func close() {

@@ -34,6 +34,10 @@ enum StoreFailure: Error {
     /// Reliability reference 5.
     static func isLostWrite(_ error: any Error) -> Bool {
         guard let error = error as? DatabaseError else { return false }
-        return error.resultCode == .SQLITE_IOERR && error.extendedResultCode != .SQLITE_IOERR_READ
+        switch error.extendedResultCode {
+        case .SQLITE_IOERR_WRITE, .SQLITE_IOERR_FSYNC, .SQLITE_IOERR_DIR_FSYNC, .SQLITE_IOERR_TRUNCATE: return true
+        // The rest is about reading, locks and the log's index in memory: those lose nothing, and end by themselves.
+        default: return false
+        }
     }
 }

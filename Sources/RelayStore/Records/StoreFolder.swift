@@ -15,23 +15,35 @@ package final class StoreFolder: StoreCatalog {
     private let onCommit: CommitListener
     private let onCommitTime: @Sendable (Int, Duration) -> Void
     private let onLostWrite: @Sendable () -> Void
+    private let later: CommitLater?
+    private let disk: DiskCalls
+    private let checkpointPages: Int
     private let open = Mutex<[ContainerEnvironment: SQLiteStore]>([:])
 
     /// - Parameters:
     ///   - folder: the data folder; `nil` keeps everything in memory.
     ///   - draw: gives random 64 bits.
+    ///   - disk: what folders and assets are written by.
+    ///   - checkpointPages: so many pages of a store's log are written back into its file at once.
     ///   - onCommit: hears of every commit.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
+    ///   - later: commits in place of the stores' own threads.
     package init(
         folder: String?,
         draw: @escaping @Sendable () -> UInt64,
+        disk: DiskCalls = .system,
+        checkpointPages: Int = 8_000,
         onCommit: @escaping CommitListener = { _, _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
-        onLostWrite: @escaping @Sendable () -> Void = {}
+        onLostWrite: @escaping @Sendable () -> Void = {},
+        later: CommitLater? = nil
     ) {
         self.folder = folder
+        self.later = later
         self.draw = draw
+        self.disk = disk
+        self.checkpointPages = checkpointPages
         self.onCommit = onCommit
         self.onCommitTime = onCommitTime
         self.onLostWrite = onLostWrite
@@ -64,9 +76,12 @@ package final class StoreFolder: StoreCatalog {
                 let store = try SQLiteStore(
                     place,
                     draw: draw,
+                    disk: disk,
+                    checkpointPages: checkpointPages,
                     onCommit: { onCommit(home, $0) },
                     onCommitTime: onCommitTime,
-                    onLostWrite: onLostWrite
+                    onLostWrite: onLostWrite,
+                    later: later
                 )
                 open[home] = store
                 return store
@@ -74,6 +89,12 @@ package final class StoreFolder: StoreCatalog {
                 throw StoreFailure.relayError(for: error)
             }
         }
+    }
+
+    /// Whether somebody has used the environment.
+    func isThere(_ home: ContainerEnvironment) -> Bool {
+        if open.withLock({ $0[home] != nil }) { return true }
+        return folder.map { FileManager.default.fileExists(atPath: Self.path(of: home, in: $0)) } ?? false
     }
 
     /// Finishes what waits to be written and closes every file.
@@ -85,10 +106,24 @@ package final class StoreFolder: StoreCatalog {
         stores.forEach { $0.close() }
     }
 
+    /// Ends every token of the open stores.
+    package func renewEpochs() throws {
+        for store in open.withLock({ Array($0.values) }) { try store.renewEpoch() }
+    }
+
+    /// Closes every file as the end of the process would.
+    package func abandon() {
+        let stores = open.withLock { open in
+            defer { open = [:] }
+            return Array(open.values)
+        }
+        stores.forEach { $0.abandon() }
+    }
+
     private func place(of home: ContainerEnvironment) throws -> SQLiteStore.Place {
         guard let folder else { return .memory }
         let path = Self.path(of: home, in: folder)
-        try Self.makeFolder(ofFile: path)
+        try Self.makeFolder(ofFile: path, in: folder, by: disk)
         return .file(path: path)
     }
 
@@ -97,11 +132,15 @@ package final class StoreFolder: StoreCatalog {
         "\(folder)/containers/\(home.container.name)/\(home.environment.rawValue).sqlite"
     }
 
-    static func makeFolder(ofFile path: String) throws {
-        try FileManager.default.createDirectory(
-            atPath: (path as NSString).deletingLastPathComponent,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
-        )
+    /// Makes the folders of a store's file.
+    static func makeFolder(ofFile path: String, in data: String, by disk: DiskCalls = .system) throws {
+        if !FileManager.default.fileExists(atPath: data) {
+            try FileManager.default.createDirectory(
+                atPath: data,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+        }
+        try disk.makeFolders((path as NSString).deletingLastPathComponent, within: data)
     }
 }

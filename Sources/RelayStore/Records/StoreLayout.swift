@@ -28,6 +28,7 @@ enum StoreLayout {
         migrator.registerMigration("6 quota") { try $0.execute(sql: quota) }
         migrator.registerMigration("9 sharing") { try $0.execute(sql: SharingLayout.tables) }
         migrator.registerMigration("10 retired fields") { try $0.execute(sql: retiredFields) }
+        migrator.registerMigration("11 sharing") { try $0.execute(sql: SharingLayout.requests + SharingLayout.aliases) }
         migrator.registerMigration("12 done writes") { try $0.execute(sql: doneWrites) }
         try migrator.migrate(writer)
     }

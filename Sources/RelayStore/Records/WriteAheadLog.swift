@@ -19,13 +19,19 @@ final class WriteAheadLog: Sendable {
 
     /// A checkpoint costs two more fsyncs and stops the writes: at 32 MiB of log it comes a tenth as often as by default,
     /// and a page written many times meanwhile is copied once.
-    private static let checkpointFrames = 8000
+    private let checkpointFrames: Int
     /// One page with what the log says about it, and what stands before the first.
     private static let frameBytes: Int64 = 4096 + 24
     private static let headBytes: Int64 = 32
     private static let step: Int64 = 1 << 20
     /// So much room is enough for now.
     private static let margin: Int64 = 256 << 10
+
+    /// - Parameter checkpointPages: So many pages are copied into the file at once.
+    init(checkpointPages: Int) { checkpointFrames = checkpointPages }
+
+    /// Bytes of the log at which it begins anew.
+    private var fullSize: Int64 { Self.headBytes + Int64(checkpointFrames) * Self.frameBytes }
 
     /// Begins to count the pages of the connection's commits, in place of SQLite's own checkpoints.
     ///
@@ -51,7 +57,7 @@ final class WriteAheadLog: Sendable {
     func makeRoom(in database: Database) {
         let isNear = state.withLock { state in
             let end = Self.headBytes + Int64(state.frames) * Self.frameBytes
-            return state.frames < Self.checkpointFrames && end + Self.margin > state.size
+            return state.frames < checkpointFrames && end + Self.margin > state.size
         }
         guard isNear else { return }
         var pointer: UnsafeMutablePointer<sqlite3_file>?
@@ -60,20 +66,23 @@ final class WriteAheadLog: Sendable {
         var size: Int64 = 0
         guard methods.pointee.xFileSize(file, &size) == SQLITE_OK else { return }
         // Before its first page the log's head has to be written by SQLite.
-        if size >= Self.headBytes, size < Self.headBytes + Int64(Self.checkpointFrames) * Self.frameBytes {
-            size += Self.writeZeros(at: size, by: { methods.pointee.xWrite(file, $0, $1, $2) })
+        if size >= Self.headBytes, size < fullSize {
+            size += Self.writeZeros(min(Self.step, fullSize - size), at: size) {
+                methods.pointee.xWrite(file, $0, $1, $2)
+            }
         }
         state.withLock { [size] in $0.size = size }
     }
 
     /// How many have been written.
     private static func writeZeros(
+        _ count: Int64,
         at start: Int64,
         by write: (UnsafeRawPointer?, Int32, Int64) -> Int32
     ) -> Int64 {
         zeros.withUnsafeBytes { zeros in
             var done: Int64 = 0
-            while done < step, write(zeros.baseAddress, Int32(zeros.count), start + done) == SQLITE_OK {
+            while done < count, write(zeros.baseAddress, Int32(zeros.count), start + done) == SQLITE_OK {
                 done += Int64(zeros.count)
             }
             return done
@@ -85,7 +94,7 @@ final class WriteAheadLog: Sendable {
 
     /// Copies what it can of the log into the file, where the log has grown to its full length.
     func checkpointIfDue(_ database: Database) throws {
-        guard state.withLock({ $0.frames }) >= Self.checkpointFrames else { return }
+        guard state.withLock({ $0.frames }) >= checkpointFrames else { return }
         let result = sqlite3_wal_checkpoint_v2(
             database.sqliteConnection,
             "main",

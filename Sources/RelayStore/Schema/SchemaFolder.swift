@@ -87,7 +87,7 @@ package struct SchemaFolder: Sendable {
     ) throws -> Result {
         do {
             let path = path(of: environment)
-            try StoreFolder.makeFolder(ofFile: path)
+            try StoreFolder.makeFolder(ofFile: path, in: folder)
             let connections = try StoreConnections(.file(path: path))
             defer { connections.close() }
             return try body(connections)

@@ -8,7 +8,10 @@ extension SQLiteReader {
     /// What a share record shares; `nil` for a tombstone.
     func sharing(of record: StoredRecord) throws -> Share? {
         guard !record.isDeleted, let guid = record.shareMark?.shortGUID else { return nil }
-        let statement = try SQL("SELECT id, root, public_permission FROM share WHERE guid = ?", in: database)
+        let statement = try SQL(
+            "SELECT id, root, public_permission, allows_requests FROM share WHERE guid = ?",
+            in: database
+        )
         statement.bind(1, guid)
         guard try statement.step() else {
             statement.reset()
@@ -16,35 +19,56 @@ extension SQLiteReader {
         }
         let (number, root) = (statement.int(0), statement.optionalText(1))
         let permission = Share.Permission(rawValue: Int(statement.int(2))) ?? .none
+        let allowsRequests = statement.bool(3)
         statement.reset()
-        return Share(
+        var share = Share(
             root: root,
             shortGUID: guid,
             publicPermission: permission,
             participants: try participants(of: number)
         )
+        share.allowsAccessRequests = allowsRequests
+        try readRequests(of: number, into: &share)
+        return share
     }
 
-    private func participants(of share: Int64) throws -> [Share.Participant] {
+    private func readRequests(of number: Int64, into share: inout Share) throws {
         let statement = try SQL(
-            "SELECT id, role, permission, accepted, user, email, phone FROM participant WHERE share = ? ORDER BY place",
+            "SELECT user, blocked FROM share_request WHERE share = ? ORDER BY place",
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, number)
+        while try statement.step() {
+            let person = try user(statement.int(0))
+            if statement.bool(1) { share.blocked.append(person) } else { share.requesters.append(person) }
+        }
+    }
+
+    func participants(of share: Int64) throws -> [Share.Participant] {
+        let statement = try SQL(
+            """
+            SELECT id, role, permission, accepted, user, email, phone, has_asked, added
+            FROM participant WHERE share = ? ORDER BY place
+            """,
             in: database
         )
         defer { statement.reset() }
         statement.bind(1, share)
         var found: [Share.Participant] = []
         while try statement.step() {
-            found.append(
-                Share.Participant(
-                    id: statement.text(0),
-                    role: Share.Role(rawValue: Int(statement.int(1))) ?? .user,
-                    permission: Share.Permission(rawValue: Int(statement.int(2))) ?? .none,
-                    hasAccepted: statement.bool(3),
-                    user: statement.isNull(4) ? nil : try user(statement.int(4)),
-                    contact: statement.optionalText(5).map { .email($0) }
-                        ?? statement.optionalText(6).map { .phone($0) }
-                )
+            var participant = Share.Participant(
+                id: statement.text(0),
+                role: Share.Role(rawValue: Int(statement.int(1))) ?? .user,
+                permission: Share.Permission(rawValue: Int(statement.int(2))) ?? .none,
+                hasAccepted: statement.bool(3),
+                user: statement.isNull(4) ? nil : try user(statement.int(4)),
+                contact: statement.optionalText(5).map { .email($0) }
+                    ?? statement.optionalText(6).map { .phone($0) }
             )
+            participant.hasAsked = statement.bool(7)
+            participant.added = statement.isNull(8) ? nil : Timestamp(milliseconds: statement.int(8))
+            found.append(participant)
         }
         return found
     }
@@ -126,17 +150,18 @@ extension SQLiteReader {
     private func view(of zone: Int64, for user: UserID, number: Int64) throws -> (ZoneView, lastChange: UInt64) {
         let statement = try SQL(
             """
-            SELECT s.id, s.root, p.permission, s.last_change FROM participant p JOIN share s ON s.id = p.share
+            SELECT s.id, s.root, p.permission, s.last_change, s.has_aliases FROM participant p JOIN share s ON s.id = p.share
             WHERE p.user = ?1 AND s.zone = ?2 AND p.accepted = 1 AND p.permission > 1 ORDER BY s.id
             """,
             in: database
         )
-        defer { statement.reset() }
         statement.bind(1, number)
         statement.bind(2, zone)
         var view = ZoneView(user: user, shares: [])
         var last: UInt64 = 0
+        var renamed: [Int64] = []
         while try statement.step() {
+            if statement.bool(4) { renamed.append(statement.int(0)) }
             view.shares.append(
                 .init(
                     share: statement.int(0),
@@ -146,7 +171,16 @@ extension SQLiteReader {
             )
             last = max(last, statement.unsigned(3))
         }
+        statement.reset()
+        for share in renamed { try readAliases(in: share, into: &view.aliases) }
         return (view, last)
+    }
+
+    private func readAliases(in share: Int64, into aliases: inout RecordAliases) throws {
+        let statement = try SQL("SELECT shown, kept FROM share_alias WHERE share = ?", in: database)
+        defer { statement.reset() }
+        statement.bind(1, share)
+        while try statement.step() { aliases.add(statement.text(0), for: statement.text(1)) }
     }
 
     func zones(sharedWith user: UserID) throws(RelayError) -> [Zone] {

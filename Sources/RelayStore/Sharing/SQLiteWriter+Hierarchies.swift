@@ -169,4 +169,44 @@ extension SQLiteWriter {
             return false
         }
     }
+
+    // MARK: Aliases
+
+    func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError) {
+        try attempt {
+            let insert = try SQL(
+                "INSERT OR REPLACE INTO share_alias (share, shown, kept) VALUES (?, ?, ?)",
+                in: database
+            )
+            insert.bind(1, share)
+            insert.bind(2, shown)
+            insert.bind(3, kept)
+            try insert.run()
+            let mark = try SQL("UPDATE share SET has_aliases = 1 WHERE id = ?", in: database)
+            mark.bind(1, share)
+            try mark.run()
+            try beginAnew(share, whereSeen: shown, in: zone)
+        }
+    }
+
+    /// Those who see the name that was taken, because another share shows it to them, see it move: for them all begins anew.
+    private func beginAnew(_ share: Int64, whereSeen name: String, in zone: Zone) throws {
+        guard let other = try cover(ofEntry: name, in: zone), other != share else { return }
+        let statement = try SQL(
+            """
+            SELECT a.user FROM participant a JOIN participant b ON b.user = a.user AND b.share = ?2
+            WHERE a.share = ?1 AND a.accepted = 1 AND b.accepted = 1 AND a.permission > 1 AND b.permission > 1
+            """,
+            in: database
+        )
+        statement.bind(1, share)
+        statement.bind(2, other)
+        var users: [UserID] = []
+        while try statement.step() { users.append(try user(statement.int(0))) }
+        statement.reset()
+        guard !users.isEmpty else { return }
+        memory.listeners[zone.number] = nil
+        let change = takeChangeNumber()
+        for user in users { try setAccess(of: user, to: zone, ended: false, at: change) }
+    }
 }

@@ -22,6 +22,7 @@ extension SQLiteWriter {
             if let root = share.root { newHierarchies.append((number, root)) }
         }
         if old?.participants != share.participants { try write(share.participants, of: number) }
+        try writeRequests(share, over: old, as: number)
         try changeAccess(
             from: old?.joined ?? [:],
             to: share.joined,
@@ -89,7 +90,7 @@ extension SQLiteWriter {
         }
     }
 
-    private func setAccess(of user: UserID, to zone: Zone, ended: Bool, at change: UInt64) throws {
+    func setAccess(of user: UserID, to zone: Zone, ended: Bool, at change: UInt64) throws {
         let statement = try SQL(
             "INSERT OR REPLACE INTO shared_zone (user, zone, identity, change, ended) VALUES (?, ?, ?, ?, ?)",
             in: database
@@ -147,8 +148,9 @@ extension SQLiteWriter {
         for (place, participant) in participants.enumerated() {
             let statement = try SQL(
                 """
-                INSERT INTO participant (share, id, place, role, permission, accepted, user, email, phone)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+                INSERT INTO participant (
+                    share, id, place, role, permission, accepted, user, email, phone, has_asked, added
+                ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """,
                 in: database
             )
@@ -161,7 +163,34 @@ extension SQLiteWriter {
             if let user = participant.user { statement.bind(7, try ensureNumber(of: user)) }
             if case .email(let address)? = participant.contact { statement.bind(8, address) }
             if case .phone(let number)? = participant.contact { statement.bind(9, number) }
+            statement.bind(10, participant.hasAsked)
+            if let added = participant.added { statement.bind(11, added.milliseconds) }
             try statement.run()
+        }
+    }
+
+    private func writeRequests(_ share: Share, over old: Share?, as number: Int64) throws {
+        if share.allowsAccessRequests != old?.allowsAccessRequests ?? false {
+            let statement = try SQL("UPDATE share SET allows_requests = ? WHERE id = ?", in: database)
+            statement.bind(1, share.allowsAccessRequests)
+            statement.bind(2, number)
+            try statement.run()
+        }
+        guard share.requesters != old?.requesters ?? [] || share.blocked != old?.blocked ?? [] else { return }
+        let delete = try SQL("DELETE FROM share_request WHERE share = ?", in: database)
+        delete.bind(1, number)
+        try delete.run()
+        let people = share.requesters.map { ($0, false) } + share.blocked.map { ($0, true) }
+        for (place, (user, isBlocked)) in people.enumerated() {
+            let insert = try SQL(
+                "INSERT OR REPLACE INTO share_request (share, user, place, blocked) VALUES (?, ?, ?, ?)",
+                in: database
+            )
+            insert.bind(1, number)
+            insert.bind(2, try ensureNumber(of: user))
+            insert.bind(3, Int64(place))
+            insert.bind(4, isBlocked)
+            try insert.run()
         }
     }
 }

@@ -57,4 +57,33 @@ enum SharingLayout {
         CREATE INDEX share_entry_by_change ON share_entry (share, change);
         CREATE INDEX share_entry_by_name ON share_entry (name, zone) WHERE gone = 0;
         """
+
+    /// Who asked for access to shares, and who may not.
+    static let requests = """
+        ALTER TABLE share ADD COLUMN allows_requests INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE participant ADD COLUMN has_asked INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE participant ADD COLUMN added INTEGER;
+
+        CREATE TABLE share_request (
+            share INTEGER NOT NULL REFERENCES share (id) ON DELETE CASCADE,
+            user INTEGER NOT NULL,
+            place INTEGER NOT NULL,
+            blocked INTEGER NOT NULL,
+            PRIMARY KEY (share, user)
+        ) STRICT, WITHOUT ROWID;
+
+        """
+
+    /// Records that participants chose names for which the zone had given away out of their sight.
+    static let aliases = """
+        -- whether there are any, which saves nearly everybody the look
+        ALTER TABLE share ADD COLUMN has_aliases INTEGER NOT NULL DEFAULT 0;
+
+        CREATE TABLE share_alias (
+            share INTEGER NOT NULL REFERENCES share (id) ON DELETE CASCADE,
+            shown TEXT NOT NULL,
+            kept TEXT NOT NULL,
+            PRIMARY KEY (share, shown)
+        ) STRICT, WITHOUT ROWID;
+        """
 }

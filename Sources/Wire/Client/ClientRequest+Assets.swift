@@ -5,7 +5,7 @@ extension ClientRequest {
     ///
     /// Wire reference 15.
     package static func uploads(
-        _ fields: [(recordName: String, recordType: String, fieldName: String)],
+        _ fields: [UploadField],
         in zone: ZoneID
     ) -> [UInt8] {
         body { object in
@@ -16,8 +16,26 @@ extension ClientRequest {
                     $0.member("recordName", field.recordName)
                     $0.member("recordType", field.recordType)
                     $0.member("fieldName", field.fieldName)
+                    $0.member("fileChecksum", field.asset.fileChecksum)
+                    $0.member("size", field.asset.size)
                 }
             }
+        }
+    }
+
+    /// A field whose asset is to be uploaded.
+    package struct UploadField: Sendable {
+        package var recordName: String
+        package var recordType: String
+        package var fieldName: String
+        /// What it will be: a relay that has it already takes no bytes.
+        package var asset: Asset
+
+        package init(recordName: String, recordType: String, fieldName: String, asset: Asset) {
+            self.recordName = recordName
+            self.recordType = recordType
+            self.fieldName = fieldName
+            self.asset = asset
         }
     }
 

@@ -9,12 +9,15 @@ extension ClientRequest {
         package var publicPermission: String?
         /// All of them, the new ones without a number; `nil`: as they are.
         package var participants: [ClientShare.Participant]?
+        /// What is to become of requests for access; `nil`: nothing.
+        package var accessRequests: AccessRequestsWrite?
 
         package init() {}
 
         package static func == (a: ShareWrite, b: ShareWrite) -> Bool {
             a.root?.name == b.root?.name && a.root?.changeTag == b.root?.changeTag
                 && a.publicPermission == b.publicPermission && a.participants == b.participants
+                && a.accessRequests == b.accessRequests
         }
 
         package func hash(into hasher: inout Hasher) {
@@ -35,6 +38,32 @@ extension ClientRequest {
             if let participants {
                 record.key("participants")
                 record.array(participants) { $1.write(to: &$0) }
+            }
+            if let accessRequests {
+                record.key("accessRequests")
+                accessRequests.write(to: &record)
+            }
+        }
+    }
+
+    /// What the save of a share says of requests for access: record names of users.
+    package struct AccessRequestsWrite: Hashable, Sendable {
+        package var isAllowed: Bool?
+        package var denied: [String] = []
+        package var blocked: [String] = []
+        package var unblocked: [String] = []
+
+        package init() {}
+
+        func write(to record: inout JSONWriter) {
+            record.object { object in
+                if let isAllowed { object.member("allowed", isAllowed) }
+                object.key("deny")
+                object.array(denied) { $0.string($1) }
+                object.key("block")
+                object.array(blocked) { $0.string($1) }
+                object.key("unblock")
+                object.array(unblocked) { $0.string($1) }
             }
         }
     }

@@ -118,7 +118,8 @@ package enum ClientRequest {
         in zone: ZoneID,
         since token: String?,
         desiredKeys: [String]?,
-        limit: Int?
+        limit: Int?,
+        countsRest: Bool = false
     ) -> [UInt8] {
         body { object in
             object.key("zones")
@@ -127,6 +128,7 @@ package enum ClientRequest {
                     zoneID(zone, &entry)
                     if let token { entry.member("syncToken", token) }
                     if let limit { entry.member("resultsLimit", limit) }
+                    if countsRest { entry.member("countRemaining", true) }
                     keys(desiredKeys, &entry)
                 }
             }

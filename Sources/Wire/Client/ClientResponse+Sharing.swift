@@ -61,6 +61,13 @@ extension ClientResponse {
         return try ClientIdentity(json)
     }
 
+    /// For each of the links of `records/requestaccess` why one cannot ask; `nil`: one has.
+    package static func requestFailures(_ json: JSONValue) throws(JSONError) -> [Failure?] {
+        var failures: [Failure?] = []
+        for entry in try json["results"]?.elements() ?? [] { failures.append(try failure(entry, zone: nil)) }
+        return failures
+    }
+
     /// The `users` array.
     ///
     /// Wire reference 14.

@@ -56,12 +56,15 @@ extension ClientResponse {
     package struct PageEnd: Hashable, Sendable {
         package var syncToken: String
         package var moreComing: Bool
+        /// How many records follow, from a relay that was asked and can tell.
+        package var remaining: Int?
     }
 
     package static func pageEnd(_ json: JSONValue) throws(JSONError) -> PageEnd {
         PageEnd(
             syncToken: try json.required("syncToken").string(),
-            moreComing: try json["moreComing"]?.bool() ?? false
+            moreComing: try json["moreComing"]?.bool() ?? false,
+            remaining: try (json["remaining"]?.int64()).map { Int($0) }
         )
     }
 

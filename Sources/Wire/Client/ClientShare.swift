@@ -1,3 +1,5 @@
+package import Records
+
 /// What a client knows of a share beside its fields.
 ///
 /// Wire reference 4.9.
@@ -10,6 +12,12 @@ package struct ClientShare: Hashable, Sendable {
         package var permission: String
         package var acceptanceStatus: String
         package var identity: ClientIdentity
+        /// Whoever first opens the link made for this participant.
+        package var isForAnybody = false
+        /// The participant's own link, as the owner has it until it is used.
+        package var invitation: String?
+        package var hasAsked = false
+        package var added: Timestamp?
 
         package init(
             id: String? = nil,
@@ -32,6 +40,17 @@ package struct ClientShare: Hashable, Sendable {
     package var owner: Participant?
     package var currentUser: Participant?
     package var shortGUID: String?
+    /// What those who manage the share know of requests.
+    package var accessRequests = AccessRequests()
+
+    /// Who asks for access, and who may not.
+    package struct AccessRequests: Hashable, Sendable {
+        package var isAllowed = false
+        package var requesters: [ClientIdentity] = []
+        package var blocked: [ClientIdentity] = []
+
+        package init() {}
+    }
 
     package init() {}
 
@@ -42,6 +61,7 @@ package struct ClientShare: Hashable, Sendable {
         for entry in try json["participants"]?.elements() ?? [] { participants.append(try Participant(entry)) }
         if let owner = json["owner"] { self.owner = try Participant(owner) }
         if let current = json["currentUserParticipant"] { currentUser = try Participant(current) }
+        if let requests = json["accessRequests"] { accessRequests = try AccessRequests(requests) }
     }
 
     /// Reads what `json` wrote.
@@ -67,6 +87,28 @@ package struct ClientShare: Hashable, Sendable {
                 object.key("currentUserParticipant")
                 currentUser.write(to: &object)
             }
+            if accessRequests != AccessRequests() {
+                object.key("accessRequests")
+                accessRequests.write(to: &object)
+            }
+        }
+    }
+}
+
+extension ClientShare.AccessRequests {
+    init(_ json: JSONValue) throws(JSONError) {
+        isAllowed = try json["allowed"]?.bool() ?? false
+        for entry in try json["requesters"]?.elements() ?? [] { requesters.append(try ClientIdentity(entry)) }
+        for entry in try json["blocked"]?.elements() ?? [] { blocked.append(try ClientIdentity(entry)) }
+    }
+
+    func write(to writer: inout JSONWriter) {
+        writer.object { object in
+            object.member("allowed", isAllowed)
+            object.key("requesters")
+            object.array(requesters) { $1.write(to: &$0) }
+            object.key("blocked")
+            object.array(blocked) { $1.write(to: &$0) }
         }
     }
 }
@@ -78,6 +120,10 @@ extension ClientShare.Participant {
         permission = try json["permission"]?.string() ?? "UNKNOWN"
         acceptanceStatus = try json["acceptanceStatus"]?.string() ?? "UNKNOWN"
         identity = if let user = json["userIdentity"] { try ClientIdentity(user) } else { ClientIdentity() }
+        isForAnybody = try json["oneTimeLink"]?.bool() ?? false
+        invitation = try json["invitationURL"]?.string()
+        hasAsked = try json["isApprovedRequester"]?.bool() ?? false
+        added = try json["dateAdded"].map { json throws(JSONError) in Timestamp(milliseconds: try json.int64()) }
     }
 
     package func write(to writer: inout JSONWriter) {
@@ -88,6 +134,10 @@ extension ClientShare.Participant {
             object.member("acceptanceStatus", acceptanceStatus)
             object.key("userIdentity")
             identity.write(to: &object)
+            if isForAnybody { object.member("oneTimeLink", true) }
+            if let invitation { object.member("invitationURL", invitation) }
+            if hasAsked { object.member("isApprovedRequester", true) }
+            if let added { object.member("dateAdded", added.milliseconds) }
         }
     }
 }

@@ -10,18 +10,29 @@ extension FieldsJSON {
         to new: ZoneID,
         in bytes: [UInt8]
     ) throws(JSONError) -> [UInt8] {
-        var hasMoved = false
+        try mappingReferences(in: bytes) { reference in
+            guard reference.zone == old else { return reference }
+            var reference = reference
+            reference.zone = new
+            return reference
+        }
+    }
+
+    /// A stored object with each of its references changed; given back as it is where none is another then.
+    package static func mappingReferences(
+        in bytes: [UInt8],
+        _ change: (Reference) -> Reference
+    ) throws(JSONError) -> [UInt8] {
+        var hasChanged = false
         let entries = try decode(bytes).map { entry in
             var entry = entry
             entry.value = entry.value.mappingReferences { reference in
-                guard reference.zone == old else { return reference }
-                hasMoved = true
-                var reference = reference
-                reference.zone = new
-                return reference
+                let changed = change(reference)
+                hasChanged = hasChanged || changed != reference
+                return changed
             }
             return entry
         }
-        return hasMoved ? encode(entries) : bytes
+        return hasChanged ? encode(entries) : bytes
     }
 }

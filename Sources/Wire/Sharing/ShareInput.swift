@@ -9,6 +9,7 @@ package struct ShareInput: Sendable {
     package var publicPermission: Share.Permission?
     /// All of them, the owner too; who is missing is to go.
     package var participants: [ParticipantInput]?
+    package var accessRequests: AccessRequestsInput?
 
     /// Says nothing.
     package init() {}
@@ -18,10 +19,27 @@ package struct ShareInput: Sendable {
             root = (try record.required("recordName").string(), try record["recordChangeTag"]?.string())
         }
         publicPermission = try json["publicPermission"].flatMap(ParticipantInput.permission)
+        accessRequests = try json["accessRequests"].map { json throws(JSONError) in try AccessRequestsInput(json) }
         guard let list = json["participants"] else { return }
         var participants: [ParticipantInput] = []
         for element in try list.elements() { participants.append(try ParticipantInput(element)) }
         self.participants = participants
+    }
+}
+
+/// What is to become of requests for access; ours, beside Apple's wire.
+package struct AccessRequestsInput: Sendable {
+    package var isAllowed: Bool?
+    /// Record names of users, as for the other two.
+    package var denied: [String]
+    package var blocked: [String]
+    package var unblocked: [String]
+
+    package init(_ json: JSONValue) throws(JSONError) {
+        isAllowed = try json["allowed"]?.bool()
+        denied = try json["deny"].map(stringArray) ?? []
+        blocked = try json["block"].map(stringArray) ?? []
+        unblocked = try json["unblock"].map(stringArray) ?? []
     }
 }
 
@@ -32,6 +50,8 @@ package struct ParticipantInput: Sendable {
     package var permission: Share.Permission?
     /// Marked as one who is to go.
     package var isRemoved: Bool
+    /// Whoever first opens the link made for this participant; ours, beside Apple's wire.
+    package var isForAnybody: Bool
     package var emailAddress: String?
     package var phoneNumber: String?
     package var userRecordName: String?
@@ -46,6 +66,7 @@ package struct ParticipantInput: Sendable {
             }
             self.role = role
         }
+        isForAnybody = try json["oneTimeLink"]?.bool() ?? false
         isRemoved = try json["acceptanceStatus"]?.string() == "REMOVED"
         let identity = json["userIdentity"]
         let lookup = identity?["lookupInfo"]

@@ -1,6 +1,5 @@
-import Crypto
 import Foundation
-import Records
+package import Records
 import Synchronization
 import Wire
 
@@ -17,11 +16,8 @@ package final class AssetKeeper: Sendable {
 
     /// Half of what the relay gives a receipt: a save that begins now must still end in time.
     private static let receiptLife: TimeInterval = 30 * 60
-    /// CloudKit's limit, and the relay's unless it was told otherwise; beyond it not even reading is worth while.
-    private static let largestUpload = 4 << 30
-
-    private let connection: RelayConnection
-    private let folder: URL
+    let connection: RelayConnection
+    let folder: URL
     private let state = Mutex(State())
 
     package init(_ connection: RelayConnection) {
@@ -35,7 +31,7 @@ package final class AssetKeeper: Sendable {
     // MARK: Downloads
 
     /// The file of an asset; several who ask for one content wait for one download.
-    func download(_ asset: Asset, _ origin: AssetOrigin) async throws -> URL {
+    package func download(_ asset: Asset, _ origin: AssetOrigin) async throws -> URL {
         let task = state.withLock { state in
             if let running = state.downloads[asset.fileChecksum] { return running }
             // Not on the common pool's threads: all of them may be waiting for this very file.
@@ -47,89 +43,48 @@ package final class AssetKeeper: Sendable {
         return try await task.value
     }
 
-    private func fetch(_ asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> URL {
-        let file = folder.appendingPathComponent(Self.fileName(asset.fileChecksum))
-        if FileManager.default.fileExists(atPath: file.path) { return file }
-        var bytes: [UInt8]?
-        if let address = asset.downloadURL { bytes = try await load(address) }
-        if bytes == nil, let address = try await currentAddress(of: asset, origin) { bytes = try await load(address) }
-        guard let bytes, bytes.count == asset.size else {
-            throw CKError(
-                .assetNotAvailable,
-                "The asset is not to be had: the record may have changed or gone. Fetch the record again."
-            )
-        }
-        do {
-            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-            try Data(bytes).write(to: file, options: .atomic)
-        } catch {
-            throw CKError(.internalError, "The asset cannot be written to \(folder.path).", underlying: error)
-        }
-        return file
-    }
-
-    /// `nil` when the address is no longer good.
-    private func load(_ address: String) async throws(CKError) -> [UInt8]? {
-        guard let request = Self.request(.get, address.replacingOccurrences(of: "${f}", with: "asset")) else {
-            return nil
-        }
-        let response = try await send(request)
-        switch response.status {
-        case 200: return response.body
-        case 400..<500: return nil
-        default: throw CKError(status: response.status, retryAfter: response.header("Retry-After"))
-        }
-    }
-
-    /// Addresses end; the record gives a new one as long as it holds the same content.
-    private func currentAddress(of asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> String? {
-        let body = ClientRequest.lookup(
-            [origin.record.recordName],
-            in: origin.record.zone,
-            desiredKeys: [origin.field]
-        )
-        let document: JSONDocument
-        do throws(CallFailure) {
-            document = try await connection.send(RelayCall(origin.scope, "records/lookup", body))
-        } catch {
-            throw error.error
-        }
-        var address: String?
-        try reading { () throws(JSONError) in
-            try ClientResponse.records(document.root, zone: nil) { entry in
-                guard case .record(let record) = entry else { return }
-                let found = record.fields[origin.field]?.assets.first { $0.fileChecksum == asset.fileChecksum }
-                address = found?.downloadURL
-            }
-        }
-        return address
-    }
-
     // MARK: Uploads
 
     /// A file with the field that it is for.
-    struct Upload: Sendable {
-        var file: URL
-        var recordType: String
-        var recordName: String
-        var field: String
+    package struct Upload: Sendable {
+        package var file: URL
+        package var recordType: String
+        package var recordName: String
+        package var field: String
+
+        package init(file: URL, recordType: String, recordName: String, field: String) {
+            self.file = file
+            self.recordType = recordType
+            self.recordName = recordName
+            self.field = field
+        }
     }
 
     /// Makes sure that the relay has a file.
     ///
-    /// Returns what a record's field is to say, receipt and all.
-    func upload(_ upload: Upload, to scope: DatabaseScope, in zone: ZoneID) async throws(CKError) -> Asset {
-        let bytes = try Self.read(upload.file)
-        let digest = SHA256.hash(data: bytes).map { String(format: "%02x", $0) }.joined()
-        let key = "\(scope.pathName) \(digest)"
+    /// Returns what a record's field is to say, receipt and all. The file is read twice, piece by piece: for its hash, and
+    /// if the relay has no such content yet, to be sent.
+    package func upload(
+        _ upload: Upload,
+        to scope: DatabaseScope,
+        in zone: ZoneID
+    ) async throws(CKError) -> Asset {
+        let file = try UploadFile(upload.file)
+        let key = "\(scope.pathName) \(file.asset.fileChecksum)"
         if let known = state.withLock({ $0.uploads[key] }), known.until > Date() { return known.asset }
-        let address = try await uploadAddress(upload, scope, zone)
-        guard var request = Self.request(.post, address) else {
-            throw CKError(.internalError, "The relay's upload address is none. Look at its public address setting.")
+        let place = try await self.place(for: file.asset, upload, scope, zone)
+        let asset: Asset
+        switch place {
+        case .isThere(let known): asset = known
+        case .address(let address):
+            guard var request = Self.request(.post, address) else {
+                throw CKError(.internalError, "The relay's upload address is none. Look at its public address setting.")
+            }
+            request.headers = [(name: "Content-Type", value: "application/octet-stream")]
+            request.file = upload.file
+            asset = try Self.asset(in: try await send(request))
+            try file.checkIsUnchanged()
         }
-        request.headers = [(name: "Content-Type", value: "application/octet-stream")]
-        request.body = [UInt8](bytes)
-        let asset = try Self.asset(in: try await send(request))
         state.withLock { $0.uploads[key] = (asset, Date() + Self.receiptLife) }
         return asset
     }
@@ -150,44 +105,42 @@ package final class AssetKeeper: Sendable {
     }
 
     /// What was uploaded is no longer taken: forget it.
-    func forget(_ checksum: String) {
+    package func forget(_ checksum: String) {
         state.withLock { state in state.uploads = state.uploads.filter { $0.value.asset.fileChecksum != checksum } }
     }
 
-    private static func read(_ file: URL) throws(CKError) -> Data {
-        func stamp() -> (Int, Date?)? {
-            guard let facts = try? FileManager.default.attributesOfItem(atPath: file.path) else { return nil }
-            return ((facts[.size] as? NSNumber)?.intValue ?? 0, facts[.modificationDate] as? Date)
-        }
-        guard let before = stamp(), before.0 <= largestUpload, let data = try? Data(contentsOf: file) else {
-            throw CKError(.assetFileNotFound, "The asset's file \(file.lastPathComponent) cannot be read.")
-        }
-        guard let after = stamp(), after.0 == data.count, before.0 == after.0, before.1 == after.1 else {
-            throw CKError(.assetFileModified, "The asset's file \(file.lastPathComponent) changed while it was read.")
-        }
-        return data
+    /// What the relay says to a file that is to come.
+    private enum Place {
+        case isThere(Asset)
+        case address(String)
     }
 
-    private func uploadAddress(
+    private func place(
+        for asset: Asset,
         _ upload: Upload,
         _ scope: DatabaseScope,
         _ zone: ZoneID
-    ) async throws(CKError) -> String {
-        let body = ClientRequest.uploads(
-            [(upload.recordName, upload.recordType, upload.field)],
-            in: zone
+    ) async throws(CKError) -> Place {
+        let field = ClientRequest.UploadField(
+            recordName: upload.recordName,
+            recordType: upload.recordType,
+            fieldName: upload.field,
+            asset: asset
         )
+        let body = ClientRequest.uploads([field], in: zone)
         let document: JSONDocument
         do throws(CallFailure) {
             document = try await connection.send(RelayCall(scope, "assets/upload", body, isWrite: true))
         } catch {
             throw error.error
         }
-        let address = try reading { () throws(JSONError) in
-            try document.root.required("tokens").elements().first?.required("url").string()
+        let place = try reading { () throws(JSONError) -> Place? in
+            guard let token = try document.root.required("tokens").elements().first else { return nil }
+            if token["receipt"] != nil { return .isThere(try ClientResponse.uploadedAsset(token)) }
+            return .address(try token.required("url").string())
         }
-        guard let address else { throw CKError(.internalError, "The relay gave no address for the upload.") }
-        return address
+        guard let place else { throw CKError(.internalError, "The relay gave no address for the upload.") }
+        return place
     }
 
     private static func asset(in response: RelayResponse) throws(CKError) -> Asset {
@@ -204,7 +157,7 @@ package final class AssetKeeper: Sendable {
 
     // MARK: Requests
 
-    private func send(_ request: RelayRequest) async throws(CKError) -> RelayResponse {
+    func send(_ request: RelayRequest) async throws(CKError) -> RelayResponse {
         do {
             return try await connection.transport.send(request)
         } catch {
@@ -212,7 +165,7 @@ package final class AssetKeeper: Sendable {
         }
     }
 
-    private static func request(_ method: RelayRequest.Method, _ address: String) -> RelayRequest? {
+    static func request(_ method: RelayRequest.Method, _ address: String) -> RelayRequest? {
         guard let url = URL(string: address), !url.path.isEmpty else { return nil }
         let parts = URLComponents(url: url, resolvingAgainstBaseURL: false)
         var request = RelayRequest(
@@ -225,7 +178,7 @@ package final class AssetKeeper: Sendable {
     }
 
     /// Checksums are base64; a file's name is not to hold its slashes.
-    private static func fileName(_ checksum: String) -> String {
+    static func fileName(_ checksum: String) -> String {
         checksum.map { $0.isLetter || $0.isNumber ? String($0) : "-\($0.asciiValue ?? 0)" }.joined()
     }
 }

@@ -109,4 +109,10 @@ package struct AssetOrigin: Hashable, Sendable {
     package var scope: DatabaseScope
     package var record: RecordID
     package var field: String
+
+    package init(scope: DatabaseScope, record: RecordID, field: String) {
+        self.scope = scope
+        self.record = record
+        self.field = field
+    }
 }

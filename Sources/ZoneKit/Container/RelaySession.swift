@@ -18,6 +18,8 @@ package struct RelayConnection: Sendable {
     package var sockets: (any SocketConnector)?
     /// Gives the user's key for encrypted values.
     package var encryptionKey: (any EncryptionKeyProvider)?
+    /// What engines, mirrors and pollers over this connection take from a test's world; `nil`: the system's.
+    package var conditions: SyncConditions?
     /// The keys of zones that were opened with it; shared by copies of this value.
     package let zoneKeys = ZoneKeyring()
     /// Writes whose answers were lost; shared by copies of this value.
@@ -100,6 +102,14 @@ package final class CallerMemory: Sendable {
             if keeper == nil { keeper = makeKeeper?() }
             return keeper
         }
+    }
+
+    /// The same memory of a user whose name some file remembers, for reading while no relay has been asked.
+    package func named(_ name: String?) -> CallerMemory {
+        guard recordName == nil, let name else { return self }
+        let copy = CallerMemory(links: links, keys: keys, assets: makeKeeper)
+        copy.recordName = name
+        return copy
     }
 
     /// The link of a share; the title behind it is for people.

@@ -79,6 +79,8 @@ extension CKDatabase {
         package var failures: [(CKRecord.ID, CKError)] = []
         package var changeToken: CKServerChangeToken
         package var moreComing: Bool
+        /// Whether the key of the zone's encrypted values came with it, so that what was fetched before can be read now.
+        package var bringsKey = false
     }
 
     /// The same as `recordZoneChanges`, keeping the feed's order.
@@ -109,7 +111,9 @@ extension CKDatabase {
             return .success(try Self.page(entry, in: zoneID, reader))
         }
         var page = try outcome.get()
+        let couldRead = connection.zoneKeys.key(zoneID) != nil
         try await seeToKeys(of: &page, in: zoneID, connection)
+        page.bringsKey = page.bringsKey && token != nil && !couldRead && connection.zoneKeys.key(zoneID) != nil
         return page
     }
 
@@ -123,7 +127,11 @@ extension CKDatabase {
         if page.records.contains(where: { $0.recordType == KeyRecord.type }) {
             page.records.removeAll { $0.recordType == KeyRecord.type }
             // It may be for this user, and what could not be opened before can be now.
-            if connection.zoneKeys.key(zoneID) == nil { connection.zoneKeys.forget(zoneID) }
+            if connection.zoneKeys.key(zoneID) == nil {
+                connection.zoneKeys.forget(zoneID)
+                await openKey(of: zoneID)
+                page.bringsKey = true
+            }
         }
         page.deletions.removeAll { $0.recordType == KeyRecord.type }
         await openKeys(for: page.records)

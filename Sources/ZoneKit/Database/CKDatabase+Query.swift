@@ -27,6 +27,20 @@ extension CKDatabase {
         return try await page(start, desiredKeys: desiredKeys, limit: resultsLimit)
     }
 
+    /// The first records that a query matches, in the words before cursors: at most 200, and none of more.
+    ///
+    /// - Parameters:
+    ///   - query: Which records, in what order.
+    ///   - zoneID: Where to look; `nil`: in all zones of the database.
+    /// - Returns: Records in the query's order.
+    /// - Throws: `invalidArguments` for what the relay cannot be asked, and what any call throws.
+    @_disfavoredOverload
+    public func records(matching query: CKQuery, inZoneWith zoneID: CKRecordZone.ID?) async throws -> [CKRecord] {
+        let page: (matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?)
+        page = try await records(matching: query, inZoneWith: zoneID, desiredKeys: nil)
+        return try page.matchResults.map { try $0.1.get() }
+    }
+
     /// The next records that a query matches.
     ///
     /// - Parameters:

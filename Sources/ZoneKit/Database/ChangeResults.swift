@@ -23,6 +23,8 @@ extension CKDatabase {
             public let zoneID: CKRecordZone.ID
             /// Why it is gone.
             public let reason: Reason
+            /// Whether the user erased the application's data; the older form of `reason`.
+            public var purged: Bool { reason == .purged }
 
             package init(zoneID: CKRecordZone.ID, reason: Reason) {
                 self.zoneID = zoneID

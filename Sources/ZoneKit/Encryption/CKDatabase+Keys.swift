@@ -50,7 +50,8 @@ extension CKDatabase {
         }
         let key = ZoneKey()
         do {
-            try await give(key, to: [UInt8](userKey.publicKey.rawRepresentation), named: name, in: zoneID, below: nil)
+            let publicKey = [UInt8](userKey.publicKey.rawRepresentation)
+            try await give(key, to: publicKey, named: name, in: zoneID, below: nil, .ifServerRecordUnchanged)
         } catch  where error.code == .serverRecordChanged {
             // Another device was first.
             return try await zoneKey(of: zoneID, creating: false)
@@ -74,14 +75,14 @@ extension CKDatabase {
         to publicKey: [UInt8],
         named user: String,
         in zoneID: CKRecordZone.ID,
-        below root: CKRecord.ID?
+        below root: CKRecord.ID?,
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy
     ) async throws(CKError) {
         let id = CKRecord.ID(recordName: KeyRecord.name(of: user), zoneID: zoneID)
         let record = CKRecord(recordType: KeyRecord.type, recordID: id)
         do {
             record[KeyRecord.field] = Data(try key.wrapped(for: publicKey, zoneName: zoneID.zoneName))
             if let root { record.setParent(root) }
-            let policy: CKModifyRecordsOperation.RecordSavePolicy = root == nil ? .ifServerRecordUnchanged : .allKeys
             let results = try await modifyRecords(saving: [record], deleting: [], savePolicy: policy)
             _ = try results.saveResults[id]?.get()
         } catch {
@@ -129,22 +130,31 @@ extension CKDatabase {
 
     /// Gives the key of a share's zone to its participants who have published theirs.
     ///
-    /// Quiet: who has not published one is given it when the share is next seen.
+    /// Whoever has the key and may write does so when they see the share: the owner's devices and other participants', so
+    /// that a newcomer need not wait for the owner. Only the owner replaces what somebody was given before, as after a reset
+    /// of their own key. Quiet: who has not published one is given it when the share is next seen.
     func giveKey(by share: CKShare) async {
         let zoneID = share.recordID.zoneID
-        guard databaseScope == .private, let connection = try? session.connection(),
-            connection.encryptionKey != nil
+        let isOwner = databaseScope == .private
+        guard let connection = try? session.connection(), connection.encryptionKey != nil,
+            isOwner || share.currentUserParticipant?.permission == .readWrite
         else { return }
-        let names = share.participants.filter { $0.role != .owner }.compactMap(\.wire.identity.userRecordName)
+        let names = share.participants.filter { $0.role != .owner && $0.acceptanceStatus == .accepted }
+            .compactMap(\.wire.identity.userRecordName).filter { $0 != connection.caller.recordName }
         let missing = connection.zoneKeys.notGiven(names, in: zoneID)
         guard !missing.isEmpty, let key = try? await zoneKey(of: zoneID, creating: false) else { return }
         let root = await root(of: share)
         let people = CKContainer(sharing: session).publicCloudDatabase
         for name in missing {
             guard let user = try? await people.record(for: CKRecord.ID(recordName: name)),
-                let publicKey = user[KeyRecord.publicKeyField] as? Data,
-                (try? await give(key, to: [UInt8](publicKey), named: name, in: zoneID, below: root)) != nil
+                let publicKey = user[KeyRecord.publicKeyField] as? Data
             else { continue }
+            do throws(CKError) {
+                let policy: CKModifyRecordsOperation.RecordSavePolicy = isOwner ? .allKeys : .ifServerRecordUnchanged
+                try await give(key, to: [UInt8](publicKey), named: name, in: zoneID, below: root, policy)
+            } catch {
+                guard error.code == .serverRecordChanged else { continue }
+            }
             connection.zoneKeys.gave(to: name, in: zoneID)
         }
     }

@@ -81,12 +81,12 @@ extension RecordState {
 
 extension FieldValue {
     /// A sealed value in a field: text where a text was sealed, so that a schema's `ENCRYPTED STRING` takes it.
-    fileprivate init(sealed: [UInt8], standingFor value: FieldValue) {
+    init(sealed: [UInt8], standingFor value: FieldValue) {
         self = value.text == nil ? .bytes(sealed) : .string(Data(sealed).base64EncodedString())
     }
 
     /// What was sealed; `nil` for a value that no device has sealed.
-    fileprivate var sealedBytes: [UInt8]? {
+    var sealedBytes: [UInt8]? {
         switch self {
         case .bytes(let bytes): ZoneKey.isSealed(bytes) ? bytes : nil
         case .string(let text):

@@ -59,6 +59,7 @@ extension CKError {
         case .alreadyShared: .alreadyShared
         case .tooManyParticipants: .tooManyParticipants
         case .participantMayNeedVerification: .participantMayNeedVerification
+        case .participantAlreadyInvited: .participantAlreadyInvited
         }
     }
 

@@ -61,6 +61,18 @@ open class CKNotification: NSObject, RemoteNotificationReading, @unchecked Senda
     public let alertLocalizationKey: String?
     /// What goes into that text.
     public let alertLocalizationArgs: [String]?
+    /// The key of the title in the program's own tables.
+    public let titleLocalizationKey: String?
+    /// What goes into the title.
+    public let titleLocalizationArgs: [String]?
+    /// The key of the second line in the program's own tables.
+    public let subtitleLocalizationKey: String?
+    /// What goes into the second line.
+    public let subtitleLocalizationArgs: [String]?
+    /// The key of the button's text in the program's own tables.
+    public let alertActionLocalizationKey: String?
+    /// The picture that is shown while the program starts.
+    public let alertLaunchImage: String?
     /// The sound to play.
     public let soundName: String?
     /// The number to show on the program's badge.
@@ -79,7 +91,13 @@ open class CKNotification: NSObject, RemoteNotificationReading, @unchecked Senda
         title = payload.alertText("title")
         subtitle = payload.alertText("subtitle")
         alertLocalizationKey = payload.alertText("loc-key")
-        alertLocalizationArgs = payload.alertLocalizationArgs
+        alertLocalizationArgs = payload.alertTexts("loc-args")
+        titleLocalizationKey = payload.alertText("title-loc-key")
+        titleLocalizationArgs = payload.alertTexts("title-loc-args")
+        subtitleLocalizationKey = payload.alertText("subtitle-loc-key")
+        subtitleLocalizationArgs = payload.alertTexts("subtitle-loc-args")
+        alertActionLocalizationKey = payload.alertText("action-loc-key")
+        alertLaunchImage = payload.alertText("launch-image")
         soundName = payload.presentation["sound"] as? String
         badge =
             (payload.presentation["badge"] as? NSNumber)

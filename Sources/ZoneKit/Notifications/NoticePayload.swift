@@ -34,8 +34,8 @@ struct NoticePayload {
         (presentation["alert"] as? [AnyHashable: Any])?[key] as? String
     }
 
-    var alertLocalizationArgs: [String]? {
-        (presentation["alert"] as? [AnyHashable: Any])?["loc-args"] as? [String]
+    func alertTexts(_ key: String) -> [String]? {
+        (presentation["alert"] as? [AnyHashable: Any])?[key] as? [String]
     }
 
     func text(_ key: String) -> String? { content[key] as? String }

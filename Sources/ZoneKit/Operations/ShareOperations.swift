@@ -100,6 +100,40 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
     }
 }
 
+/// Asks the owners of shares to be let in.
+open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
+    /// The links.
+    public var shareURLs: [URL]?
+
+    /// Told what became of each.
+    public var perShareAccessRequestResultBlock: ((_ shareURL: URL, _ result: Result<Void, any Error>) -> Void)?
+    /// Told at the end; failures of single items are told one by one.
+    public var shareAccessRequestResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+
+    /// An operation with nothing to do yet.
+    public override init() { super.init() }
+
+    /// An operation that asks for these.
+    public convenience init(shareURLs: [URL]) {
+        self.init()
+        self.shareURLs = shareURLs
+    }
+
+    package override func perform() async {
+        let urls = shareURLs ?? []
+        do {
+            try requireNotCancelled()
+            let results = try await configuredContainer.requestAccess(urls)
+            for url in urls {
+                if let result = results[url] { perShareAccessRequestResultBlock?(url, result) }
+            }
+            shareAccessRequestResultBlock?(.success(()))
+        } catch {
+            shareAccessRequestResultBlock?(.failure(error))
+        }
+    }
+}
+
 /// Finds people to invite.
 open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
     /// By what they are looked for.

@@ -46,8 +46,14 @@ public actor PublicDatabasePoller {
     private var poll: PublicPoll
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
-    private var work: [UUID: Task<Void, Never>] = [:]
+    private var work: [Int: Task<Void, Never>] = [:]
+    private var lastTask = 0
     private var isStopped = false
+    private var isStarted = false
+    /// How much news there was in a test's world when the last poll began, and when one ended well.
+    private var newsAsked: UInt64 = 0
+    private var newsSeen: UInt64 = 0
+    private var hasFailed = false
 
     /// A poller that has not begun yet.
     ///
@@ -66,7 +72,16 @@ public actor PublicDatabasePoller {
     ) {
         var settings = PublicPoll.Settings()
         settings.interval = min(max(interval, .seconds(60)), .seconds(86_400))
-        self.init(database, recordTypes, settings, state, time: .system, chance: .system, handle: handle)
+        let conditions = (try? database.session.connection())?.conditions ?? SyncConditions()
+        self.init(
+            database,
+            recordTypes,
+            settings,
+            state,
+            time: conditions.time,
+            chance: conditions.chance,
+            handle: handle
+        )
     }
 
     /// A poller of any interval, with its time and chance from outside.
@@ -84,10 +99,14 @@ public actor PublicDatabasePoller {
         self.chance = chance
         self.handle = handle
         poll = PublicPoll(types: types, settings: settings, marks: state?.coreMarks ?? [:])
+        time.surroundings?.join(self)
     }
 
     /// Polls now, and from now on.
-    public func start() { tell(.started) }
+    public func start() {
+        isStarted = true
+        tell(.started)
+    }
 
     /// Polls now, whatever the time; the next poll comes an interval later.
     public func pollNow() { tell(.pollNow) }
@@ -121,15 +140,20 @@ public actor PublicDatabasePoller {
     }
 
     private func inBackground(_ job: @escaping @Sendable (PublicDatabasePoller) async -> Void) {
-        let id = UUID()
-        work[id] = Task { [weak self] in
+        if work.isEmpty, let surroundings = time.surroundings {
+            newsAsked = surroundings.newsCount(ofPublic: true)
+            hasFailed = false
+        }
+        lastTask += 1
+        let id = lastTask
+        work[id] = time.start { [weak self] in
             guard let self else { return }
             await job(self)
             await self.forget(id)
         }
     }
 
-    private func forget(_ id: UUID) { work[id] = nil }
+    private func forget(_ id: Int) { work[id] = nil }
 
     /// Asks about one type, page by page.
     private func walk(_ type: String, _ since: Timestamp?) async {
@@ -142,6 +166,7 @@ public actor PublicDatabasePoller {
             } while cursor != nil && !Task.isCancelled && !isStopped
         } catch {
             let error = CKError(from: error)
+            hasFailed = true
             await deliver(.failed(recordType: type, error: error))
             await perform(advance(.failed(type: type, error.trouble)), [])
         }
@@ -180,7 +205,9 @@ public actor PublicDatabasePoller {
             case .apply(_, let positions):
                 await deliver(.fetchedRecords(positions.map { records[$0] }))
                 await deliver(.stateUpdate(State(poll.marks)))
-            case .pollEnded: await deliver(.ended)
+            case .pollEnded:
+                if !hasFailed { newsSeen = newsAsked }
+                await deliver(.ended)
             case .nextPage, .ended: break
             case .query, .wake: perform(effect)
             }
@@ -190,7 +217,7 @@ public actor PublicDatabasePoller {
     private func deliver(_ event: Event) async {
         await turnstile.enter()
         defer { turnstile.leave() }
-        if !isStopped { await handle(event) }
+        if !isStopped { await time.application { await handle(event) } }
     }
 
     private func wake(at moment: Moment?) {
@@ -199,7 +226,7 @@ public actor PublicDatabasePoller {
         sleeper = nil
         guard let moment else { return }
         let (alarm, time) = (alarm, time)
-        sleeper = Task { [weak self] in
+        sleeper = time.start { [weak self] in
             guard (try? await time.sleep(moment)) != nil else { return }
             await self?.rang(alarm)
         }
@@ -207,6 +234,15 @@ public actor PublicDatabasePoller {
 
     private func rang(_ alarm: Int) {
         if alarm == self.alarm { tell(.timerFired) }
+    }
+}
+
+extension PublicDatabasePoller: Settling {
+    package func unsettled() -> [String] {
+        guard isStarted, !isStopped, let world = time.surroundings else { return [] }
+        if !work.isEmpty { return ["The poller of the public database is polling."] }
+        return newsSeen < world.newsCount(ofPublic: true)
+            ? ["The poller of the public database has not polled since the last change."] : []
     }
 }
 

@@ -15,6 +15,16 @@ struct PredicateParser {
 
     private var tokens: ArraySlice<PredicateToken>
     private var arguments: ArraySlice<Any>
+    /// Parentheses and negations around what is being read.
+    private var depth = 0
+
+    /// So many that nobody means them, and few enough for a thread's stack.
+    private static let deepest = 64
+
+    private init(tokens: ArraySlice<PredicateToken>, arguments: ArraySlice<Any>) {
+        self.tokens = tokens
+        self.arguments = arguments
+    }
 
     /// Reads a format; a refusal says why it cannot be read.
     static func parse(_ format: String, _ arguments: [Any]) -> Result<PredicateNode, Refusal> {
@@ -50,6 +60,9 @@ struct PredicateParser {
     }
 
     private mutating func term() throws(Refusal) -> PredicateNode {
+        depth += 1
+        defer { depth -= 1 }
+        guard depth <= Self.deepest else { throw Refusal(why: "it is nested more than \(Self.deepest) times") }
         switch tokens.first {
         case .word("NOT"), .sign("!"):
             tokens.removeFirst()

@@ -99,6 +99,34 @@ extension CKContainer {
         try await identity(CKUserIdentity.LookupInfo(userRecordID: userRecordID))
     }
 
+    /// The users of some e-mail addresses; those whom the relay does not know, or who may not be found, are left out.
+    public func userIdentities(forEmailAddresses emails: [String]) async throws -> [String: CKUserIdentity] {
+        try await identities(emails) { CKUserIdentity.LookupInfo(emailAddress: $0) }
+    }
+
+    /// The users of some telephone numbers; see `userIdentities(forEmailAddresses:)`.
+    public func userIdentities(forPhoneNumbers phoneNumbers: [String]) async throws -> [String: CKUserIdentity] {
+        try await identities(phoneNumbers) { CKUserIdentity.LookupInfo(phoneNumber: $0) }
+    }
+
+    /// The users of some records; see `userIdentities(forEmailAddresses:)`.
+    public func userIdentities(
+        forUserRecordIDs userRecordIDs: [CKRecord.ID]
+    ) async throws -> [CKRecord.ID: CKUserIdentity] {
+        try await identities(userRecordIDs) { CKUserIdentity.LookupInfo(userRecordID: $0) }
+    }
+
+    private func identities<Key: Hashable>(
+        _ keys: [Key],
+        _ info: (Key) -> CKUserIdentity.LookupInfo
+    ) async throws(CKError) -> [Key: CKUserIdentity] {
+        let found = try await identities(keys.map(info))
+        let name = try session.connection().caller.recordName
+        return zip(keys, found).reduce(into: [:]) { users, pair in
+            if let identity = pair.1 { users[pair.0] = CKUserIdentity(identity, callerName: name) }
+        }
+    }
+
     /// All users whom the relay lets the current one find; it has no address book, so there are none.
     public func allUserIdentitiesFromContacts() async throws -> [CKUserIdentity] {
         let document = try await publicCloudDatabase.call("users/discover")

@@ -104,6 +104,33 @@ extension CKContainer {
         runOptional(completionHandler) { try await self.userIdentity(forUserRecordID: userRecordID) }
     }
 
+    /// Finds users; see `userIdentities(forEmailAddresses:)`.
+    @preconcurrency
+    public func discoverUserIdentities(
+        forEmailAddresses emails: [String],
+        completionHandler: @escaping @Sendable (Result<[String: CKUserIdentity], any Error>) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.userIdentities(forEmailAddresses: emails) }
+    }
+
+    /// Finds users; see `userIdentities(forPhoneNumbers:)`.
+    @preconcurrency
+    public func discoverUserIdentities(
+        forPhoneNumbers phoneNumbers: [String],
+        completionHandler: @escaping @Sendable (Result<[String: CKUserIdentity], any Error>) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.userIdentities(forPhoneNumbers: phoneNumbers) }
+    }
+
+    /// Finds users; see `userIdentities(forUserRecordIDs:)`.
+    @preconcurrency
+    public func discoverUserIdentities(
+        forUserRecordIDs userRecordIDs: [CKRecord.ID],
+        completionHandler: @escaping @Sendable (Result<[CKRecord.ID: CKUserIdentity], any Error>) -> Void
+    ) {
+        privateCloudDatabase.run(completionHandler) { try await self.userIdentities(forUserRecordIDs: userRecordIDs) }
+    }
+
     /// Finds all users there are to be found; see `allUserIdentitiesFromContacts()`.
     @preconcurrency
     public func discoverAllIdentities(

@@ -68,6 +68,26 @@ extension CKContainer {
         return Dictionary(zip(metadatas, shares)) { first, _ in first }
     }
 
+    /// Asks the owners of shares to be let in.
+    ///
+    /// - Parameter urls: The links.
+    /// - Returns: For each link whether the request stands. A share that takes no requests is an `unknownItem`, as if there
+    ///   were none.
+    /// - Throws: What concerns the request as a whole.
+    public func requestShareAccess(for urls: [URL]) async throws -> [URL: Result<Void, any Error>] {
+        try await requestAccess(urls)
+    }
+
+    package func requestAccess(_ urls: [URL]) async throws(CKError) -> [URL: Result<Void, any Error>] {
+        guard !urls.isEmpty else { return [:] }
+        let body = ClientRequest.shares(urls.map(\.lastPathComponent))
+        let document = try await publicCloudDatabase.call("records/requestaccess", body, isWrite: true)
+        let failures = try reading { () throws(JSONError) in try ClientResponse.requestFailures(document.root) }
+        return zip(urls, failures).reduce(into: [:]) { results, pair in
+            results[pair.0] = pair.1.map { .failure(CKError($0, at: .item)) } ?? .success(())
+        }
+    }
+
     /// `records/resolve` or `records/accept`, with one result for each of the shares asked for.
     private func sharedThings(
         _ operation: String,

@@ -106,6 +106,24 @@ open class CKShare: CKRecord, @unchecked Sendable {
     /// The current user, if the share is for them.
     public var currentUserParticipant: Participant? { sharing.withLock { $0.currentUser } }
 
+    /// Who would lose an invitation or their access if `publicPermission` were set to this and the share saved.
+    ///
+    /// A public link and invited people exclude each other: opening one ends the invitations that wait, and those who are in
+    /// stay as public users; closing it puts out all who came by it.
+    public func effectsOfChangingPublicPermission(to permission: ParticipantPermission) -> [Participant] {
+        sharing.withLock { $0.lost(byChangingTo: permission) }
+    }
+
+    /// The link of a participant made by `CKShare.Participant.oneTimeURLParticipant()`.
+    ///
+    /// Whoever opens it first becomes that participant; it is the same until then.
+    ///
+    /// - Parameter participantID: The participant's number.
+    /// - Returns: The link; `nil` before the share has been saved, and once it has been used.
+    public func oneTimeURL(for participantID: Participant.ID) -> URL? {
+        sharing.withLock { $0.invitation(for: participantID) }
+    }
+
     /// Invites somebody; they are told nothing until they are given the link.
     ///
     /// Somebody who is in already is replaced. Counts when the share is saved.
@@ -130,9 +148,11 @@ struct ShareState: Sendable {
     /// The root of a share that was never saved.
     private var root: CKRecord?
     private(set) var rootName: String?
+    /// What is to be said of requests for access at the next save.
+    var requests = ClientRequest.AccessRequestsWrite()
     /// What the relay has; `nil` before the first save.
-    private var known: ClientShare?
-    private var caller: CallerMemory?
+    private(set) var known: ClientShare?
+    private(set) var caller: CallerMemory?
 
     /// A new share of the current user.
     init(root: CKRecord?) {
@@ -162,6 +182,7 @@ struct ShareState: Sendable {
     mutating func take(_ details: ClientShare, caller: CallerMemory?) {
         let name = caller?.recordName
         known = details
+        requests = ClientRequest.AccessRequestsWrite()
         self.caller = caller
         root = nil
         publicPermission = details.publicPermission.map { CKShare.ParticipantPermission(word: $0) } ?? publicPermission
@@ -201,6 +222,24 @@ struct ShareState: Sendable {
         }
     }
 
+    func invitation(for id: CKShare.Participant.ID) -> URL? {
+        let found = known?.participants.first { $0.id == id && $0.isForAnybody && $0.invitation != nil }
+        // The folder of links that this program knows, whatever address the relay gives itself.
+        guard let address = found?.invitation.flatMap({ URL(string: $0) }) else { return nil }
+        return (caller ?? CallerMemory()).link(address.lastPathComponent, title: nil)
+    }
+
+    func lost(byChangingTo permission: CKShare.ParticipantPermission) -> [CKShare.Participant] {
+        let isOpen = known?.publicPermission.map { CKShare.ParticipantPermission(word: $0) } ?? publicPermission
+        func isClosed(_ permission: CKShare.ParticipantPermission) -> Bool { permission == .none }
+        switch (isClosed(isOpen), isClosed(permission)) {
+        case (true, false):
+            return participants.filter { $0.role != .owner && $0.acceptanceStatus != .accepted }
+        case (false, true): return participants.filter { $0.role == .publicUser }
+        default: return []
+        }
+    }
+
     mutating func remove(_ participant: CKShare.Participant) {
         participants.removeAll { $0.isEqual(participant) && $0.role != .owner }
     }
@@ -216,13 +255,14 @@ struct ShareState: Sendable {
     ) -> ClientRequest.ShareWrite {
         let whole = policy == .allKeys
         var write = ClientRequest.ShareWrite()
-        let others = participants.filter { $0.role != .owner }.map(\.wire)
+        let others = participants.filter { $0.role != .owner }.map(\.sent)
         let knownOthers = known?.participants.filter { $0.type != CKShare.ParticipantRole.owner.word }
         if known == nil, let rootName {
             write.root = (rootName, roots.contains(rootName) ? nil : root?.recordChangeTag)
         }
         if whole || known?.publicPermission != publicPermission.word { write.publicPermission = publicPermission.word }
         if whole || knownOthers != others { write.participants = others }
+        if requests != ClientRequest.AccessRequestsWrite() { write.accessRequests = requests }
         return write
     }
 

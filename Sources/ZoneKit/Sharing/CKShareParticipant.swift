@@ -1,4 +1,5 @@
 public import Foundation
+import Records
 import Synchronization
 package import Wire
 
@@ -41,7 +42,34 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         )
     }
 
+    /// Somebody who is not known yet: whoever first opens a link made for them.
+    ///
+    /// Add the participant to a share and save that; then `CKShare.oneTimeURL(for:)` gives the link. Until somebody has used
+    /// it, the participant has neither a name nor an address.
+    ///
+    /// - Returns: A participant who may read, until told otherwise.
+    public static func oneTimeURLParticipant() -> Self {
+        let participant = Self(inviting: ClientIdentity(), callerName: nil)
+        participant.state.withLock { $0.isForAnybody = true }
+        return participant
+    }
+
     package var wire: ClientShare.Participant { state.withLock { $0 } }
+
+    /// What a save says of the participant: a link's is numbered before the relay knows it.
+    var sent: ClientShare.Participant {
+        var sent = wire
+        if sent.isForAnybody { sent.id = sent.id ?? provisionalID }
+        return sent
+    }
+
+    /// When they were added; `nil` until the share has been saved.
+    public var dateAddedToShare: Date? {
+        wire.added.map { Date(timeIntervalSince1970: Double($0.milliseconds) / 1000) }
+    }
+
+    /// Whether they came by asking for access.
+    public var isApprovedRequester: Bool { wire.hasAsked }
 
     /// Who it is.
     public var userIdentity: CKUserIdentity { CKUserIdentity(wire.identity, callerName: callerName) }

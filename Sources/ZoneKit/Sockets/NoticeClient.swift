@@ -163,7 +163,7 @@ package actor NoticeClient {
         sleeper = nil
         guard let moment else { return }
         let (alarm, time, input) = (alarm, time, input)
-        sleeper = Task {
+        sleeper = time.start {
             guard (try? await time.sleep(moment)) != nil else { return }
             input.yield(.timer(alarm))
         }

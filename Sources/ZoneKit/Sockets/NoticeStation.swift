@@ -19,12 +19,14 @@ package actor NoticeStation {
     }
 
     private struct Listener {
+        var id: UUID
         var scope: DatabaseScope
         var databaseToken: @Sendable () -> SyncToken?
         var deliver: @Sendable (Event) async -> Void
     }
 
-    private var listeners: [UUID: Listener] = [:]
+    /// In the order in which they came.
+    private var listeners: [Listener] = []
     private var client: NoticeClient?
     private var running: Task<Void, Never>?
     private var isLive = false
@@ -47,14 +49,14 @@ package actor NoticeStation {
         deliver: @escaping @Sendable (Event) async -> Void
     ) async -> UUID {
         let id = UUID()
-        listeners[id] = Listener(scope: scope, databaseToken: databaseToken, deliver: deliver)
+        listeners.append(Listener(id: id, scope: scope, databaseToken: databaseToken, deliver: deliver))
         if isLive { await deliver(.opened) }
         if running == nil { begin(connection, time, chance) }
         return id
     }
 
     package func stopListening(_ id: UUID) {
-        listeners[id] = nil
+        listeners.removeAll { $0.id == id }
         guard listeners.isEmpty else { return }
         running?.cancel()
         running = nil
@@ -87,7 +89,7 @@ package actor NoticeStation {
 
     /// An engine has sent changes; the relay will not tell the others on this line.
     package func changed(_ zones: Set<ZoneID>, in scope: DatabaseScope, by writer: UUID?) async {
-        for (id, listener) in listeners where id != writer && listener.scope == scope {
+        for listener in listeners where listener.id != writer && listener.scope == scope {
             for zone in zones { await listener.deliver(.changed(zone, nil)) }
         }
     }
@@ -106,14 +108,14 @@ package actor NoticeStation {
         )
         self.client = client
         begun = (connection, time, chance)
-        running = Task { await client.run() }
+        running = time.start { await client.run() }
     }
 
     private func hello(_ connection: RelayConnection) -> NoticeHello {
         var since: [DatabaseScope: String] = [:]
         for scope in [DatabaseScope.private, .shared] {
             // Engines that have come to different places: with no token the relay names every zone, which suits all.
-            let tokens = Set(listeners.values.filter { $0.scope == scope }.map { $0.databaseToken() })
+            let tokens = Set(listeners.filter { $0.scope == scope }.map { $0.databaseToken() })
             if tokens.count == 1, let token = tokens.first { since[scope] = token?.text }
         }
         return NoticeHello(
@@ -144,13 +146,13 @@ package actor NoticeStation {
         var zone = notice.zone
         // Programs know their own zones by the default owner, whatever the user's record name is.
         if notice.scope == .private || zone?.owner == notice.user { zone?.owner = .caller }
-        for listener in listeners.values where listener.scope == notice.scope {
+        for listener in listeners where listener.scope == notice.scope {
             await listener.deliver(.changed(zone, notice.syncToken.map { SyncToken($0) }))
         }
     }
 
     private func tellAll(_ event: Event) async {
-        for listener in listeners.values { await listener.deliver(event) }
+        for listener in listeners { await listener.deliver(event) }
     }
 }
 

@@ -98,6 +98,12 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
 
 /// Notices for every zone of a private or shared database.
 public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
+    // Unchecked for `recordType`, which is for one thread.
+
+    /// The one kind of records to watch; kept for programs that set it, as the relay's notices hold no data: they tell of
+    /// every kind.
+    public var recordType: CKRecord.RecordType?
+
     /// Names a subscription to the database that it is saved in.
     public init(subscriptionID: CKSubscription.ID = UUID().uuidString) {
         super.init(subscriptionID: subscriptionID, type: .database)
@@ -109,6 +115,7 @@ public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
     /// An independent copy.
     public override func copy(with zone: NSZone? = nil) -> Any {
         let copy = CKDatabaseSubscription(subscriptionID: subscriptionID)
+        copy.recordType = recordType
         copy.notificationInfo = notificationInfo
         return copy
     }
@@ -116,8 +123,13 @@ public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
 
 /// Notices for one zone of a private or shared database.
 public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable {
+    // Unchecked for `recordType`, which is for one thread.
+
     /// The zone that is watched.
     public let zoneID: CKRecordZone.ID
+    /// The one kind of records to watch; kept for programs that set it, as the relay's notices hold no data: they tell of
+    /// every kind.
+    public var recordType: CKRecord.RecordType?
 
     /// Names a subscription to a zone.
     public init(zoneID: CKRecordZone.ID, subscriptionID: CKSubscription.ID = UUID().uuidString) {
@@ -141,6 +153,7 @@ public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable
     /// An independent copy.
     public override func copy(with zone: NSZone? = nil) -> Any {
         let copy = CKRecordZoneSubscription(zoneID: zoneID, subscriptionID: subscriptionID)
+        copy.recordType = recordType
         copy.notificationInfo = notificationInfo
         return copy
     }

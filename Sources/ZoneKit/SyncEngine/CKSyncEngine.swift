@@ -24,7 +24,8 @@ public final class CKSyncEngine: Sendable {
     ///
     /// - Parameter configuration: The database, the state of the last run, and who is told of everything.
     public convenience init(_ configuration: Configuration) {
-        self.init(configuration, conditions: SyncConditions())
+        let connection = try? configuration.database.session.connection()
+        self.init(configuration, conditions: connection?.conditions ?? SyncConditions())
     }
 
     /// An engine with its time and chance from outside.
@@ -38,10 +39,12 @@ public final class CKSyncEngine: Sendable {
         state = State(configuration.stateSerialization)
         driver = SyncDriver(configuration, link: link, state: state, conditions: conditions)
         let driver = driver
+        let time = conditions.time
         state.onChange { [weak driver] in
-            Task { await driver?.stateChanged() }
+            time.start { [weak driver] in await driver?.stateChanged() }
         }
-        Task { [weak self] in
+        time.surroundings?.join(driver)
+        time.start { [weak self] in
             guard let self else { return }
             await driver.start(for: self)
         }
@@ -49,7 +52,7 @@ public final class CKSyncEngine: Sendable {
 
     deinit {
         let driver = driver
-        Task { await driver.stop() }
+        driver.conditions.time.start { await driver.stop() }
     }
 
     /// Fetches what has changed, now.
@@ -175,6 +178,8 @@ package struct SyncConditions: Sendable {
     /// The wall clock, for what must hold across a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
     package var schedule = SyncSchedule.Settings()
+    /// Called at named places, so that a test can end a device there.
+    package var crashPoint: @Sendable (_ name: String) throws -> Void = { _ in }
 
     package init() {}
 }

@@ -1,12 +1,14 @@
 import Foundation
-import Records
+package import Records
 package import SyncCore
 
 /// The way to a relay's database by its own calls.
-struct DatabaseLink: Link {
+package struct DatabaseLink: Link {
     let database: CKDatabase
 
-    func databaseChanges(since token: SyncToken?) async throws -> DatabasePage {
+    package init(database: CKDatabase) { self.database = database }
+
+    package func databaseChanges(since token: SyncToken?) async throws -> DatabasePage {
         let page = try await database.databaseChanges(since: token.map { CKServerChangeToken(encoded: $0.text) })
         return DatabasePage(
             changed: page.modifications.map(\.zoneID.zone),
@@ -16,11 +18,20 @@ struct DatabaseLink: Link {
         )
     }
 
-    func zoneChanges(in zone: ZoneID, since token: SyncToken?) async throws -> ZonePage<CKRecord> {
+    package func zoneChanges(in zone: ZoneID, since token: SyncToken?) async throws -> ZonePage<CKRecord> {
         let page = try await database.zoneChangesPage(
             in: CKRecordZone.ID(zone),
-            since: token.map { CKServerChangeToken(encoded: $0.text) }
+            since: token.flatMap { $0 == .fromTheStart ? nil : CKServerChangeToken(encoded: $0.text) }
         )
+        if page.bringsKey {
+            // What came before its key did is fetched once more: now the application can read it.
+            return ZonePage(
+                changed: page.records,
+                deleted: page.deletions.map { ($0.recordID.record, $0.recordType) },
+                token: .fromTheStart,
+                moreComing: true
+            )
+        }
         return ZonePage(
             changed: page.records,
             deleted: page.deletions.map { ($0.recordID.record, $0.recordType) },
@@ -29,7 +40,7 @@ struct DatabaseLink: Link {
         )
     }
 
-    func modifyZones(saving: [CKRecordZone], deleting: [ZoneID]) async throws -> ZonesAnswer<CKRecordZone> {
+    package func modifyZones(saving: [CKRecordZone], deleting: [ZoneID]) async throws -> ZonesAnswer<CKRecordZone> {
         let results = try await database.modifyRecordZones(
             saving: saving,
             deleting: deleting.map { CKRecordZone.ID($0) }
@@ -37,7 +48,7 @@ struct DatabaseLink: Link {
         return ZonesAnswer(saved: results.saveResults.byZone, deleted: results.deleteResults.byZone)
     }
 
-    func modifyRecords(
+    package func modifyRecords(
         saving: [CKRecord],
         deleting: [RecordID],
         atomically: Bool
@@ -48,8 +59,27 @@ struct DatabaseLink: Link {
             savePolicy: .ifServerRecordUnchanged,
             atomically: atomically
         )
+        // What the relay found too large as a whole comes back as every item's own error; the engine is to halve it.
+        let failures = results.saveResults.values.map(\.failure) + results.deleteResults.values.map(\.failure)
+        if failures.count > 1, let first = failures.first, let error = first,
+            failures.allSatisfy({ $0?.code == .limitExceeded })
+        {
+            throw error
+        }
         return RecordsAnswer(saved: results.saveResults.byRecord, deleted: results.deleteResults.byRecord)
     }
+}
+
+extension Result where Failure == any Error {
+    fileprivate var failure: CKError? {
+        guard case .failure(let error) = self else { return nil }
+        return CKError(from: error)
+    }
+}
+
+extension SyncToken {
+    /// Stands for no token where one has to stand.
+    fileprivate static let fromTheStart = SyncToken("")
 }
 
 extension Dictionary where Key == CKRecordZone.ID {

@@ -31,11 +31,15 @@ actor SyncDriver {
     private var checkedAccount: Int?
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
-    private var background: [UUID: Task<Void, Never>] = [:]
-    private var requests: [UUID: @Sendable () -> Void] = [:]
+    private var background: [Int: Task<Void, Never>] = [:]
+    private var requests: [Int: @Sendable () -> Void] = [:]
+    private var lastTask = 0
     private var listening: UUID?
     private var isStopped = false
     private var savedStamp: UInt64 = 0
+    /// How much news there was in a test's world when the last look at the database began, and when it was known to be whole.
+    private var newsAsked: UInt64 = 0
+    private var newsSeen: UInt64 = 0
 
     init(
         _ configuration: CKSyncEngine.Configuration,
@@ -94,15 +98,16 @@ actor SyncDriver {
 
     func inBackground(_ work: @escaping @Sendable (SyncDriver) async -> Void) {
         guard !isStopped else { return }
-        let id = UUID()
-        background[id] = Task { [weak self] in
+        lastTask += 1
+        let id = lastTask
+        background[id] = conditions.time.start { [weak self] in
             guard let self else { return }
             await work(self)
             await self.forget(id)
         }
     }
 
-    private func forget(_ id: UUID) { background[id] = nil }
+    private func forget(_ id: Int) { background[id] = nil }
 
     // MARK: Telling the delegate
 
@@ -110,7 +115,7 @@ actor SyncDriver {
         await delivery.enter()
         defer { delivery.leave() }
         guard !isStopped, let engine, let delegate else { return }
-        await delegate.handleEvent(event, syncEngine: engine)
+        await conditions.time.application { await delegate.handleEvent(event, syncEngine: engine) }
     }
 
     /// Tells the state, if it differs from what was told last.
@@ -120,20 +125,23 @@ actor SyncDriver {
         guard !isStopped, state.read(\.stamp) != savedStamp, let engine, let delegate else { return }
         let (serialization, stamp) = state.read { (CKSyncEngine.State.Serialization($0), $0.stamp) }
         savedStamp = stamp
-        await delegate.handleEvent(.stateUpdate(.init(stateSerialization: serialization)), syncEngine: engine)
+        await conditions.time.application {
+            await delegate.handleEvent(.stateUpdate(.init(stateSerialization: serialization)), syncEngine: engine)
+        }
     }
 
     func ask<Answer>(
         _ question: (any CKSyncEngineDelegate, CKSyncEngine) async -> Answer?
     ) async -> Answer? {
         guard !isStopped, let engine, let delegate else { return nil }
-        return await question(delegate, engine)
+        return await conditions.time.application { await question(delegate, engine) }
     }
 
     // MARK: Schedule
 
     func tell(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
+        countNews(event)
         for effect in schedule.handle(event, at: conditions.time.now(), using: &chance) {
             switch effect {
             case .fetch(let asksDatabase, let held):
@@ -143,6 +151,15 @@ actor SyncDriver {
             }
         }
         noteHold()
+    }
+
+    private func countNews(_ event: SyncSchedule.Event) {
+        guard let surroundings = conditions.time.surroundings else { return }
+        switch event {
+        case .fetchBegan: newsAsked = surroundings.newsCount(ofPublic: false)
+        case .fetchFinished(let outcome) where outcome.sawDatabase && outcome.zoneTroubles.isEmpty: newsSeen = newsAsked
+        default: break
+        }
     }
 
     /// Keeps a wait that the relay asked for where it survives a restart.
@@ -162,7 +179,7 @@ actor SyncDriver {
         sleeper = nil
         guard let moment else { return }
         let (alarm, time) = (alarm, conditions.time)
-        sleeper = Task { [weak self] in
+        sleeper = time.start { [weak self] in
             guard (try? await time.sleep(moment)) != nil else { return }
             await self?.alarmRang(alarm)
         }
@@ -289,8 +306,9 @@ actor SyncDriver {
     func cancellable<Result: Sendable>(
         _ work: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
-        let id = UUID()
-        let task = Task { try await work() }
+        lastTask += 1
+        let id = lastTask
+        let task: Task<Result, any Error> = conditions.time.start { try await work() }
         requests[id] = { task.cancel() }
         defer { requests[id] = nil }
         return try await withTaskCancellationHandler {
@@ -334,4 +352,16 @@ actor SyncDriver {
     }
 
     func endRound() { round = nil }
+}
+
+extension SyncDriver: Settling {
+    func unsettled() -> [String] {
+        guard isAutomatic, !isStopped else { return [] }
+        let name = "The engine of the \(database.scope.pathName) database"
+        if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
+        guard !schedule.isChannelOpen, let world = conditions.time.surroundings,
+            newsSeen < world.newsCount(ofPublic: false)
+        else { return [] }
+        return ["\(name) has no notice connection, and has not polled since the last change."]
+    }
 }

@@ -14,6 +14,8 @@ package struct RelayRequest: Sendable {
     package var query: String
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
+    /// Whose content is the body, read while it is sent; then `body` is empty.
+    package var file: URL?
     /// Whether not knowing if it was carried out makes a difference.
     package var isWrite: Bool
     /// How long to wait for the answer; `nil`: as long as the transport usually does.
@@ -37,6 +39,11 @@ package struct RelayRequest: Sendable {
         self.body = body
         self.isWrite = isWrite
         self.timeout = timeout
+    }
+
+    /// The body where it has to be at hand, as for a relay in this process.
+    package var content: [UInt8] {
+        file.flatMap { try? Data(contentsOf: $0) }.map { [UInt8]($0) } ?? body
     }
 }
 

@@ -44,10 +44,10 @@ package final class URLSessionTransport: RelayTransport {
         // Between two processes of one machine compression costs more than it saves.
         if isLocal { urlRequest.setValue("identity", forHTTPHeaderField: "Accept-Encoding") }
         if let timeout = request.timeout { urlRequest.timeoutInterval = timeout.inSeconds }
-        if request.method == .post { urlRequest.httpBody = Data(request.body) }
+        if request.method == .post, request.file == nil { urlRequest.httpBody = Data(request.body) }
         let (data, response): (Data, URLResponse)
         do {
-            (data, response) = try await exchange(urlRequest)
+            (data, response) = try await exchange(urlRequest, sending: request.file)
         } catch {
             throw Self.translate(error)
         }
@@ -59,18 +59,26 @@ package final class URLSessionTransport: RelayTransport {
     ///
     /// On Linux the request itself is left to end, unheard: a cancellation that meets a request's end traps inside
     /// URLSession, and the session's async call waits in its cancellation for a queue that waits for it.
-    private func exchange(_ request: URLRequest) async throws -> (Data, URLResponse) {
+    ///
+    /// A file is read while it is sent, piece by piece.
+    private func exchange(_ request: URLRequest, sending file: URL?) async throws -> (Data, URLResponse) {
         let exchange = Exchange()
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 guard exchange.begin(continuation) else { return }
-                let task = session.dataTask(with: request) { data, response, error in
+                let heard = { @Sendable (data: Data?, response: URLResponse?, error: (any Error)?) in
                     if let response, error == nil {
                         exchange.end(.success((data ?? Data(), response)))
                     } else {
                         exchange.end(.failure(error ?? URLError(.badServerResponse)))
                     }
                 }
+                let task =
+                    if let file {
+                        session.uploadTask(with: request, fromFile: file, completionHandler: heard)
+                    } else {
+                        session.dataTask(with: request, completionHandler: heard)
+                    }
                 exchange.hold(task)
                 task.resume()
             }

@@ -43,6 +43,20 @@ extension MirroredContainer {
         try await each { sync in if sync.isPublic { try await sync.pollNow() } }
     }
 
+    /// Reads a store's database from the beginning with the next fetch, as if nothing had been read before.
+    ///
+    /// Objects keep their identities, and what was not sent stays; for a store that seems to differ from its relay.
+    ///
+    /// - Throws: What SQLite throws.
+    public func forgetTokens(in store: StoreID) async throws(MirrorError) {
+        guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
+        do {
+            try await sync.forgetTokens()
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
     private func each(_ work: @Sendable (MirrorSync) async throws -> Void) async throws(MirrorError) {
         var failure: MirrorError?
         for sync in syncs {

@@ -43,7 +43,8 @@ public final class MirroredContainer: Sendable {
     ///   - model: The entities.
     ///   - stores: The stores to open.
     public convenience init(model: MirrorModel, stores: [StoreDescription]) {
-        self.init(model: model, stores: stores, conditions: MirrorConditions())
+        let world = stores.lazy.compactMap { try? $0.cloud?.container.session.connection().conditions }.first
+        self.init(model: model, stores: stores, conditions: world.map { MirrorConditions($0) } ?? MirrorConditions())
     }
 
     /// A container with its time and chance from outside.
@@ -57,7 +58,7 @@ public final class MirroredContainer: Sendable {
     deinit {
         let (syncs, watch) = state.withLock { (Array($0.syncs.values), $0.watch) }
         watch?.cancel()
-        if !syncs.isEmpty { Task { for sync in syncs { await sync.stop() } } }
+        if !syncs.isEmpty { conditions.time.start { for sync in syncs { await sync.stop() } } }
     }
 
     // MARK: Opening
@@ -130,7 +131,7 @@ public final class MirroredContainer: Sendable {
     private func open(_ description: StoreDescription, for user: String?) throws(MirrorError) {
         do {
             guard let cloud = description.cloud else {
-                return stores.put(try StoreFile(description, model: model, path: description.url.path))
+                return stores.put(try storeFile(description, description.url.path))
             }
             let accounts = AccountFiles.load(description.url)
             let path = cloud.scope == .public ? description.url.path : accounts.path(for: user, of: description.url)
@@ -140,7 +141,7 @@ public final class MirroredContainer: Sendable {
                     "\(description.url.lastPathComponent) is kept in step by another container. Open it there, or here without cloud options."
                 )
             }
-            let file = try StoreFile(description, model: model, path: path)
+            let file = try storeFile(description, path)
             let sync = MirrorSync(file: file, cloud: cloud, conditions: conditions, board: board) {
                 [weak self] previous, current in await self?.accountChanged(previous, current)
             }
@@ -155,6 +156,11 @@ public final class MirroredContainer: Sendable {
         } catch {
             throw MirrorError(from: error)
         }
+    }
+
+    private func storeFile(_ description: StoreDescription, _ path: String) throws -> StoreFile {
+        let isImmediate = conditions.time.surroundings != nil
+        return try StoreFile(description, model: model, path: path, isImmediate: isImmediate)
     }
 
     var syncs: [MirrorSync] {
@@ -175,7 +181,7 @@ public final class MirroredContainer: Sendable {
         watch?.cancel()
         for sync in syncs { await sync.stop() }
         if let listener { stores.stopListening(listener) }
-        for file in stores.files { try? file.pool.close() }
+        // Whoever reads just now keeps the file open until done: closing it under a read ends the process.
         stores.close()
         state.withLock { $0.locks = [:] }
         board.finish()
@@ -212,7 +218,7 @@ public final class MirroredContainer: Sendable {
     /// A store's file, for queries and changes of the program's own with GRDB.
     ///
     /// - Returns: `nil` where the store is not open.
-    public func database(of store: StoreID) -> (any DatabaseWriter)? { stores.file(store)?.pool }
+    public func database(of store: StoreID) -> (any DatabaseWriter)? { stores.file(store)?.pool.pool }
 
     /// The store of a file.
     public func store(at url: URL) -> StoreID { StoreID(url) }
@@ -220,7 +226,7 @@ public final class MirroredContainer: Sendable {
     // MARK: Commits
 
     private func committed(_ store: StoreID) {
-        if let sync = sync(store) { Task { await sync.outboxChanged() } }
+        if let sync = sync(store) { conditions.time.start { await sync.outboxChanged() } }
         let views = state.withLock { $0.views }
         if let views, views.automaticallyMergesChangesFromParent { views.refreshAll() }
     }
@@ -229,8 +235,9 @@ public final class MirroredContainer: Sendable {
     private static let fileWatch: Duration = .seconds(1)
 
     private func watchFiles() {
-        guard conditions.isAutomatic else { return }
-        let task = Task { [weak self, time = conditions.time] in
+        // In a test's world there are no other processes, and nobody wants to be woken every second of years.
+        guard conditions.isAutomatic, conditions.time.surroundings == nil else { return }
+        let task: Task<Void, Never> = conditions.time.start { [weak self, time = conditions.time] in
             var seen: [StoreID: Int] = [:]
             while !Task.isCancelled {
                 guard (try? await time.sleep(time.now() + Self.fileWatch)) != nil, let self else { return }
@@ -291,7 +298,7 @@ public final class MirroredContainer: Sendable {
         remember(current)
         guard let current, let previous, previous != current else { return }
         // The other user's files are opened in a task of its own: whoever reports the change is being stopped by it.
-        Task { await self.switchFiles(to: current) }
+        conditions.time.start { await self.switchFiles(to: current) }
     }
 
     private func remember(_ user: String?) {

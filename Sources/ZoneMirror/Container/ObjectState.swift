@@ -241,7 +241,7 @@ private struct Explainer {
 extension KnownRecord {
     /// The record as the relay had it last.
     func record(_ db: Database, in zone: ZoneID) throws -> Record {
-        var record = Record(id: RecordID(name, in: zone), type: type, fields: serverFields(), changeTag: tag)
+        var record = Record(id: RecordID(name, in: zone), type: type, fields: allFields(), changeTag: tag)
         let sql = "SELECT created, creator, modified, modifier, parent, share FROM mirror_record WHERE id = ?"
         guard let row = try Row.fetchOne(db, sql: sql, arguments: [id]) else { return record }
         func stamp(_ at: Int64?, _ by: String?) -> Record.Stamp? {
@@ -252,6 +252,7 @@ extension KnownRecord {
         record.modified = stamp(row[2], row[3])
         record.parent = row[4]
         record.share = row[5]
+        if isLocked { record.encryptedFields = Set(record.fields.filter { ZoneSeal.isSealed($0.value) }.keys) }
         return record
     }
 }

@@ -62,7 +62,7 @@ struct Permissions {
         guard let scope = file.scope else { return facts(oid == nil ? .temporary : .exported, .local) }
         let row = try oid.flatMap { oid in
             try Row.fetchOne(
-                db.cachedStatement(sql: "SELECT zone, tag, creator, share FROM mirror_record WHERE oid = ?"),
+                db.cachedStatement(sql: "SELECT zone, tag, creator, share, name FROM mirror_record WHERE oid = ?"),
                 arguments: [oid]
             )
         }
@@ -76,19 +76,13 @@ struct Permissions {
         case .shared:
             let zone: Int64? = row?[0]
             let share: String? = row?[3]
-            let canWrite = try zone.map { try Self.canWrite(db, zone: $0) } ?? true
-            return facts(stage, .sharedStore(canWrite: canWrite, isRoot: share != nil))
+            let canWrite = try zone.map { try ShareCache.canWrite(db, zone: $0, record: tag == nil ? nil : row?[4]) }
+            return facts(stage, .sharedStore(canWrite: canWrite ?? true, isRoot: share != nil))
         }
     }
 
     private func facts(_ stage: Facts.Stage, _ kind: Facts.Kind) -> Facts {
         Facts(stage: stage, kind: kind, standing: account.standing, isReadOnly: file.description.isReadOnly)
-    }
-
-    /// Whether this user's permission on a zone's share is read-write.
-    static func canWrite(_ db: Database, zone: Int64) throws -> Bool {
-        let statement = try db.cachedStatement(sql: "SELECT permission FROM mirror_zone WHERE id = ?")
-        return try String.fetchOne(statement, arguments: [zone]) == "READ_WRITE"
     }
 
     func canInsert(_ db: Database, entity: String) throws -> Bool {

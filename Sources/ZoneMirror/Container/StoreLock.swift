@@ -21,5 +21,10 @@ final class StoreLock: Sendable {
         self.descriptor = descriptor
     }
 
-    deinit { close(descriptor) }
+    deinit {
+        // A process that is being started just now holds a copy of the descriptor until it becomes another program: closing
+        // alone would leave the lock with it for that long.
+        flock(descriptor, LOCK_UN)
+        close(descriptor)
+    }
 }

@@ -1,3 +1,5 @@
+public import GRDB
+
 /// What becomes of two changes to one object that began from the same state.
 ///
 /// Used where a context saves over a row that changed since it was read, and where a pending change meets a newer
@@ -14,6 +16,28 @@ public enum MergePolicy: String, Hashable, Sendable, CaseIterable {
     /// The store's whole object stays.
     case rollback
 }
+
+/// Three states of one object that was changed here and on the relay: property by property, as the table has them.
+///
+/// Links are the names of the objects that they lead to.
+public struct MergeStates: Hashable, Sendable {
+    /// The entity.
+    public var entity: String
+    /// The object.
+    public var name: RecordName
+    /// What both began from.
+    public var base: [String: DatabaseValue]
+    /// With the changes that were not sent.
+    public var mine: [String: DatabaseValue]
+    /// As the relay has it.
+    public var theirs: [String: DatabaseValue]
+}
+
+/// Merges an object by the program's own rules; what it leaves out stays as the relay has it.
+///
+/// Called on the store's writer, in the middle of an import: it must be quick, and give the same answer on every device.
+/// `nil`: the store's policy decides.
+public typealias MergeResolver = @Sendable (MergeStates) -> [String: DatabaseValue]?
 
 /// The decisions of the five policies, as values.
 ///

@@ -88,7 +88,7 @@ struct ModelCheck {
             let field = prefix + name
             let isTaken =
                 Query.SystemField(anyName: field) != nil || Self.reserved.contains(field) || name == "id"
-                || field == prefix + "entityName" || name.hasSuffix("_ckAsset")
+                || field == prefix + "entityName" || name.hasSuffix(RecordMapping.companionSuffix)
             return isTaken ? [.reservedFieldName(entity: entity.name, property: name, field: field)] : []
         }
     }

@@ -43,7 +43,10 @@ struct RecordMapping: Sendable {
     }
 
     func field(_ column: ColumnForm) -> String { prefix + column.name }
-    func assetField(_ column: ColumnForm) -> String { prefix + column.name + "_ckAsset" }
+    func assetField(_ column: ColumnForm) -> String { field(column) + Self.companionSuffix }
+
+    /// Ends the field that names the file of a value too large for its record.
+    static let companionSuffix = "_ckAsset"
 
     // MARK: From records
 

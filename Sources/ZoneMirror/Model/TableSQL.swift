@@ -24,6 +24,14 @@ struct TableSQL: Hashable, Sendable {
     }
 }
 
+extension Statement {
+    /// Executes with exactly as many values as the statement has marks, which nobody counts again.
+    func run(_ values: [DatabaseValue]) throws {
+        setUncheckedArguments(StatementArguments(values))
+        try execute()
+    }
+}
+
 extension TableForm {
     /// A row's values, the id left out; `nil` where there is no such row.
     func row(_ db: Database, _ oid: String) throws -> [DatabaseValue]? {
@@ -41,19 +49,19 @@ extension TableForm {
     }
 
     func insert(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws {
-        try db.cachedStatement(sql: sql.insert).execute(arguments: StatementArguments([oid.databaseValue] + row))
+        try db.cachedStatement(sql: sql.insert).run([oid.databaseValue] + row)
     }
 
     /// `false` where there is a row of that id already.
     func insertIfNew(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws -> Bool {
         let statement = try db.cachedStatement(sql: sql.insertOrIgnore)
-        try statement.execute(arguments: StatementArguments([oid.databaseValue] + row))
+        try statement.run([oid.databaseValue] + row)
         return db.changesCount > 0
     }
 
     func update(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws {
         guard !columns.isEmpty else { return }
-        try db.cachedStatement(sql: sql.update).execute(arguments: StatementArguments(row + [oid.databaseValue]))
+        try db.cachedStatement(sql: sql.update).run(row + [oid.databaseValue])
     }
 
     func delete(_ db: Database, _ oid: String) throws {

@@ -6,82 +6,117 @@ import Wire
 import ZoneKit
 
 extension MirrorSync {
-    /// Saves a share record, and keeps the answer; a version of another device's is taken over first.
-    func save(_ share: MirroredShare) async throws -> MirroredShare {
+    /// How often a share is put on top of somebody else's newer version before the conflict is the caller's.
+    private static let shareRounds = 5
+
+    /// Saves a share, and keeps the answer; changes of another device's are taken over first.
+    func save(_ share: CKShare) async throws -> CKShare {
         try await checkAccount()
-        do {
-            return try await send(share, tag: share.changeTag)
-        } catch let error as CKError where error.code == .serverRecordChanged {
-            guard let current = try await cachedAfterFetch(share.zone) else { throw error }
-            return try await send(share, tag: current.changeTag)
-        }
-    }
-
-    private func cachedAfterFetch(_ zone: ZoneID) async throws -> MirroredShare? {
-        try await fetchNow()
-        return try await file.pool.read { db in
-            let sql = "SELECT share FROM mirror_zone WHERE name = ? AND owner = ?"
-            let cached = try Data.fetchOne(db, sql: sql, arguments: [zone.zoneName, zone.owner.recordName])
-            return cached.flatMap { MirroredShare(cached: [UInt8]($0), in: zone) }
-        }
-    }
-
-    private func send(_ share: MirroredShare, tag: String?) async throws -> MirroredShare {
-        let zone = share.zone
-        let json = try await link.modifyShare(share.operation(tag: tag), in: zone)
-        guard let saved = MirroredShare(cached: json, in: zone) else {
+        let zone = share.recordID.zoneID.zone
+        try await sendShare(share, in: zone)
+        try conditions.crashPoint(.afterShareSaved)
+        guard let (record, details) = share.kept else {
             throw CKError(.internalError, "The relay's answer holds no share.")
         }
-        try await file.pool.write { try ShareCache.store($0, json, zone: zone) }
-        await note(.share, details: [.share("saved", zone: zone.zoneName)])
+        let news = try await file.pool.write { db in
+            let home = try KnownZone.make(db, zone)
+            try KnownRecord.store(
+                db,
+                record,
+                zone: home.id,
+                oid: nil,
+                entity: nil,
+                fields: KnownRecord.encode(record.fields),
+                seen: home.sweep
+            )
+            return try ShareCache.store(db, details, named: record.id.recordName, zone: home.id)
+        }
+        await note(.share, details: [.share(ShareChange(news) ?? .updated, zone: zone.zoneName)])
         await tellOthers([zone])
-        return saved
+        return share
     }
 
-    func leave(_ zone: ZoneID) async throws {
+    /// Not beside another exchange with the zone: a page read before would bring the old version back.
+    private func sendShare(_ share: CKShare, in zone: ZoneID) async throws {
+        let turnstile = exchange(zone)
+        await turnstile.enter()
+        defer { turnstile.leave() }
+        sends[zone, default: 0] += 1
+        for round in 1... {
+            do {
+                _ = try await link.database.save(share)
+                return
+            } catch let error as CKError where error.code == .serverRecordChanged && round < Self.shareRounds {
+                guard let server = error.serverRecord as? CKShare else { throw error }
+                share.rebase(onto: server)
+            }
+        }
+    }
+
+    /// Takes this user out of a share, and what it held out of the store.
+    func leave(_ share: CKRecord.ID) async throws {
         try await checkAccount()
-        let writes = [ClientRequest.Write(.forceDelete, MirroredShare.recordName)]
+        let zone = share.zoneID.zone
+        let writes = [ClientRequest.Write(.forceDelete, share.recordName)]
         for answer in try await link.modify(writes, in: zone, atomically: false) {
             if case .failed(let error, _) = answer, error.code != .zoneNotFound, error.code != .unknownItem {
                 throw error
             }
         }
-        try await forget(zone, "left")
+        try await forget(zone, .accessLost(.left))
     }
 
     func purge(_ zone: ZoneID) async throws {
         try await checkAccount()
         try await link.delete(zone)
-        try await forget(zone, "purged")
+        try await forget(zone, .ended)
         await tellOthers([zone])
     }
 
-    private func forget(_ zone: ZoneID, _ why: String) async throws {
+    private func forget(_ zone: ZoneID, _ why: ShareChange) async throws {
         let (file, now) = (file, conditions.wallClock())
-        try await file.pool.write { db in
-            guard let known = try KnownZone.find(db, zone) else { return }
-            try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                _ = try Importer(db, file, transaction: transaction, now: now).lose(known, .purged)
+        let details = try await file.pool.write { db -> [MirrorEvent.Detail] in
+            guard let known = try KnownZone.find(db, zone) else { return [] }
+            return try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                try Importer(db, file, transaction: transaction, now: now).lose(known, .purged)
             }
         }
         feed.lost(zone)
-        await note(.share, details: [.share(why, zone: zone.zoneName)])
+        link.database.forgetKey(of: CKRecordZone.ID(zone))
+        await note(.share, details: [.share(why, zone: zone.zoneName)] + details)
+    }
+
+    /// Why a shared zone is there no more, as far as its link can still tell.
+    func reasonOfLoss(_ zone: ZoneID) async -> ShareChange.Loss {
+        let guid = try? await file.pool.read { db -> String? in
+            guard let known = try KnownZone.find(db, zone) else { return nil }
+            let sql = "SELECT details FROM mirror_share WHERE zone = ? LIMIT 1"
+            let json = try Data.fetchOne(db, sql: sql, arguments: [known.id])
+            return json.flatMap { ClientShare(json: [UInt8]($0))?.shortGUID }
+        }
+        guard let guid = guid ?? nil else { return .unknown }
+        let container = CKContainer(sharing: link.database.session)
+        do {
+            _ = try await container.shareMetadata(for: URL(filePath: "/\(guid)"))
+            return .removed
+        } catch {
+            switch CKError(from: error).code {
+            case .unknownItem, .zoneNotFound: return .stopped
+            case .permissionFailure, .participantMayNeedVerification: return .removed
+            default: return .unknown
+            }
+        }
     }
 }
 
-/// The shares that a store knows of, zone by zone.
-enum ShareCache {
-    /// Keeps a share, and what this user may do by it.
-    static func store(_ db: Database, _ json: [UInt8], zone: ZoneID) throws {
-        let share = MirroredShare(cached: json, in: zone)
-        let known = try KnownZone.make(db, zone)
-        try db.execute(
-            sql: "UPDATE mirror_zone SET share = ?, permission = ? WHERE id = ?",
-            arguments: [Data(json), share?.currentUserPermission.rawValue, known.id]
-        )
-    }
-
-    static func remove(_ db: Database, zone: Int64) throws {
-        try db.execute(sql: "UPDATE mirror_zone SET share = NULL, permission = NULL WHERE id = ?", arguments: [zone])
+extension ShareChange {
+    /// What a program is told of a share's new version; `nil` where there is nothing new.
+    init?(_ news: ShareCache.News, isOwn: Bool = true) {
+        switch news {
+        case .created: self = isOwn ? .created : .accepted
+        case .updated: self = .updated
+        case .participantsChanged: self = .participantsChanged
+        case .unchanged: return nil
+        }
     }
 }

@@ -3,7 +3,7 @@ import GRDB
 import Records
 import Synchronization
 import Wire
-import ZoneKit
+public import ZoneKit
 
 /// Sharing: each share has a zone of its own, and everything that hangs together goes along.
 ///
@@ -20,21 +20,23 @@ extension MirroredContainer {
     ///   - title: What people see as its name.
     ///   - publicPermission: What anybody with the link may do.
     ///   - limit: More objects than this are not moved without being asked for.
-    /// - Returns: All objects that are in it now, and the share as the relay has it.
+    /// - Returns: All objects that are in it now, the share as the relay has it, and its container.
     /// - Throws: `alreadyShared`, `wrongStore`, `tooManyObjects`, `relay`: then nothing is lost, and the next round goes on.
     public func share(
         _ objects: [ObjectID],
-        to share: MirroredShare? = nil,
+        to share: CKShare? = nil,
         title: String? = nil,
-        publicPermission: MirroredShare.Permission = .none,
+        publicPermission: CKShare.ParticipantPermission = .none,
         limit: Int = 10_000
-    ) async throws(MirrorError) -> (objects: [ObjectID], share: MirroredShare) {
+    ) async throws(MirrorError) -> (objects: [ObjectID], share: CKShare, container: CKContainer) {
         let (file, sync) = try privateStore(of: objects)
-        let zone = share?.zone ?? ZoneID("com.apple.coredata.cloudkit.share.\(UUID().uuidString)")
-        let (closure, name) = try await reading(file.id) { db in
+        let (closure, name, begun) = try await reading(file.id) { db in
             let closure = try ShareClosure(db: db, file: file).objects(from: objects)
-            return (closure, try objects.first.map { try Self.displayName(of: $0, db, file) })
+            let name = try objects.first.map { try Self.displayName(of: $0, db, file) }
+            return (closure, name, try Self.interruptedZone(of: closure, db, file))
         }
+        let zone =
+            share?.recordID.zoneID.zone ?? begun ?? ZoneID("com.apple.coredata.cloudkit.share.\(UUID().uuidString)")
         guard closure.count <= limit else {
             throw MirrorError(
                 .tooManyObjects(closure.count),
@@ -43,13 +45,15 @@ extension MirroredContainer {
         }
         try await refuseShared(closure, in: file, but: zone)
         do {
+            // Before anything is touched: whoever is not signed in cannot share.
             try await sync.checkAccount()
             try await sync.rebind(closure, to: zone)
             try await sync.sendNow()
-            if let share { return (closure, share) }
-            let new = MirroredShare(newIn: zone, title: title ?? name ?? "", publicPermission: publicPermission)
-            let made = try await sync.save(new)
-            return (closure, made)
+            if let share { return (closure, share, sync.container) }
+            let new = CKShare(recordZoneID: CKRecordZone.ID(zone))
+            new.title = title ?? name ?? ""
+            new.publicPermission = publicPermission
+            return (closure, try await sync.save(new), sync.container)
         } catch {
             throw MirrorError(from: error)
         }
@@ -63,6 +67,21 @@ extension MirroredContainer {
             throw MirrorError(.wrongStore, "Only saved objects of one private, mirrored store can be shared.")
         }
         return (file, sync)
+    }
+
+    /// A zone of this user's that a sharing had begun to fill when it was interrupted: it goes on there.
+    private static func interruptedZone(
+        of objects: [ObjectID],
+        _ db: Database,
+        _ file: StoreFile
+    ) throws -> ZoneID? {
+        for object in objects {
+            guard let known = try KnownRecord.find(db, oid: object.name.text),
+                let zone = try KnownZone.find(db, id: known.zone)?.zone, zone != file.homeZone
+            else { continue }
+            if try ShareCache(db: db, file: file).entry(of: known) == nil { return zone }
+        }
+        return nil
     }
 
     private func refuseShared(
@@ -97,33 +116,37 @@ extension MirroredContainer {
     // MARK: Looking
 
     /// The shares that a store knows of; asks nobody.
-    public func fetchShares(in store: StoreID) async throws(MirrorError) -> [MirroredShare] {
-        try await reading(store) { db in
-            let rows = try Row.fetchAll(db, sql: "SELECT name, owner, share FROM mirror_zone WHERE share IS NOT NULL")
-            return rows.compactMap { row in
-                MirroredShare(cached: [UInt8](row[2] as Data), in: ZoneID(row[0], owner: UserID(row[1])))
-            }
+    public func fetchShares(in store: StoreID) async throws(MirrorError) -> [CKShare] {
+        guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is not open here.") }
+        let (found, user) = try await reading(store) { db in
+            (try ShareCache(db: db, file: file).all(), try State.text(db, .account))
         }
+        return found.compactMap { self.share($0, file, user) }
     }
 
     /// The shares that objects are in; objects without a known share are left out.
-    public func fetchShares(matching objects: [ObjectID]) async throws(MirrorError) -> [ObjectID: MirroredShare] {
-        var found: [ObjectID: MirroredShare] = [:]
-        for object in objects {
-            guard let store = object.store else { continue }
-            found[object] = try await reading(store) { db in
-                guard let known = try KnownRecord.find(db, oid: object.name.text),
-                    let zone = try KnownZone.find(db, id: known.zone),
-                    let cached = try Data.fetchOne(
-                        db,
-                        sql: "SELECT share FROM mirror_zone WHERE id = ?",
-                        arguments: [zone.id]
-                    )
-                else { return nil }
-                return MirroredShare(cached: [UInt8](cached), in: zone.zone)
+    public func fetchShares(matching objects: [ObjectID]) async throws(MirrorError) -> [ObjectID: CKShare] {
+        var found: [ObjectID: CKShare] = [:]
+        for (store, objects) in Dictionary(grouping: objects, by: \.store) {
+            guard let store, let file = stores.file(store) else { continue }
+            let (entries, user) = try await reading(store) { db in
+                let cache = ShareCache(db: db, file: file)
+                let entries = try objects.compactMap { object in
+                    try KnownRecord.find(db, oid: object.name.text).flatMap { try cache.entry(of: $0) }
+                        .map { (object, $0) }
+                }
+                return (entries, try State.text(db, .account))
             }
+            for (object, entry) in entries { found[object] = share(entry, file, user) }
         }
         return found
+    }
+
+    private func share(_ entry: ShareCache.Entry, _ file: StoreFile, _ user: String?) -> CKShare? {
+        guard let database = file.description.cloud.map({ $0.container.database(with: $0.scope) }),
+            let memory = try? database.session.connection().caller
+        else { return nil }
+        return entry.share(database.scope, memory.named(user))
     }
 
     /// Whether an object is in a share.
@@ -133,74 +156,88 @@ extension MirroredContainer {
 
     // MARK: Joining and managing
 
-    /// Says what a link leads to, without joining.
-    public func fetchShareMetadata(_ url: URL, from store: StoreID) async throws(MirrorError) -> ShareMetadata {
-        let result = try await open(url, by: "resolve", from: store)
-        do {
-            let share = try result.required("share")
-            var title: String?
-            for (name, field) in try share["fields"]?.members() ?? [] where name == "cloudkit.title" {
-                title = try field["value"]?.string()
-            }
-            let name = result["ownerIdentity"]?["nameComponents"]
-            let parts = [try name?["givenName"]?.string(), try name?["familyName"]?.string()].compactMap { $0 }
-            let word = try result["participantPermission"]?.string() ?? ""
-            return ShareMetadata(
-                url: url,
-                title: title,
-                ownerName: parts.isEmpty ? nil : parts.joined(separator: " "),
-                permission: MirroredShare.Permission(rawValue: word) ?? .none,
-                hasAccepted: try result["participantStatus"]?.string() == "ACCEPTED"
-            )
-        } catch {
-            throw MirrorError(from: CKError(error))
-        }
-    }
-
-    /// Joins shares; returns when their objects are in the store, with all that they are linked to.
+    /// People to invite, by e-mail address, telephone number or user record.
+    ///
+    /// Whom the relay does not know can be invited all the same: they are bound when they first sign in by that address.
     ///
     /// - Parameters:
-    ///   - urls: The links.
-    ///   - store: A shared store.
-    /// - Throws: `wrongStore` for any other store, and `relay`.
-    public func acceptShareInvitations(from urls: [URL], into store: StoreID) async throws(MirrorError) {
-        guard stores.file(store)?.scope == .shared, let sync = sync(store) else {
-            throw MirrorError(.wrongStore, "Invitations are accepted into a shared store.")
-        }
-        for url in urls { _ = try await open(url, by: "accept", from: store) }
+    ///   - infos: By what to look for them.
+    ///   - store: A store of the container whose users they are.
+    /// - Returns: For each a participant to add to a share.
+    /// - Throws: `wrongStore`, and `relay`.
+    public func fetchParticipants(
+        matching infos: [CKUserIdentity.LookupInfo],
+        into store: StoreID
+    ) async throws(MirrorError) -> [CKShare.Participant] {
+        let cloud = try cloud(of: store)
         do {
-            try await sync.fetchNow()
+            let found = try await cloud.container.shareParticipants(for: infos)
+            return try infos.compactMap { try found[$0]?.get() }
         } catch {
             throw MirrorError(from: error)
         }
     }
 
-    private func open(_ url: URL, by way: String, from store: StoreID) async throws(MirrorError) -> JSONValue {
+    /// Says what a link leads to, without joining.
+    public func fetchShareMetadata(_ url: URL, from store: StoreID) async throws(MirrorError) -> CKShare.Metadata {
+        let cloud = try cloud(of: store)
+        do {
+            return try await cloud.container.shareMetadata(for: url)
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    private func cloud(of store: StoreID) throws(MirrorError) -> CloudOptions {
         guard let cloud = stores.file(store)?.description.cloud else {
             throw MirrorError(.wrongStore, "The store mirrors no database.")
         }
-        var writer = JSONWriter()
-        writer.object { body in
-            body.key("shortGUIDs")
-            body.array(CollectionOfOne(url.absoluteString)) { list, link in
-                list.object { $0.member("value", link) }
-            }
+        return cloud
+    }
+
+    /// Joins shares by their links; see `acceptShareInvitations(from:into:)` with metadata.
+    public func acceptShareInvitations(from urls: [URL], into store: StoreID) async throws(MirrorError) {
+        let sync = try sharedStore(store)
+        var invitations: [CKShare.Metadata] = []
+        for url in urls { invitations.append(try await fetchShareMetadata(url, from: store)) }
+        try await accept(invitations, by: sync)
+    }
+
+    /// Joins shares; returns when their objects are in the store, with all that they are linked to.
+    ///
+    /// - Parameters:
+    ///   - invitations: What the links lead to.
+    ///   - store: A shared store.
+    ///   - waits: With `false` it returns as soon as the relay has agreed; the objects follow by themselves.
+    /// - Throws: `wrongStore` for any other store, and `relay`.
+    public func acceptShareInvitations(
+        from invitations: [CKShare.Metadata],
+        into store: StoreID,
+        waitingForObjects waits: Bool = true
+    ) async throws(MirrorError) {
+        try await accept(invitations, by: try sharedStore(store), waits: waits)
+    }
+
+    private func sharedStore(_ store: StoreID) throws(MirrorError) -> MirrorSync {
+        guard stores.file(store)?.scope == .shared, let sync = sync(store) else {
+            throw MirrorError(.wrongStore, "Invitations are accepted into a shared store.")
         }
+        return sync
+    }
+
+    private func accept(
+        _ invitations: [CKShare.Metadata],
+        by sync: MirrorSync,
+        waits: Bool = true
+    ) async throws(MirrorError) {
         do {
-            let document = try await cloud.container.publicCloudDatabase.call(
-                "records/\(way)",
-                writer.bytes,
-                isWrite: way == "accept"
-            )
-            return try ZoneKit.reading { () throws(JSONError) -> Result<JSONValue, CKError> in
-                guard let result = try document.root.required("results").elements().first else {
-                    return .failure(CKError(.internalError, "The relay's answer leaves the link out."))
-                }
-                if let failure = try ClientResponse.failure(result, zone: nil) {
-                    return .failure(CKError(failure, at: .item))
-                }
-                return .success(result)
-            }.get()
+            try await sync.checkAccount()
+            for (_, result) in try await sync.container.accept(invitations) { _ = try result.get() }
+            if waits {
+                try await sync.fetchNow()
+            } else {
+                await sync.noticed()
+            }
         } catch {
             throw MirrorError(from: error)
         }
@@ -208,17 +245,16 @@ extension MirroredContainer {
 
     /// Saves changes of a share: title, public permission, participants.
     ///
-    /// A change made elsewhere meanwhile is taken over first; this one is put on top of it.
+    /// What was changed elsewhere meanwhile is taken over, and these changes put on top of it: a second change right after
+    /// the first succeeds, by whatever copy of the share it is made.
     ///
     /// - Parameters:
-    ///   - share: The share, changed.
+    ///   - share: The share, changed; it is brought up to date.
     ///   - store: The store that holds it.
     /// - Returns: The share as the relay has it now, which the store knows too.
     /// - Throws: `wrongStore`, and `relay`.
     @discardableResult
-    public func persistUpdatedShare(_ share: MirroredShare, in store: StoreID) async throws(MirrorError)
-        -> MirroredShare
-    {
+    public func persistUpdatedShare(_ share: CKShare, in store: StoreID) async throws(MirrorError) -> CKShare {
         guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
         do {
             return try await sync.save(share)
@@ -234,13 +270,13 @@ extension MirroredContainer {
     /// Nothing of the owner is deleted. Returns when the relay has followed; interrupted, the next round goes on.
     ///
     /// - Throws: `wrongStore` for a share of somebody else; see `leaveShare`.
-    public func stopSharing(_ share: MirroredShare, in store: StoreID) async throws(MirrorError) {
+    public func stopSharing(_ share: CKShare, in store: StoreID) async throws(MirrorError) {
         guard share.isOwner, let file = stores.file(store), file.scope == .private, let sync = sync(store),
             let home = file.homeZone
         else {
             throw MirrorError(.wrongStore, "Only the owner can end a share, in the private store. Others leave it.")
         }
-        let zone = share.zone
+        let zone = share.recordID.zoneID.zone
         let objects = try await reading(store) { db in
             guard let known = try KnownZone.find(db, zone) else { return [ObjectID]() }
             let sql = "SELECT oid, entity FROM mirror_record WHERE zone = ? AND oid IS NOT NULL"
@@ -259,12 +295,12 @@ extension MirroredContainer {
     /// Leaves somebody else's share: its objects go from the store at once, with changes that were not sent.
     ///
     /// - Throws: `wrongStore` for a share of one's own, and `relay`.
-    public func leaveShare(_ share: MirroredShare, in store: StoreID) async throws(MirrorError) {
+    public func leaveShare(_ share: CKShare, in store: StoreID) async throws(MirrorError) {
         guard !share.isOwner, stores.file(store)?.scope == .shared, let sync = sync(store) else {
             throw MirrorError(.wrongStore, "The owner cannot leave a share, but stop it.")
         }
         do {
-            try await sync.leave(share.zone)
+            try await sync.leave(share.recordID)
         } catch {
             throw MirrorError(from: error)
         }
@@ -273,10 +309,10 @@ extension MirroredContainer {
     /// Deletes a zone with all its records and objects, for everybody: not the way to stop sharing.
     ///
     /// - Throws: `relay`.
-    public func purgeObjectsAndRecordsInZone(with share: MirroredShare, in store: StoreID) async throws(MirrorError) {
+    public func purgeObjectsAndRecordsInZone(with share: CKShare, in store: StoreID) async throws(MirrorError) {
         guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
         do {
-            try await sync.purge(share.zone)
+            try await sync.purge(share.recordID.zoneID.zone)
         } catch {
             throw MirrorError(from: error)
         }
@@ -287,9 +323,10 @@ extension MirrorContext {
     /// Puts a new object into a share of one's own, before its first save.
     ///
     /// - Throws: `wrongStore` for an object that has been saved, and `unknownStore` for a share that no store holds.
-    public func assign<T: SyncedRecord>(_ object: T, to share: MirroredShare) throws(MirrorError) {
+    public func assign<T: SyncedRecord>(_ object: T, to share: CKShare) throws(MirrorError) {
+        let home = share.recordID.zoneID.zone
         for file in stores.files where file.isMirrored && file.scope != .public {
-            guard let zone = try read(file, { try KnownZone.find($0, share.zone) }) else { continue }
+            guard let zone = try read(file, { try KnownZone.find($0, home) }) else { continue }
             try assign(object, to: file.id)
             state.withLock { $0.assignedZones[Key(entity: T.entityName, id: object.id.text)] = zone.id }
             return

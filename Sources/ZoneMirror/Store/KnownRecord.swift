@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import Records
 import Wire
+import ZoneKit
 
 /// What the mirror knows of one record besides the object: its address, its version, and what the relay had last.
 struct KnownRecord {
@@ -15,8 +16,10 @@ struct KnownRecord {
     /// `nil` before the first save, and after the record has gone from the relay.
     var tag: String?
     var fields: [UInt8]?
+    /// Some of its values were sealed with a key that is not here.
+    var isLocked: Bool
 
-    private static let columns = "id, zone, name, oid, entity, type, tag, fields"
+    private static let columns = "id, zone, name, oid, entity, type, tag, fields, isLocked"
 
     private init(_ row: Row) {
         id = row[0]
@@ -27,6 +30,7 @@ struct KnownRecord {
         type = row[5]
         tag = row[6]
         fields = (row[7] as Data?).map { [UInt8]($0) }
+        isLocked = row[8]
     }
 
     static func find(_ db: Database, zone: Int64, name: String) throws -> KnownRecord? {
@@ -41,8 +45,19 @@ struct KnownRecord {
         return try rows.next().map { KnownRecord($0) }
     }
 
-    /// What the relay had last.
-    func serverFields() -> [String: FieldValue] { Self.decode(fields) }
+    /// The zone of an object's record, as cheaply as can be.
+    static func zone(_ db: Database, oid: String) throws -> Int64? {
+        let statement = try db.cachedStatement(sql: "SELECT zone FROM mirror_record WHERE oid = ?")
+        return try Int64.fetchOne(statement, arguments: [oid])
+    }
+
+    /// What the relay had last; values that cannot be read here are left out.
+    func serverFields() -> [String: FieldValue] {
+        isLocked ? allFields().filter { !ZoneSeal.isSealed($0.value) } : allFields()
+    }
+
+    /// What the relay had last, sealed values as they came.
+    func allFields() -> [String: FieldValue] { Self.decode(fields) }
 
     static func decode(_ fields: [UInt8]?) -> [String: FieldValue] {
         guard let fields, let document = try? JSONDocument(parsing: fields, limits: .response) else { return [:] }
@@ -62,7 +77,7 @@ struct KnownRecord {
         try db.cachedStatement(sql: sql).execute(arguments: [zone, name, oid, entity, type])
     }
 
-    /// Keeps what the relay has sent.
+    /// Keeps what the relay has sent; `encryptedFields` are those that could not be opened.
     static func store(
         _ db: Database,
         _ record: Record,
@@ -74,21 +89,21 @@ struct KnownRecord {
     ) throws {
         let sql = """
             INSERT INTO mirror_record(zone, name, oid, entity, type, tag, created, creator, modified, modifier, parent,
-                share, fields, seen)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                share, fields, seen, isLocked)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT(zone, name) DO UPDATE SET oid = excluded.oid, entity = excluded.entity, type = excluded.type,
                 tag = excluded.tag, created = excluded.created, creator = excluded.creator,
                 modified = excluded.modified, modifier = excluded.modifier, parent = excluded.parent,
-                share = excluded.share, fields = excluded.fields, seen = excluded.seen
+                share = excluded.share, fields = excluded.fields, seen = excluded.seen, isLocked = excluded.isLocked
             """
-        try db.cachedStatement(sql: sql).execute(
-            arguments: [
-                zone, record.id.recordName, oid, entity, record.type, record.changeTag,
-                record.created?.at.milliseconds, record.created?.by.recordName,
-                record.modified?.at.milliseconds, record.modified?.by.recordName,
-                record.parent, record.share, fields, seen,
-            ]
-        )
+        try db.cachedStatement(sql: sql).run([
+            zone.databaseValue, record.id.recordName.databaseValue, oid.databaseValue, entity.databaseValue,
+            record.type.databaseValue, record.changeTag.databaseValue,
+            (record.created?.at.milliseconds).databaseValue, (record.created?.by.recordName).databaseValue,
+            (record.modified?.at.milliseconds).databaseValue, (record.modified?.by.recordName).databaseValue,
+            record.parent.databaseValue, record.share.databaseValue, fields.databaseValue, seen.databaseValue,
+            (!record.encryptedFields.isEmpty).databaseValue,
+        ])
     }
 
     /// The relay has it no more; the object, if it stays, is new to the relay.

@@ -66,6 +66,8 @@ public struct CloudOptions: Sendable {
     public var usesPrefix = true
     /// What happens where a pending change meets a newer record.
     public var mergePolicy = MergePolicy.mergeByPropertyObjectTrump
+    /// By entity: the program's own merging, asked before the policy.
+    public var mergeResolvers: [String: MergeResolver] = [:]
     /// Between two polls of a public database; held between a minute and a day.
     public var pollInterval: Duration = .seconds(1800)
     /// A refused change stays in the local object, marked, instead of being taken back.

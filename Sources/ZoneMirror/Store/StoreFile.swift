@@ -12,7 +12,7 @@ final class StoreFile: Sendable {
     let mapping: RecordMapping
     /// The file that is open: the description's own, or another account's beside it.
     let path: String
-    let pool: DatabasePool
+    let pool: MirrorPool
 
     var isMirrored: Bool { description.cloud != nil }
     var scope: CKDatabase.Scope? { description.cloud?.scope }
@@ -20,7 +20,7 @@ final class StoreFile: Sendable {
     /// Opens or makes the file.
     ///
     /// Throws what SQLite throws.
-    init(_ description: StoreDescription, model: MirrorModel, path: String) throws {
+    init(_ description: StoreDescription, model: MirrorModel, path: String, isImmediate: Bool = false) throws {
         id = description.id
         self.description = description
         self.model = model
@@ -33,10 +33,19 @@ final class StoreFile: Sendable {
         configuration.prepareDatabase { db in
             // Cascades may lead back to the same table.
             try db.execute(sql: "PRAGMA recursive_triggers = ON")
+            // Names are drawn at random, so that an import touches pages all over: they should still be in memory, and
+            // written to the file itself now and then only.
+            try db.execute(sql: "PRAGMA cache_size = -\(Self.cache)")
+            try db.execute(sql: "PRAGMA wal_autocheckpoint = \(Self.checkpoint)")
         }
-        pool = try DatabasePool(path: path, configuration: configuration)
+        pool = try MirrorPool(path: path, configuration: configuration, isImmediate: isImmediate)
         try prepare(tables)
     }
+
+    /// What each connection keeps in memory, in KiB, as far as it has read so much.
+    private static let cache = 16_384
+    /// How many pages of 4 KiB the log takes before they go into the file.
+    private static let checkpoint = 4_000
 
     private func prepare(_ tables: [TableForm]) throws {
         let layout = EntityTables(

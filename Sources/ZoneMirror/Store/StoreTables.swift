@@ -20,13 +20,17 @@ enum StoreTables {
         CREATE TABLE IF NOT EXISTS mirror_zone(
             id INTEGER PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, token TEXT,
             isThere INTEGER NOT NULL DEFAULT 0, isUnfetched INTEGER NOT NULL DEFAULT 0,
-            sweep INTEGER NOT NULL DEFAULT 0, fetchedAt REAL, permission TEXT, share BLOB,
+            sweep INTEGER NOT NULL DEFAULT 0, fetchedAt REAL,
             UNIQUE(name, owner));
         CREATE TABLE IF NOT EXISTS mirror_record(
             id INTEGER PRIMARY KEY, zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT, entity TEXT,
             type TEXT NOT NULL, tag TEXT, created INTEGER, creator TEXT, modified INTEGER, modifier TEXT,
-            parent TEXT, share TEXT, fields BLOB, seen INTEGER NOT NULL DEFAULT 0, UNIQUE(zone, name));
+            parent TEXT, share TEXT, fields BLOB, seen INTEGER NOT NULL DEFAULT 0,
+            isLocked INTEGER NOT NULL DEFAULT 0, UNIQUE(zone, name));
         CREATE UNIQUE INDEX IF NOT EXISTS mirror_record_oid ON mirror_record(oid) WHERE oid IS NOT NULL;
+        CREATE TABLE IF NOT EXISTS mirror_share(
+            zone INTEGER NOT NULL, name TEXT NOT NULL, details BLOB NOT NULL, permission TEXT,
+            PRIMARY KEY(zone, name)) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS mirror_outbox(
             place INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, entity TEXT NOT NULL, op TEXT NOT NULL,
             version INTEGER NOT NULL, isAttempted INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
@@ -51,7 +55,7 @@ enum StoreTables {
             kept TEXT, dropped TEXT, policy TEXT NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_poll(type TEXT PRIMARY KEY, watermark INTEGER, recent TEXT) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
-            dropsZone INTEGER NOT NULL, PRIMARY KEY(zone, name, dropsZone)) WITHOUT ROWID;
+            dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, PRIMARY KEY(zone, name, dropsZone));
         CREATE TABLE IF NOT EXISTS mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
             isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
         """

@@ -14,7 +14,10 @@ struct Outgoing: Sendable {
     var tries: Int
     var place: Int64
     var zone: ZoneID
+    /// With every value as it is here.
     var write: ClientRequest.Write
+    /// Fields whose values go as files, with the fields that then name the files.
+    var large: [String: String] = [:]
     /// About how many bytes of a request it takes.
     var size: Int
 }
@@ -59,6 +62,7 @@ struct Exporter {
             return nil
         }
         var write: ClientRequest.Write
+        var large: [String: String] = [:]
         if row.operation == .delete {
             guard let known, known.tag != nil || row.isAttempted else {
                 try OutboxRow.drop(db, row.oid)
@@ -67,7 +71,7 @@ struct Exporter {
             write = ClientRequest.Write(.forceDelete, known.name)
         } else {
             guard let made = try save(row, table, known, zone) else { return nil }
-            write = made
+            (write, large) = made
         }
         return Outgoing(
             oid: row.oid,
@@ -78,7 +82,8 @@ struct Exporter {
             place: row.place,
             zone: zone,
             write: write,
-            size: Self.size(of: write)
+            large: large,
+            size: Self.size(of: write, without: large)
         )
     }
 
@@ -87,7 +92,7 @@ struct Exporter {
         _ table: TableForm,
         _ known: KnownRecord?,
         _ zone: ZoneID
-    ) throws -> ClientRequest.Write? {
+    ) throws -> (ClientRequest.Write, large: [String: String])? {
         guard let values = try table.row(db, row.oid) else {
             try OutboxRow.drop(db, row.oid)
             return nil
@@ -98,12 +103,13 @@ struct Exporter {
         write.encrypted = Set(
             table.columns.filter { $0.attribute?.isEncrypted == true }.map { file.mapping.field($0) }
         )
+        let companions = large(mine, table)
         guard let tag = known?.tag else {
             // What a newer program had written there goes along.
-            let unknown = known?.serverFields() ?? [:]
+            let unknown = (known?.serverFields() ?? [:]).filter { !$0.value.type.isAsset }
             write.fields = unknown.merging(mine) { $1 }.mapValues { $0 }
             if !row.isAttempted { try reserve(row, known, zone, type) }
-            return write
+            return (write, companions)
         }
         let base = known?.serverFields() ?? [:]
         write.type = .update
@@ -111,12 +117,36 @@ struct Exporter {
         for field in ownFields(table)
         where mine[field] != base[field] && !Self.isDefault(mine[field], base[field], field, table, file) {
             write.fields.updateValue(mine[field], forKey: field)
+            // What stands in the record itself again needs no file any more.
+            let companion = field + RecordMapping.companionSuffix
+            if companions[field] == nil, base[companion] != nil { write.fields.updateValue(nil, forKey: companion) }
+        }
+        for (field, companion) in companions where base[companion] == nil {
+            write.fields.updateValue(mine[field], forKey: field)
         }
         if write.fields.isEmpty {
             try OutboxRow.drop(db, row.oid)
             return nil
         }
-        return write
+        return (write, companions.filter { write.fields.keys.contains($0.key) })
+    }
+
+    /// The values that the record has no room for, with the fields of their files.
+    private func large(_ mine: [String: FieldValue], _ table: TableForm) -> [String: String] {
+        let total = mine.reduce(0) { $0 + Self.bytes(in: $1.value) }
+        guard total > LargeValues.limit else { return [:] }
+        var (sizes, companions): ([String: Int], [String: String]) = ([:], [:])
+        for column in table.columns {
+            // A file cannot be sealed: such a value has to fit.
+            guard let attribute = column.attribute, attribute.type.hasLargeForm, !attribute.isEncrypted else {
+                continue
+            }
+            let field = file.mapping.field(column)
+            sizes[field] = Self.bytes(in: mine[field])
+            companions[field] = file.mapping.assetField(column)
+        }
+        let moved = LargeValues.moved(out: sizes, total: total)
+        return companions.filter { moved.contains($0.key) }
     }
 
     /// A field that the relay's record leaves out stands for the attribute's default: no reason to send it.
@@ -163,8 +193,10 @@ struct Exporter {
         )
     }
 
-    private static func size(of write: ClientRequest.Write) -> Int {
-        write.fields.reduce(160 + write.recordName.utf8.count) { $0 + $1.key.utf8.count + 40 + bytes(in: $1.value) }
+    private static func size(of write: ClientRequest.Write, without large: [String: String]) -> Int {
+        write.fields.reduce(160 + write.recordName.utf8.count) { sum, field in
+            sum + field.key.utf8.count + 40 + (large[field.key] == nil ? bytes(in: field.value) : 200)
+        }
     }
 
     private static func bytes(in value: FieldValue?) -> Int {
@@ -181,12 +213,16 @@ struct Exporter {
     /// The relay has saved it: the new version, and the end of the entry, in one.
     func saved(_ item: Outgoing, as record: Record) throws {
         guard let known = try KnownRecord.find(db, oid: item.oid) else { return }
-        var fields = known.serverFields()
+        var fields = known.allFields()
         for (name, value) in item.write.fields {
             if let value { fields[name] = value } else { fields[name] = nil }
         }
-        for (name, value) in record.fields { fields[name] = value }
+        // The relay has a sealed value; what it stands for is known here.
+        for (name, value) in record.fields where !item.write.encrypted.contains(name) { fields[name] = value }
         var kept = record
+        kept.encryptedFields = item.write.encrypted.filter { name in
+            fields[name].map { ZoneSeal.isSealed($0) } ?? false
+        }
         kept.id.recordName = known.name
         // A listing under way may have passed its place already: it is there for certain.
         let sweep = try KnownZone.find(db, id: known.zone)?.sweep ?? 0

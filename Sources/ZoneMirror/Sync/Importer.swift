@@ -40,13 +40,17 @@ final class Importer {
 
     // MARK: One record
 
-    func take(_ record: Record, zone: KnownZone) throws {
+    /// `again`: values of a version known already have become readable.
+    func take(_ record: Record, zone: KnownZone, again: Bool = false) throws {
         let known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
-        if let known, let tag = known.tag, tag == record.changeTag {
+        if let known, let tag = known.tag, tag == record.changeTag, !again {
             if zone.sweep != 0 { try mark(known, zone.sweep) }
             return
         }
         let fields = KnownRecord.encode(record.fields)
+        let readable =
+            record.encryptedFields.isEmpty
+            ? record.fields : record.fields.filter { !record.encryptedFields.contains($0.key) }
         guard let table = mapping.table(forType: record.type, fields: record.fields) else {
             // A newer program's: kept whole until this one's model knows the type.
             return try KnownRecord.store(
@@ -60,7 +64,7 @@ final class Importer {
             )
         }
         count += 1
-        let theirs = mapping.row(of: record.fields, in: table)
+        let theirs = mapping.row(of: readable, in: table)
         let oid = try place(theirs, record, known, table, zone)
         try KnownRecord.store(
             db,
@@ -178,7 +182,10 @@ final class Importer {
     ) throws -> [DatabaseValue] {
         let mine = mapping.settled(try names.toRelay(current, table, oid, db), in: table)
         let base = mapping.row(of: known?.serverFields() ?? [:], in: table)
-        guard let outcome = PropertyMerge.edits(base: base, memory: mine, store: theirs, policy: policy),
+        let resolved = try file.description.cloud?.mergeResolvers[table.name].flatMap { resolver in
+            try resolve(resolver, table, oid, base: base, mine: mine, theirs: theirs)
+        }
+        guard let outcome = resolved ?? PropertyMerge.edits(base: base, memory: mine, store: theirs, policy: policy),
             let values = outcome.values
         else {
             conflicts.append(oid)
@@ -196,6 +203,33 @@ final class Importer {
         for dropped in outcome.dropped { try decide(table, oid, dropped) }
         if values == theirs { try OutboxRow.drop(db, oid) }
         return values
+    }
+
+    /// Lets the program merge; what it drops of this side's changes is written down as with every policy.
+    private func resolve(
+        _ resolver: MergeResolver,
+        _ table: TableForm,
+        _ oid: String,
+        base: [DatabaseValue],
+        mine: [DatabaseValue],
+        theirs: [DatabaseValue]
+    ) throws -> PropertyMerge.Outcome<DatabaseValue>? {
+        guard mine != base, theirs != base, mine != theirs else { return nil }
+        func named(_ row: [DatabaseValue]) -> [String: DatabaseValue] {
+            Dictionary(zip(table.columns.map(\.name), row)) { $1 }
+        }
+        let states = MergeStates(
+            entity: table.name,
+            name: RecordName(oid),
+            base: named(base),
+            mine: named(mine),
+            theirs: named(theirs)
+        )
+        guard let merged = resolver(states) else { return nil }
+        let values = table.columns.indices.map { merged[table.columns[$0].name] ?? theirs[$0] }
+        let dropped = values.indices.filter { mine[$0] != base[$0] && values[$0] != mine[$0] }
+            .map { PropertyMerge.Outcome.Dropped(position: $0, kept: values[$0], dropped: mine[$0]) }
+        return PropertyMerge.Outcome(values: values, dropped: dropped)
     }
 
     private func decide(
@@ -261,7 +295,11 @@ final class Importer {
             sql: "DELETE FROM mirror_link WHERE zone = ? AND target = ?",
             arguments: [known.zone, known.name]
         )
-        if known.type == Share.recordType { try ShareCache.remove(db, zone: known.zone) }
+        if known.type == Share.recordType, try ShareCache.remove(db, zone: known.zone, named: known.name),
+            let zone = try KnownZone.find(db, id: known.zone)
+        {
+            try noteShare(in: zone, .delete)
+        }
         guard let oid = known.oid, let table = known.entity.flatMap({ mapping.tables[$0] }) else {
             return try KnownRecord.remove(db, id: known.id)
         }
@@ -296,7 +334,17 @@ final class Importer {
     private func note(_ table: TableForm, _ oid: String, _ kind: ChangeKind, names: String?) throws {
         try db.cachedStatement(
             sql: "INSERT INTO mirror_change(txn, oid, entity, kind, names) VALUES (?, ?, ?, ?, ?)"
-        ).execute(arguments: [transaction, oid, table.name, kind.rawValue, names])
+        ).run([
+            transaction.databaseValue, oid.databaseValue, table.name.databaseValue, kind.rawValue.databaseValue,
+            names.databaseValue,
+        ])
+    }
+
+    /// Shares have no objects; in the history they stand as one of the entity `cloudkit.share` named by its zone.
+    func noteShare(in zone: KnownZone, _ kind: ChangeKind) throws {
+        try db.cachedStatement(
+            sql: "INSERT INTO mirror_change(txn, oid, entity, kind) VALUES (?, ?, ?, ?)"
+        ).execute(arguments: [transaction, zone.zone.zoneName, Share.recordType, kind.rawValue])
     }
 
     func noteReversal(_ table: TableForm, _ oid: String, wasGone: Bool) throws {

@@ -1,6 +1,34 @@
 public import Foundation
 public import ZoneKit
 
+/// What became of a share.
+public enum ShareChange: Hashable, Sendable, Codable {
+    /// Why objects of a share are here no more.
+    public enum Loss: String, Hashable, Sendable, Codable {
+        /// The owner ended the share.
+        case stopped
+        /// The owner took this user out of it.
+        case removed
+        /// This user left it.
+        case left
+        /// The relay did not say.
+        case unknown
+    }
+
+    /// The current user began it.
+    case created
+    /// Its title, its public permission or its link are others.
+    case updated
+    /// People came, went, or may do something else.
+    case participantsChanged
+    /// The current user has joined it.
+    case accepted
+    /// The current user is in it no more, and its objects are gone from the store.
+    case accessLost(Loss)
+    /// The current user has ended it.
+    case ended
+}
+
 /// Something that a mirrored container did, or is doing.
 public struct MirrorEvent: Hashable, Sendable, Identifiable {
     /// The kinds of work.
@@ -42,7 +70,9 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
         /// Another user than before, or none.
         case account(previous: String?, current: String?)
         /// A share began, changed or ended.
-        case share(String, zone: String)
+        case share(ShareChange, zone: String)
+        /// Encrypted values of this zone cannot be read here: the user's key is another one, or was not given yet.
+        case keyMissing(zone: String)
         /// A pinned view grew too old or too large, and was brought up to date.
         case pinAdvanced
     }

@@ -3,10 +3,14 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// One page of a zone's feed, and the share records in it as they came.
+/// One page of a zone's feed, and what the share records in it say of people.
 struct MirrorPage: Sendable {
     var records: ZonePage<Record>
-    var shares: [[UInt8]] = []
+    var shares: [(name: String, details: ClientShare)] = []
+    /// Records of keys were among the others: what could not be opened before may be openable now.
+    var hasKeys = false
+    /// How many records follow; `nil` where it is not known.
+    var remaining: Int?
 }
 
 /// A mirror's way to its database: records as values, each call one request.
@@ -16,6 +20,8 @@ struct MirrorLink: Sendable {
     let database: CKDatabase
 
     var isPrivate: Bool { database.databaseScope == .private }
+
+    func connection() throws(CKError) -> RelayConnection { try database.session.connection() }
 
     func databaseChanges(since token: String?) async throws(CKError) -> DatabasePage {
         let document = try await database.call(
@@ -48,8 +54,19 @@ struct MirrorLink: Sendable {
         isPrivate ? ZoneID(zone.zoneName) : zone
     }
 
-    func zoneChanges(in zone: ZoneID, since token: String?) async throws(CKError) -> MirrorPage {
-        let body = ClientRequest.zoneChanges(in: zone, since: token, desiredKeys: nil, limit: nil)
+    /// `countsRest`: the page says how much follows, which costs the relay a look at all of it.
+    func zoneChanges(
+        in zone: ZoneID,
+        since token: String?,
+        countsRest: Bool = false
+    ) async throws(CKError) -> MirrorPage {
+        let body = ClientRequest.zoneChanges(
+            in: zone,
+            since: token,
+            desiredKeys: nil,
+            limit: nil,
+            countsRest: countsRest
+        )
         let document = try await database.call("changes/zone", body)
         let outcome: Result<MirrorPage, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
@@ -65,22 +82,20 @@ struct MirrorLink: Sendable {
                 token: SyncToken(end.syncToken),
                 moreComing: end.moreComing
             )
+            var (shares, hasKeys): ([(String, ClientShare)], Bool) = ([], false)
             try ClientResponse.records(entry, zone: zone) { item in
                 switch item {
-                case .record(let record), .share(let record, _): page.changed.append(record)
+                case .record(let record) where record.type == ZoneSeal.keyRecordType: hasKeys = true
+                case .record(let record): page.changed.append(record)
+                case .share(let record, let details):
+                    page.changed.append(record)
+                    shares.append((record.id.recordName, details))
+                case .deleted(_, ZoneSeal.keyRecordType, _): break
                 case .deleted(let name, let type, _): page.deleted.append((RecordID(name, in: zone), type ?? ""))
                 case .failed: break
                 }
             }
-            var found = MirrorPage(records: page)
-            if page.changed.contains(where: { $0.type == Share.recordType }) {
-                // What a share record says beside its fields is read from its own text.
-                for json in try entry.required("records").elements()
-                where try json["recordType"]?.string() == Share.recordType && json["recordName"] != nil {
-                    found.shares.append(Array(json.rawBytes))
-                }
-            }
-            return .success(found)
+            return .success(MirrorPage(records: page, shares: shares, hasKeys: hasKeys, remaining: end.remaining))
         }
         return try outcome.get()
     }
@@ -120,7 +135,30 @@ struct MirrorLink: Sendable {
         case failed(CKError, Record?)
     }
 
-    /// Writes records of one zone; one answer for each, in their order.
+    /// Moves records from one zone of this user to another, all or none; returns their new versions.
+    func move(_ names: [String], from: ZoneID, to: ZoneID) async throws(CKError) -> [String: String] {
+        var writer = JSONWriter(reserving: 256 + names.count * 64)
+        writer.object { body in
+            body.key("zoneID")
+            ZoneIDCodec.write(from, to: &body)
+            body.key("destinationZoneID")
+            ZoneIDCodec.write(to, to: &body)
+            body.member("createDestination", true)
+            body.key("records")
+            body.array(names) { list, name in list.object { $0.member("recordName", name) } }
+        }
+        let document = try await database.call("records/move", writer.bytes, isWrite: true)
+        return try reading { () throws(JSONError) in
+            var tags: [String: String] = [:]
+            for entry in try document.root.required("records").elements() {
+                let name = try entry.required("recordName").string()
+                tags[name] = try entry.required("recordChangeTag").string()
+            }
+            return tags
+        }
+    }
+
+    /// Writes records of one zone as they are; one answer for each, in their order.
     func modify(
         _ writes: [ClientRequest.Write],
         in zone: ZoneID,
@@ -150,32 +188,6 @@ struct MirrorLink: Sendable {
         let missing = CKError(.internalError, "The relay's answer leaves this item out.")
         while answers.count < writes.count { answers.append(.failed(missing, nil)) }
         return answers
-    }
-
-    /// Carries out the operation that makes or changes a zone's share; returns the record as it came back.
-    func modifyShare(_ operation: [UInt8], in zone: ZoneID) async throws(CKError) -> [UInt8] {
-        var writer = JSONWriter(reserving: operation.count + 128)
-        writer.object { body in
-            body.key("zoneID")
-            body.object { id in
-                id.member("zoneName", zone.zoneName)
-                if zone.owner != .caller { id.member("ownerRecordName", zone.owner.recordName) }
-            }
-            body.member("atomic", false)
-            body.key("operations")
-            body.array(CollectionOfOne(operation)) { $0.raw($1) }
-        }
-        let document = try await database.call("records/modify", writer.bytes, isWrite: true)
-        let outcome: Result<[UInt8], CKError> = try reading { () throws(JSONError) in
-            guard let entry = try document.root.required("records").elements().first else {
-                return .failure(CKError(.internalError, "The relay's answer leaves the share out."))
-            }
-            if let failure = try ClientResponse.failure(entry, zone: zone) {
-                return .failure(CKError(failure, at: .item))
-            }
-            return .success(Array(entry.rawBytes))
-        }
-        return try outcome.get()
     }
 
     /// One page of the records of a type that were modified since a moment, oldest first.

@@ -14,6 +14,8 @@ extension MirrorSync {
     private struct Tally {
         var began: Date
         var records = 0
+        /// What is to come, by zone, as far as relays have said.
+        var rest: [ZoneID: Int] = [:]
         /// What went wrong, by zone; `nil` for the database.
         var errors: [ZoneID?: CKError] = [:]
         var details: [MirrorEvent.Detail] = []
@@ -62,6 +64,20 @@ extension MirrorSync {
         }
     }
 
+    /// What was read counts no more; nothing of it is removed before it is known to be gone.
+    func forgetTokens() async throws {
+        let isPublic = isPublic
+        try await withFetchLane {
+            try await file.pool.write { db in
+                try db.execute(sql: "UPDATE mirror_zone SET token = NULL")
+                try State.set(db, .databaseToken, nil)
+                if isPublic { try db.execute(sql: "DELETE FROM mirror_poll") }
+            }
+            feed = FeedState(databaseToken: nil)
+            poll = poll.restored(with: [:])
+        }
+    }
+
     private func noteImported() async {
         let now = conditions.wallClock().timeIntervalSince1970
         try? await file.pool.write { db in
@@ -91,6 +107,8 @@ extension MirrorSync {
             }
         }
         self.round = nil
+        aheads.values.forEach { $0.walk.stop() }
+        aheads = [:]
         return outcome
     }
 
@@ -105,11 +123,35 @@ extension MirrorSync {
     /// Leaves the zone's turnstile to `take`, which lets the next one through when the page is applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<MirrorPage, CKError> {
         await exchange(zone).enter()
+        if let ahead = aheads[zone] {
+            // A save of ours since may be newer than what such pages say.
+            if ahead.token == token, ahead.walk.sends == sends[zone, default: 0] {
+                let page = await ahead.walk.take()
+                // After a failure the next try is a new one.
+                if case .failure = page { aheads[zone] = nil }
+                return page
+            }
+            ahead.walk.stop()
+            aheads[zone] = nil
+        }
         do throws(CKError) {
-            return .success(try await link.zoneChanges(in: zone, since: token?.text))
+            return .success(try await link.zoneChanges(in: zone, since: token?.text, countsRest: token == nil))
         } catch {
             return .failure(error)
         }
+    }
+
+    /// Goes on in the feed while a page is being written.
+    private func askAhead(_ page: MirrorPage, of zone: ZoneID) {
+        guard page.records.moreComing, !isStopped else { return }
+        let token = page.records.token
+        if aheads[zone] != nil {
+            aheads[zone]?.token = token
+            return
+        }
+        let walk = PagesAhead(sends: sends[zone, default: 0])
+        aheads[zone] = (token, walk)
+        inBackground { await walk.walk($0.link, zone, from: token) }
     }
 
     /// Writes what has come, and only then notes how far that is.
@@ -120,7 +162,12 @@ extension MirrorSync {
         switch arrival {
         case .database(.success(let page)):
             do {
-                tally.details += try await write(page)
+                var reasons: [ZoneID: ShareChange.Loss] = [:]
+                if link.database.databaseScope == .shared {
+                    for (zone, _) in page.deleted { reasons[zone] = await reasonOfLoss(zone) }
+                }
+                for (zone, _) in page.deleted { link.forgetKey(of: zone) }
+                tally.details += try await write(page, reasons)
             } catch {
                 tally.errors[nil] = CKError(from: error)
                 return advance(.databaseFailed(Trouble(.refused)))
@@ -136,11 +183,17 @@ extension MirrorSync {
         case .database(.failure(let error)):
             tally.errors[nil] = error
             return advance(.databaseFailed(error.trouble))
-        case .zone(let zone, let since, .success(let page)):
+        case .zone(let zone, let since, .success(var page)):
+            askAhead(page, of: zone)
             do {
+                try await makeReadable(&page.records.changed, in: zone)
                 let (count, details) = try await write(page, of: zone, since: since)
+                await seeToKeys(page, in: zone, &tally)
                 tally.records += count
                 tally.details += details
+                let arrived = page.records.changed.count
+                tally.rest[zone] = page.remaining ?? tally.rest[zone].map { max(0, $0 - arrived) }
+                if page.records.moreComing { tell(of: tally) }
             } catch {
                 tally.errors[zone] = CKError(from: error)
                 return advance(.zoneFailed(zone, Trouble(.refused)))
@@ -152,8 +205,44 @@ extension MirrorSync {
         }
     }
 
+    /// Says how far an import has come, to those who listen; the file keeps its end only.
+    private func tell(of tally: Tally) {
+        board.post(
+            MirrorEvent(
+                id: 0,
+                store: file.id,
+                kind: .import,
+                began: tally.began,
+                ended: nil,
+                succeeded: true,
+                errorCode: nil,
+                message: nil,
+                done: tally.records,
+                total: tally.rest.isEmpty ? nil : tally.records + tally.rest.values.reduce(0, +),
+                details: []
+            )
+        )
+    }
+
+    /// Opens what a new key opens, and gives a zone's key to those it is shared with.
+    private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, _ tally: inout Tally) async {
+        if page.hasKeys { try? await unlock(zone) }
+        if page.records.changed.contains(where: { !$0.encryptedFields.isEmpty }) {
+            tally.details.append(.keyMissing(zone: zone.zoneName))
+        }
+        guard link.isPrivate, link.database.hasEncryptionKey, let caller = try? link.connection().caller else { return }
+        for (name, details) in page.shares {
+            guard let record = page.records.changed.first(where: { $0.id.recordName == name }) else { continue }
+            var reader = RecordReader(scope: .private, caller: caller)
+            if let share = reader.record(record, details) as? CKShare { await link.database.shareKey(by: share) }
+        }
+    }
+
     /// The zones of a page, and the token that covers them, in one transaction.
-    private func write(_ page: DatabasePage) async throws -> [MirrorEvent.Detail] {
+    private func write(
+        _ page: DatabasePage,
+        _ reasons: [ZoneID: ShareChange.Loss]
+    ) async throws -> [MirrorEvent.Detail] {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
         return try await file.pool.write { db in
             var details: [MirrorEvent.Detail] = []
@@ -166,6 +255,7 @@ extension MirrorSync {
             }
             for (zone, loss) in page.deleted {
                 guard let known = try KnownZone.find(db, zone) else { continue }
+                if let reason = reasons[zone] { details.append(.share(.accessLost(reason), zone: zone.zoneName)) }
                 details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                     try Importer(db, file, transaction: transaction, now: now).lose(known, loss)
                 }
@@ -201,12 +291,14 @@ extension MirrorSync {
                         try crash(.insideSweep)
                         try importer.sweep(known)
                     }
+                    for (name, share) in found.shares {
+                        let news = try ShareCache.store(db, share, named: name, zone: known.id)
+                        guard let change = ShareChange(news, isOwn: zone.owner == .caller) else { continue }
+                        details.append(.share(change, zone: zone.zoneName))
+                        try importer.noteShare(in: known, news == .created ? .insert : .update)
+                    }
                     return importer.count
                 }
-            }
-            for share in found.shares {
-                try ShareCache.store(db, share, zone: zone)
-                details.append(.share("changed", zone: zone.zoneName))
             }
             try db.execute(
                 sql: "UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, fetchedAt = ? WHERE id = ?",
@@ -283,11 +375,11 @@ extension Importer {
         }
         try db.execute(
             sql: """
-                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0, share = NULL,
-                    permission = NULL WHERE id = ?
+                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0 WHERE id = ?
                 """,
             arguments: [zone.id]
         )
+        if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
         if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
         var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(loss)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }

@@ -104,7 +104,9 @@ extension MirrorSync {
             }
             marker = page.marker
             do {
-                count += try await take(page.records, type, moreComing: marker != nil)
+                var records = page.records
+                try await makeReadable(&records, in: ZoneID(ZoneID.defaultName))
+                count += try await take(records, type, moreComing: marker != nil)
             } catch {
                 throw CKError(from: error)
             }

@@ -46,6 +46,11 @@ extension MirrorSync {
         try await withSendLane {
             tell(.sendBegan)
             var tally = SendTally(began: conditions.wallClock())
+            do {
+                try await moveOnRelay()
+            } catch {
+                tally.error = CKError(from: error)
+            }
             // Conflicts are merged and sent again at once; each change only so often.
             for _ in 0...SendVerdict.maxConflicts + 2 where tally.error == nil {
                 tally.goesOn = false
@@ -162,12 +167,15 @@ extension MirrorSync {
         let turnstile = exchange(zone)
         await turnstile.enter()
         defer { turnstile.leave() }
+        sends[zone, default: 0] += 1
         inFlight.formUnion(request.map(\.oid))
         defer { inFlight.subtract(request.map(\.oid)) }
+        let (request, writes) = try await ready(request, in: zone, &tally)
+        guard !request.isEmpty, tally.error == nil else { return [] }
         let isAtomic = !isPublic && !zone.isDefault
-        let answers: [MirrorLink.Answer]
+        var answers: [MirrorLink.Answer]
         do throws(CKError) {
-            answers = try await link.modify(request.map(\.write), in: zone, atomically: isAtomic)
+            answers = try await link.modify(writes, in: zone, atomically: isAtomic)
             limits.accepted()
         } catch {
             if error.code == .limitExceeded, request.count > 1 {
@@ -182,7 +190,40 @@ extension MirrorSync {
             return try await settle(request, request.map { _ in .failed(error, nil) }, zone, &tally)
         }
         try conditions.crashPoint(.afterSend)
+        for index in answers.indices {
+            guard case .failed(let error, let server) = answers[index] else { continue }
+            if error.code == .invalidArguments { link.forgetFiles(of: writes[index]) }
+            guard var server = server.map({ [$0] }) else { continue }
+            try await makeReadable(&server, in: zone)
+            answers[index] = .failed(error, server.first)
+        }
         return try await settle(request, answers, zone, &tally)
+    }
+
+    /// Seals and uploads what some changes need; those for which that cannot be done are settled as failed.
+    private func ready(
+        _ request: [Outgoing],
+        in zone: ZoneID,
+        _ tally: inout SendTally
+    ) async throws -> ([Outgoing], [ClientRequest.Write]) {
+        var (good, writes, bad): ([Outgoing], [ClientRequest.Write], [(Outgoing, CKError)]) = ([], [], [])
+        for item in request {
+            do throws(CKError) {
+                writes.append(try await link.readied(item, in: zone))
+                good.append(item)
+            } catch {
+                guard !error.trouble.isRetriedAutomatically else {
+                    tally.error = error
+                    return ([], [])
+                }
+                bad.append((item, error))
+            }
+        }
+        if good.contains(where: { !$0.large.isEmpty }) { try conditions.crashPoint(.afterUpload) }
+        if !bad.isEmpty {
+            _ = try await settle(bad.map(\.0), bad.map { .failed($0.1, nil) }, zone, &tally)
+        }
+        return (good, writes)
     }
 
     /// Writes down what became of a request, in one transaction.
@@ -274,10 +315,14 @@ struct Settlement {
                 tries: item.tries,
                 policy: cloud?.mergePolicy ?? .mergeByPropertyObjectTrump,
                 acceptsDeletions: cloud?.acceptsDeletions ?? false,
-                isOwnZone: isOwnZone
+                isOwnZone: isOwnZone,
+                hasFiles: !item.large.isEmpty
             )
         )
         switch verdict {
+        case .sendFilesAgain:
+            try exporter.failed(item, error.errorDescription ?? "")
+            result.goesOn = true
         case .resend: result.resend.append(item)
         case .merge:
             try exporter.failed(item, error.errorDescription ?? "")

@@ -1,9 +1,9 @@
-package import Foundation
+import Foundation
 import GRDB
 import Records
-package import SyncCore
+import SyncCore
 import Wire
-package import ZoneKit
+import ZoneKit
 
 /// Keeps one store in step with its database: the shell around `SyncSchedule`, `FetchRound` and `PublicPoll`.
 ///
@@ -17,13 +17,16 @@ actor MirrorSync {
     let board: EventBoard
     let isPublic: Bool
 
-    /// Tells the container that the user is another one than the store's.
-    private let accountChanged: @Sendable (_ previous: String?, _ current: String?) async -> Void
+    private let account: AccountGate
+    private let ear: NoticeEar
 
     private let fetchLane = Turnstile()
     let sendLane = Turnstile()
-    private let accountCheck = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
+    /// How many requests of ours have gone to each zone.
+    var sends: [ZoneID: Int] = [:]
+    /// Walks through zones that run ahead of the writing, with the token from which the next page is to be taken.
+    var aheads: [ZoneID: (token: SyncToken, walk: PagesAhead)] = [:]
 
     var chance: Chance
     var limits = BatchLimits()
@@ -34,18 +37,20 @@ actor MirrorSync {
     private var pollAlarm: Moment?
     private var scheduleAlarm: Moment?
     private var schedule: SyncSchedule
-    private var checkedAccount: Int?
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
-    private var background: [UUID: Task<Void, Never>] = [:]
-    private var listening: UUID?
+    private var background: [Int: Task<Void, Never>] = [:]
+    private var lastTask = 0
     private(set) var isStopped = false
     private var waiters: [UUID: CheckedContinuation<Void, Never>] = [:]
     /// How many rounds of any kind are under way.
     var working = 0
     var lastTrouble: CKError?
     private var hasWarned = false
+    private var outboxLooks = 0
     private var keptHold: Double?
+    private var newsAsked: UInt64 = 0
+    private var newsSeen: UInt64 = 0
     /// The objects whose change is on its way.
     var inFlight: Set<String> = []
 
@@ -59,16 +64,18 @@ actor MirrorSync {
         self.file = file
         self.conditions = conditions
         self.board = board
-        self.accountChanged = accountChanged
         link = MirrorLink(database: cloud.container.database(with: cloud.scope))
+        account = AccountGate(file: file, link: link, changed: accountChanged)
+        ear = NoticeEar(link: link, pool: file.pool, conditions: conditions)
         isPublic = cloud.scope == .public
         chance = conditions.chance
         var settings = conditions.schedule
         settings.isAutomatic = conditions.isAutomatic
         schedule = SyncSchedule(settings: settings)
         var pollSettings = PublicPoll.Settings()
-        pollSettings.interval = min(max(cloud.pollInterval, .seconds(60)), .seconds(86_400))
+        pollSettings.interval = min(max(cloud.pollInterval, conditions.shortestPoll), .seconds(86_400))
         poll = PublicPoll(types: file.mapping.recordTypes, settings: pollSettings)
+        conditions.time.surroundings?.join(self)
     }
 
     // MARK: Life
@@ -128,30 +135,33 @@ actor MirrorSync {
         let running = background.values
         running.forEach { $0.cancel() }
         for task in running { await task.value }
-        if let listening, let station = try? link.database.session.connection().notices {
-            await station.stopListening(listening)
-        }
+        await ear.stop()
         waiters.values.forEach { $0.resume() }
         waiters = [:]
     }
 
     func inBackground(_ work: @escaping @Sendable (MirrorSync) async -> Void) {
         guard !isStopped else { return }
-        let id = UUID()
-        background[id] = Task { [weak self] in
+        lastTask += 1
+        let id = lastTask
+        background[id] = conditions.time.start { [weak self] in
             guard let self else { return }
             await work(self)
             await self.forget(id)
         }
     }
 
-    private func forget(_ id: UUID) { background[id] = nil }
+    private func forget(_ id: Int) { background[id] = nil }
 
     // MARK: Schedule
 
     /// Something was committed to the store.
     func outboxChanged() async {
+        outboxLooks += 1
+        let look = outboxLooks
         let count = (try? await file.pool.read { try OutboxRow.count($0, free: true) }) ?? 0
+        // A look that began earlier may end later: what it did not find may have been committed since.
+        guard count > 0 || look == outboxLooks else { return }
         tell(.outboxChanged(isEmpty: count == 0))
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
         if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
@@ -171,6 +181,7 @@ actor MirrorSync {
 
     func tell(_ event: SyncSchedule.Event) {
         guard !isStopped else { return }
+        countNews(event)
         for effect in schedule.handle(event, at: conditions.time.now(), using: &chance) {
             switch effect {
             case .fetch(let asksDatabase, let held):
@@ -193,14 +204,38 @@ actor MirrorSync {
     func perform(_ effects: [PublicPoll.Effect]) {
         for effect in effects {
             switch effect {
-            case .query(let type, let since): inBackground { await $0.walk(type, since) }
+            case .query(let type, let since):
+                pollBegins()
+                inBackground { await $0.walk(type, since) }
             case .wake(let moment):
                 pollAlarm = moment
                 wake()
+            case .pollEnded: pollEnds()
             // The walk over the pages looks after the rest.
-            case .nextPage, .apply, .ended, .pollEnded: break
+            case .nextPage, .apply, .ended: break
             }
         }
+    }
+
+    // How far this mirror has seen the news of a test's world; nothing outside of one.
+
+    private func countNews(_ event: SyncSchedule.Event) {
+        guard !isPublic, let surroundings = conditions.time.surroundings else { return }
+        switch event {
+        case .fetchBegan: newsAsked = surroundings.newsCount(ofPublic: false)
+        case .fetchFinished(let outcome) where outcome.sawDatabase && outcome.zoneTroubles.isEmpty: newsSeen = newsAsked
+        default: break
+        }
+    }
+
+    private func pollBegins() {
+        guard let surroundings = conditions.time.surroundings else { return }
+        newsAsked = surroundings.newsCount(ofPublic: true)
+    }
+
+    private func pollEnds() {
+        // A type that the relay knows nothing of yet has nothing new either.
+        newsSeen = newsAsked
     }
 
     private func wake() {
@@ -210,7 +245,7 @@ actor MirrorSync {
         let next = [scheduleAlarm, pollAlarm].compactMap { $0 }.min()
         guard let next, conditions.isAutomatic else { return }
         let (alarm, time) = (alarm, conditions.time)
-        sleeper = Task { [weak self] in
+        sleeper = time.start { [weak self] in
             guard (try? await time.sleep(next)) != nil else { return }
             await self?.rang(alarm)
         }
@@ -224,43 +259,17 @@ actor MirrorSync {
 
     var heldUntil: Moment? { schedule.heldUntil }
 
+    /// Something has happened on the relay that nobody has told of yet.
+    func noticed() { tell(.noticed(nil)) }
+
+    /// The container on whose behalf this works.
+    nonisolated var container: CKContainer { CKContainer(sharing: link.database.session) }
+
     // MARK: Notices
 
     private func listenForNotices() async {
-        guard let connection = try? link.database.session.connection() else { return }
-        await subscribe()
-        guard !isStopped, !Task.isCancelled else { return }
-        let scope = link.database.scope
-        let pool = file.pool
-        listening = await connection.notices.listen(
-            to: scope,
-            over: connection,
-            time: conditions.time,
-            chance: conditions.chance,
-            databaseToken: {
-                (try? pool.read { try State.text($0, .databaseToken) }).flatMap { $0 }.map { SyncToken($0) }
-            },
-            deliver: { [weak self] in await self?.take($0) }
-        )
-        if isStopped, let listening { await connection.notices.stopListening(listening) }
-    }
-
-    /// Makes the subscription that the notices follow; tried until the relay has an opinion.
-    private func subscribe() async {
-        var backoff = Backoff.requests
-        let name = "\(link.database.scope.pathName)-changes"
-        let body = ClientRequest.modify(creating: [Subscription(id: name, kind: .database)], deleting: [])
-        while !Task.isCancelled, !isStopped {
-            do {
-                _ = try await link.database.call("subscriptions/modify", body, isWrite: true)
-                return
-            } catch {
-                let trouble = error.trouble
-                guard trouble.isRetriedAutomatically else { return }
-                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
-                guard (try? await conditions.time.sleep(conditions.time.now() + wait)) != nil else { return }
-            }
-        }
+        await ear.listen { [weak self] in await self?.take($0) }
+        if isStopped { await ear.stop() }
     }
 
     func take(_ event: NoticeStation.Event) {
@@ -283,45 +292,15 @@ actor MirrorSync {
     }
 
     /// Tells the other mirrors and engines on this line what the relay will not.
-    func tellOthers(_ zones: Set<ZoneID>) async {
-        guard !zones.isEmpty, let station = try? link.database.session.connection().notices else { return }
-        await station.changed(zones, in: link.database.scope, by: listening)
-    }
-
-    // MARK: Account
+    func tellOthers(_ zones: Set<ZoneID>) async { await ear.tellOthers(zones) }
 
     /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
     func checkAccount() async throws(CKError) {
-        await accountCheck.enter()
-        defer { accountCheck.leave() }
-        let connection = try link.database.session.connection()
-        let generation = connection.credentials.current.generation
-        guard checkedAccount != generation else { return }
-        if isPublic, connection.credentials.webAuthToken == nil {
-            checkedAccount = generation
-            return
-        }
-        let previous = try? await file.pool.read { try State.text($0, .account) }
-        let name: String
-        do {
-            name = try await link.callerName()
+        do throws(CKError) {
+            try await account.pass()
         } catch {
             lastTrouble = error
-            if error.code == .notAuthenticated, let previous { await accountChanged(previous, nil) }
             throw error
-        }
-        await connection.notices.accountIsUsable(generation: generation)
-        if let previous, previous != name, !isPublic {
-            await accountChanged(previous, name)
-            throw CKError(
-                .notAuthenticated,
-                "Another user has signed in; their own store is opened in place of this one."
-            )
-        }
-        checkedAccount = generation
-        if previous == nil || previous != name {
-            try? await file.pool.write { try State.set($0, .account, name) }
-            await accountChanged(nil, name)
         }
     }
 
@@ -408,37 +387,16 @@ actor MirrorSync {
     }
 }
 
-/// What a mirrored container takes from the world around it.
-package struct MirrorConditions: Sendable {
-    package var time = Timekeeper.system
-    package var chance = Chance.system
-    /// The wall clock, for what must hold across a restart.
-    package var wallClock: @Sendable () -> Date = { Date() }
-    package var schedule = SyncSchedule.Settings()
-    /// The mirrors sync by themselves, not only when called.
-    package var isAutomatic = true
-    /// Called at named places, so that a test can end the process or the transaction there.
-    package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
-
-    package init() {}
-}
-
-/// The places at which a crash must neither lose nor double anything.
-package enum CrashPoint: String, Sendable, CaseIterable {
-    /// The batch is marked as perhaps sent; nothing is sent yet.
-    case beforeSend
-    /// The relay has answered; nothing of it is written down yet.
-    case afterSend
-    /// The confirmation is written and not yet committed.
-    case insideConfirm
-    case afterConfirm
-    /// A page has come; nothing of it is written down yet.
-    case beforeImport
-    /// Its rows are written and not yet committed.
-    case insideImport
-    case afterImport
-    /// The zones of a page of the database's feed are written and not yet committed.
-    case insideDatabasePage
-    /// Half of a listing from the beginning is in.
-    case insideSweep
+extension MirrorSync: Settling {
+    func unsettled() async -> [String] {
+        guard conditions.isAutomatic, !isStopped, let world = conditions.time.surroundings else { return [] }
+        let name = "The mirror of the \(link.database.scope.pathName) database"
+        if isPublic, newsSeen < world.newsCount(ofPublic: true) {
+            return ["\(name) has not polled since the last change."]
+        }
+        if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
+        if working > 0 { return ["\(name) is at work."] }
+        guard !isPublic, !schedule.isChannelOpen, newsSeen < world.newsCount(ofPublic: false) else { return [] }
+        return ["\(name) has no notice connection, and has not polled since the last change."]
+    }
 }

@@ -25,6 +25,8 @@ enum SendVerdict: Equatable, Sendable {
     case storeFull
     /// Try again later, this one and what comes after it.
     case later
+    /// The relay may have forgotten a file that it was sent before: send it once more.
+    case sendFilesAgain
     /// Refused for good.
     case refuse
 
@@ -39,6 +41,8 @@ enum SendVerdict: Equatable, Sendable {
         var acceptsDeletions: Bool
         /// The zone is one that this user may make.
         var isOwnZone: Bool
+        /// Some of its values stand in files.
+        var hasFiles = false
     }
 
     static func about(_ code: CKError.Code, _ change: Circumstances) -> SendVerdict {
@@ -57,6 +61,7 @@ enum SendVerdict: Equatable, Sendable {
             .serviceUnavailable, .zoneBusy, .notAuthenticated, .accountTemporarilyUnavailable:
             .later
         case .internalError, .serverRejectedRequest: change.tries < 1 ? .later : .refuse
+        case .invalidArguments where change.hasFiles && change.tries < 1: .sendFilesAgain
         default: .refuse
         }
     }

@@ -21,7 +21,9 @@ struct ContainerCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            try options.withDirectory(creates: true) { try $0.addContainer(container) }
+            try options.change("container.create", container.name, creates: true) {
+                try $0.addContainer(container)
+            }
             if options.json {
                 try Terminal.say(json: ["container": container.name])
             } else {

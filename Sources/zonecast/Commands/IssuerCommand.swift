@@ -101,7 +101,7 @@ struct IssuerCommand: AsyncParsableCommand {
             if case .failure(let fault) = loaded, case .file = issuer.keys {
                 throw CommandFailure(.failed, fault.description)
             }
-            try options.withDirectory { try $0.putIssuer(issuer) }
+            try options.change("issuer.add", "\(issuer.issuer) for \(issuer.container)") { try $0.putIssuer(issuer) }
             if options.json { return try Terminal.say(json: Row(issuer)) }
             Terminal.say("trusted  \(issuer.issuer)")
             switch loaded {
@@ -155,7 +155,9 @@ struct IssuerCommand: AsyncParsableCommand {
         var issuer: String
 
         func run() throws {
-            try options.withDirectory { try $0.removeIssuer(issuer, of: place.container) }
+            try options.change("issuer.remove", "\(issuer) for \(place.container)") {
+                try $0.removeIssuer(issuer, of: place.container)
+            }
             if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.say("removed") }
         }
     }

@@ -33,7 +33,9 @@ struct KeyCommand: ParsableCommand {
 
         func run() throws {
             let pem = try readKey()
-            let key = try options.withDirectory { try $0.addServerKey(in: home.home, name: name, publicKeyPEM: pem) }
+            let key = try options.change("key.create", name, in: home.home) {
+                try $0.addServerKey(in: home.home, name: name, publicKeyPEM: pem)
+            }
             if options.json {
                 try Terminal.say(json: ["keyID": key.id, "userRecordName": key.user.recordName])
             } else {
@@ -106,7 +108,7 @@ struct KeyCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            try options.withDirectory { try $0.revokeServerKey(keyID) }
+            try options.change("key.revoke", String(keyID.prefix(16))) { try $0.revokeServerKey(keyID) }
             if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.say("revoked") }
         }
     }

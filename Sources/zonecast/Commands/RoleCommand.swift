@@ -28,8 +28,8 @@ struct RoleCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         /// Changes the user's roles and says what they are then.
-        fileprivate func change(_ body: (inout Set<Role>, Role) -> Void) throws {
-            let (user, roles) = try options.withDirectory { directory in
+        fileprivate func change(_ action: String, _ body: (inout Set<Role>, Role) -> Void) throws {
+            let (user, roles) = try options.change(action, "\(role) \(user)", in: home.home) { directory in
                 guard try directory.hasContainer(home.container) else {
                     throw DirectoryError.missing("container \(home.container)")
                 }
@@ -82,7 +82,7 @@ struct RoleCommand: ParsableCommand {
 
         @OptionGroup var assignment: Assignment
 
-        func run() throws { try assignment.change { $0.insert($1) } }
+        func run() throws { try assignment.change("role.give") { $0.insert($1) } }
     }
 
     struct Take: ParsableCommand {
@@ -90,7 +90,7 @@ struct RoleCommand: ParsableCommand {
 
         @OptionGroup var assignment: Assignment
 
-        func run() throws { try assignment.change { $0.remove($1) } }
+        func run() throws { try assignment.change("role.take") { $0.remove($1) } }
     }
 
     struct List: ParsableCommand {

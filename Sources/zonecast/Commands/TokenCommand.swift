@@ -46,7 +46,7 @@ struct TokenCommand: ParsableCommand {
         }
 
         func validate() throws {
-            for origin in allowedOrigins where !Self.isOrigin(origin) {
+            for origin in allowedOrigins where !APIToken.isOrigin(origin) {
                 throw ValidationError(
                     "\"\(origin)\" is not an origin. Write scheme and host without a path: https://app.example"
                 )
@@ -59,7 +59,7 @@ struct TokenCommand: ParsableCommand {
         }
 
         func run() throws {
-            let (text, token) = try options.withDirectory {
+            let (text, token) = try options.change("token.create", name, in: home.home) {
                 try $0.addAPIToken(
                     in: home.home,
                     name: name,
@@ -82,12 +82,6 @@ struct TokenCommand: ParsableCommand {
                 Terminal.say("id         \(token.id)  (for: zonecast token revoke)")
                 Terminal.say("Keep it now: the relay stores only its hash.")
             }
-        }
-
-        static func isOrigin(_ text: String) -> Bool {
-            let parts = text.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
-            return parts.count == 2 && !parts[0].isEmpty && !parts[1].isEmpty
-                && !parts[1].contains { $0 == "/" || $0 == "?" || $0 == "#" || $0 == "*" || $0.isWhitespace }
         }
     }
 
@@ -146,7 +140,7 @@ struct TokenCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            try options.withDirectory { try $0.revokeAPIToken(token) }
+            try options.change("token.revoke", String(token.prefix(16))) { try $0.revokeAPIToken(token) }
             if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.say("revoked") }
         }
     }

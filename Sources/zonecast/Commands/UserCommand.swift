@@ -35,7 +35,7 @@ struct UserCommand: ParsableCommand {
 
         func run() throws {
             let word = try password.newPassword(of: email)
-            let account = try options.withDirectory(creates: true) { store in
+            let account = try options.change("user.add", email, creates: true) { store in
                 let account = try store.addAccount(email: email, password: word)
                 try person.write(to: account, in: store)
                 return account
@@ -123,7 +123,7 @@ struct UserCommand: ParsableCommand {
         }
 
         func run() throws {
-            let started = try options.withDirectory { store in
+            let started = try options.change("user.sign-in", email, in: home.home) { store in
                 let account = try UserCommand.account(email, in: store)
                 guard !account.isDisabled else {
                     throw CommandFailure(
@@ -165,7 +165,7 @@ struct UserCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            try options.withDirectory { store in
+            try options.change("user.password", email) { store in
                 let account = try UserCommand.account(email, in: store)
                 try store.setPassword(try password.newPassword(of: email), of: account.id)
             }
@@ -243,7 +243,7 @@ struct UserCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            try options.withDirectory { store in
+            try options.change(undo ? "user.enable" : "user.disable", email) { store in
                 try store.setDisabled(!undo, of: try UserCommand.account(email, in: store).id)
             }
             if options.json {

@@ -6,7 +6,8 @@ import RelayServer
 /// The table of all keys: reading a configuration, checking one and `zonecast config reference` all go by it.
 enum ConfigurationKeys {
     static let all: [ConfigurationKey] =
-        places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets + logs
+        places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets
+        + pushes + logs
 
     private static let year = 31_536_000
 
@@ -53,6 +54,11 @@ enum ConfigurationKeys {
         ),
         .flag("dev", \.isDev, "Take any dev- token as a user and make unknown containers. Loopback only."),
         .flag("demo", \.servesDemo, "Serve the browser demo at /demo/; by default with --dev."),
+        .flag(
+            "console",
+            \.servesConsole,
+            "Serve the operator's console at /console/; by default with --dev. zonecast console link lets somebody in."
+        ),
         .flag("test-door", \.server.testDoor, "Open a WebSocket echo for conformance suites. Loopback only."),
         ConfigurationKey(
             name: "trusted-proxies",
@@ -107,7 +113,7 @@ enum ConfigurationKeys {
             read: { $0 },
             parse: { text in
                 let origins = text.split(separator: ",").map { $0.filter { !$0.isWhitespace } }
-                return origins.allSatisfy { TokenCommand.Create.isOrigin($0) } ? text : nil
+                return origins.allSatisfy { APIToken.isOrigin($0) } ? text : nil
             }
         ),
         .seconds(

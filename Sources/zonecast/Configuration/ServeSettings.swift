@@ -11,6 +11,8 @@ struct ServeSettings: Sendable {
     var isDev = false
     /// Whether `/demo/` is served.
     var servesDemo = false
+    /// Whether `/console/` is served.
+    var servesConsole = false
     var server = ServerConfiguration()
     var signIn = SignInSettings()
     var limits = Limits()
@@ -22,6 +24,8 @@ struct ServeSettings: Sendable {
     var logsAccess = false
     /// Holds the token that opens `GET /metrics`.
     var metricsTokenFile: String?
+    /// The push services that wake sleeping devices.
+    var push = PushChoices()
     /// PEM files; both or neither.
     var tlsCertificates: String?
     var tlsKey: String?
@@ -33,6 +37,7 @@ struct ServeSettings: Sendable {
         self.isDev = isDev
         signIn.acceptsDevTokens = isDev
         servesDemo = isDev
+        servesConsole = isDev
         guard isDev else { return }
         signIn.requestRate = nil
         signIn.publicRate = nil

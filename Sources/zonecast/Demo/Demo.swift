@@ -7,8 +7,8 @@ struct Demo: AsyncParsableCommand {
         abstract: "Watch a change on one client reach the others.",
         discussion: """
             Starts a relay of its own on this machine with three clients: alice/phone, alice/laptop and bob/tablet, each with
-            its own database file and connection. In a terminal: panes and keys; --script tour plays the scenes there.
-            Without a terminal the tour runs once as plain lines; exit code 0 only if every check held.
+            its own mirrors (SQLite files) and connection. In a terminal: panes and keys; --script tour plays the scenes
+            there. Without a terminal the tour runs once as plain lines; exit code 0 only if every check held.
             """
     )
 
@@ -20,6 +20,25 @@ struct Demo: AsyncParsableCommand {
     @Flag(help: "Plain lines, no panes; the same as without a terminal.")
     var plain = false
 
+    @Flag(help: "One JSON object for each line: seconds, who, what, detail. Plays the tour.")
+    var json = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Write the panes to a file as they are shown: asciinema's .cast, or an .svg that plays in a page.",
+            valueName: "file"
+        )
+    )
+    var record: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Seconds to rest where people are to read; 0.5 in a terminal and for a recording, else 0.",
+            valueName: "n"
+        )
+    )
+    var pace: Double?
+
     @Option(help: ArgumentHelp("How many clients, 3 to 100.", valueName: "n"))
     var clients = 3
 
@@ -30,6 +49,9 @@ struct Demo: AsyncParsableCommand {
         )
     )
     var boardSeconds = 5
+
+    @Option(help: ArgumentHelp("The port of the demo's relay; any free one unless said.", valueName: "n"))
+    var port = 0
 
     @Option(help: "A relay that is running elsewhere, instead of one of the demo's own.")
     var url: String?
@@ -47,28 +69,41 @@ struct Demo: AsyncParsableCommand {
         guard (3...100).contains(clients) else { throw ValidationError("--clients takes 3 to 100.") }
         for token in webToken where !token.contains("=") { throw ValidationError("--web-token takes USER=TOKEN.") }
         guard (1...3600).contains(boardSeconds) else { throw ValidationError("--board-seconds takes 1 to 3600.") }
+        guard (0...65_535).contains(port) else { throw ValidationError("--port takes 0 to 65535; 0 is any free one.") }
+        if let pace, !(0...60).contains(pace) { throw ValidationError("--pace takes 0 to 60 seconds.") }
+        if let record, DemoRecorder.Form(path: record) == nil {
+            throw ValidationError("--record writes .cast and .svg; \(record) is neither.")
+        }
     }
 
     func run() async throws {
         let hasTerminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1
-        let isPlain = plain || !hasTerminal
-        let journal = DemoJournal(isPlain: isPlain)
+        let isPlain = plain || json || !hasTerminal
+        let journal = DemoJournal(json ? .json : isPlain ? .plain : .none)
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-demo-\(UUID().uuidString)")
             .path
         try FileManager.default.createDirectory(atPath: folder + "/relay", withIntermediateDirectories: true)
-        let relay = url == nil ? DemoRelay(folder: folder + "/relay") : nil
+        let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
         let signals = DemoSignals {
             relay?.stop()
             try? FileManager.default.removeItem(atPath: folder)
         }
         defer { signals.end() }
-        let world = try await open(relay, folder, journal)
+        Terminal.beforeEndingUnread { signals.end() }
+        let recorder = record.flatMap { path in DemoRecorder.Form(path: path).map { DemoRecorder(path: path, form: $0) }
+        }
+        let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)
+        let world = DemoWorld(
+            try await place(relay, folder, journal),
+            relay: relay,
+            clients: clients,
+            pace: .milliseconds(Int(rest * 1000))
+        )
         let held: Bool
         do {
             try await world.checkRelay()
             try await world.ready()
-            held =
-                isPlain ? await DemoTour(world: world).play() : try await DemoStage(world: world).play(script: script)
+            held = try await play(world, isPlain: isPlain, recorder)
         } catch {
             await world.close()
             throw error
@@ -77,7 +112,23 @@ struct Demo: AsyncParsableCommand {
         guard held else { throw CommandFailure(.failed, "A check did not hold; the line with ✘ says which.") }
     }
 
-    private func open(_ relay: DemoRelay?, _ folder: String, _ journal: DemoJournal) async throws -> DemoWorld {
+    private func play(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws -> Bool {
+        let stage = DemoStage(world: world, recorder: recorder)
+        var held = false
+        if isPlain {
+            let drawing = recorder.map { _ in Task { await stage.draw() } }
+            held = await DemoTour(world: world).play()
+            drawing?.cancel()
+            await drawing?.value
+            await stage.drawLast()
+        } else {
+            held = try await stage.play(script: script)
+        }
+        try recorder?.end()
+        return held
+    }
+
+    private func place(_ relay: DemoRelay?, _ folder: String, _ journal: DemoJournal) async throws -> DemoPlace {
         try await relay?.start()
         guard let address = relay?.url ?? url.flatMap({ URL(string: $0) }), address.scheme?.hasPrefix("http") == true
         else {
@@ -96,16 +147,16 @@ struct Demo: AsyncParsableCommand {
             let parts = token.split(separator: "=", maxSplits: 1).map(String.init)
             if parts.count == 2 { tokens[parts[0]] = parts[1] }
         }
-        let place = DemoPlace(
+        return DemoPlace(
             url: address,
             container: container,
             apiToken: apiToken,
             webTokens: tokens,
             folder: folder,
             run: String(UUID().uuidString.prefix(6)).lowercased(),
+            isOwnRelay: relay != nil,
             boardInterval: .seconds(boardSeconds),
             journal: journal
         )
-        return try DemoWorld(place, relay: relay, clients: clients)
     }
 }

@@ -1,45 +1,49 @@
 import Foundation
 import Records
-import SyncCore
 import Synchronization
 import Wire
 import ZoneKit
+import ZoneMirror
 
-/// One device of one user: its own file, its own sync engine, its own connection.
+/// One device of one user: its own files, its own mirrors, its own connection.
 ///
 /// It can be taken offline and restarted.
 final class DemoClient: Sendable {
     let user: String
     let device: String
     let name: String
-    let zone = CKRecordZone.ID(zoneName: "Notes")
-    private let place: DemoPlace
-    private let path: String
+    let place: DemoPlace
     private let network: DemoNetwork
-    private let running: Mutex<DemoLife?>
+    private let running = Mutex<DemoLife?>(nil)
 
-    init(_ user: String, _ device: String, at place: DemoPlace) throws {
+    init(_ user: String, _ device: String, at place: DemoPlace) {
         self.user = user
         self.device = device
-        name = "\(user)/\(device)"
+        let name = "\(user)/\(device)"
+        self.name = name
         self.place = place
-        path = place.folder + "/\(user)-\(device).sqlite"
-        let (name, journal) = (name, place.journal)
+        let journal = place.journal
         network = DemoNetwork(url: place.url) { notice in
-            journal.note("relay", "→ notice", "\(name)  (\(notice.zone?.zoneName ?? "database") changed, no content)")
+            let what = notice.zone.map { DemoOverheard.zone($0.zoneName) } ?? "database"
+            journal.note("relay", "→ notice", "\(name)  (\(what) changed, no content)")
+        } answered: { request, response in
+            for step in DemoOverheard.steps(request, response, client: name) {
+                journal.note(step.who, step.what, step.detail)
+            }
         }
-        running = Mutex(nil)
-        try begin()
     }
 
-    private var life: DemoLife {
+    var life: DemoLife {
         get throws {
             guard let life = running.withLock({ $0 }) else { throw CommandFailure(.failed, "\(name) is not running.") }
             return life
         }
     }
 
-    private func begin() throws {
+    var mirror: DemoMirror { get throws { try life.mirror } }
+
+    /// Opens its files and begins to sync.
+    func begin() async throws {
         let connection = RelayConnection(
             container: place.container,
             url: place.url,
@@ -48,51 +52,78 @@ final class DemoClient: Sendable {
             transport: network,
             sockets: network
         )
-        let life = try DemoLife(
-            name,
-            CKContainer(connection: connection),
-            connection,
-            store: DemoStore(path: path),
-            zone: zone,
-            place
-        )
+        let cloud = CKContainer(connection: connection)
+        let mirror = DemoMirror(cloud, path: place.folder + "/\(user)-\(device)", place)
+        let life = DemoLife(name, mirror, connection, place)
+        try await life.begin()
         running.withLock { $0 = life }
-        life.begin()
     }
 
     // MARK: What it shows
 
     var isOnline: Bool { network.isOnline }
     func isLive() -> Bool { (try? life.isLive) ?? false }
-    func notes() -> [DemoNote] { (try? life.store.notes()) ?? [] }
-    func board() -> [String: String] { (try? life.store.board()) ?? [:] }
-    func pending() -> Int { (try? life.store.pendingCount()) ?? 0 }
-    /// The zone for the notes is on the relay.
-    func hasZone() -> Bool { (try? life.hasZone) ?? false }
-    func token() -> String { (try? life.tokenText) ?? "–" }
-    func untilNextPoll() async -> Duration? { await (try? life)?.poller.untilNextPoll }
+    func isReady() async -> Bool { await (try? life)?.isReady() ?? false }
+    /// The user's own notes, shared or not.
+    func notes() -> [DemoNote] { mine(\.own) }
+    /// The notes of others' lists.
+    func sharedNotes() -> [DemoNote] { mine(\.others) }
+    func board() -> [String: String] {
+        let posts = (try? mirror.posts()) ?? []
+        return Dictionary(posts.map { ($0.id.text, $0.text) }) { $1 }
+    }
+    func pending() async -> Int { (try? await mirror.pending()) ?? 0 }
+    func holdings() async -> DemoHoldings { (try? await mirror.holdings()) ?? DemoHoldings() }
+    func lists() async -> [DemoList] { await holdings().lists }
+
+    func untilNextPoll() async -> Duration? {
+        guard let mirror = try? mirror else { return nil }
+        return await mirror.container.untilNextPoll(of: mirror.board)
+    }
+
+    private func mine(_ store: KeyPath<DemoMirror, StoreID>) -> [DemoNote] {
+        guard let mirror = try? mirror else { return [] }
+        return (try? mirror.notes(in: mirror[keyPath: store])) ?? []
+    }
 
     // MARK: What it does
 
-    func save(_ note: DemoNote) throws {
-        place.journal.saved("\(user)/\(note)")
-        place.journal.note(name, "save", "Note/\(note.name) \"\(note.title)\"\(note.isDone ? " ☑" : "")")
-        try life.save(note)
+    /// Writes a note; a new one into the user's own zone, or into a shared list.
+    func save(_ note: DemoNote, in share: CKShare? = nil) throws {
+        let life = try life
+        life.wrote(note)
+        place.journal.saved(note.version)
+        place.journal.note(name, "save", note.words + (share.map { "  into \"\($0.title ?? "")\"" } ?? ""))
+        try life.mirror.save(note, in: share)
     }
 
     func delete(_ note: String) throws {
+        let life = try life
         place.journal.note(name, "delete", "Note/\(note)")
-        try life.delete(note)
+        life.deleted(note)
+        try life.mirror.delete(note)
     }
 
     /// Puts a post on the public board; shown by the others after their next poll.
-    func post(_ post: String, _ text: String, isGone: Bool = false) async throws {
-        place.journal.saved("board/\(post)/\(text)")
-        place.journal.note(name, isGone ? "hide" : "post", "Board/\(post) \"\(text)\"")
-        try await life.post(post, text, isGone: isGone)
+    func post(_ text: String) throws -> String {
+        let post = DemoPost(name: place.name("p", place.ledger.nextNumber), text: text)
+        place.journal.saved("board \(post.id) \(text)")
+        place.journal.note(name, "post", "Board/\(post.id) \"\(text)\"")
+        let life = try life
+        life.posted(post)
+        try life.mirror.post(post)
+        return post.id.text
     }
 
-    func pollNow() async { await (try? life)?.poller.pollNow() }
+    /// Hides a post from the board: a deletion would not reach the others.
+    func hide(_ post: String) throws {
+        place.journal.note(name, "hide", "Board/\(post)")
+        let life = try life
+        life.hid(post)
+        try life.mirror.hide(post)
+    }
+
+    func pollNow() async { try? await (try? mirror)?.container.pollNow() }
 
     func goOffline() {
         network.cut()
@@ -105,11 +136,11 @@ final class DemoClient: Sendable {
         await (try? life)?.connection.notices.networkReturned()
     }
 
-    /// Ends the client as closing an app does, and starts it anew on its file.
+    /// Ends the client as closing an app does, and starts it anew on its files.
     func restart() async throws {
-        place.journal.note(name, "restart", "on its own file, \(pending()) pending")
+        place.journal.note(name, "restart", "on its own files, \(await pending()) pending")
         await close()
-        try begin()
+        try await begin()
     }
 
     func close() async {
@@ -119,22 +150,4 @@ final class DemoClient: Sendable {
         }
         await life?.end()
     }
-}
-
-/// What all clients of a demo have in common.
-struct DemoPlace: Sendable {
-    var url: URL
-    var container: String
-    var apiToken: String?
-    /// Web auth tokens by user, for a relay elsewhere; without one, `dev-NAME`.
-    var webTokens: [String: String] = [:]
-    var folder: String
-    /// Part of every device's and record's name, so that runs do not meet.
-    var run: String
-    var boardInterval: Duration
-    var journal: DemoJournal
-    /// The record type of the public board; one of its own for each run, since the public database is everybody's.
-    var boardType: String { "Board\(run)" }
-
-    func webToken(of user: String) -> String { webTokens[user] ?? "dev-\(run)-\(user)" }
 }

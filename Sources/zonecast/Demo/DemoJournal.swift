@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 
 /// One step of the demo's story.
-struct DemoLine: Equatable, Sendable {
+struct DemoLine: Equatable, Sendable, Encodable {
     /// Since the demo's start.
     var seconds: Double
     var who: String
@@ -11,7 +11,7 @@ struct DemoLine: Equatable, Sendable {
 
     /// The line for people: seconds, who, what and the rest in columns.
     var text: String {
-        let time = String(format: "%6.2fs", seconds)
+        let time = String(format: "%7.3fs", seconds)
         let name = who.padding(toLength: max(13, who.count), withPad: " ", startingAt: 0)
         return "\(time)  \(name) \(what.padding(toLength: max(8, what.count), withPad: " ", startingAt: 0)) \(detail)"
     }
@@ -19,6 +19,15 @@ struct DemoLine: Equatable, Sendable {
 
 /// All that has happened, and how long saves took to be shown elsewhere.
 final class DemoJournal: Sendable {
+    /// Where lines go as they are taken.
+    enum Output: Sendable {
+        /// Kept for the panes only.
+        case none
+        case plain
+        /// One JSON object for each line.
+        case json
+    }
+
     private struct State {
         var lines: [DemoLine] = []
         /// When a version of a note was saved, by note and text.
@@ -29,19 +38,24 @@ final class DemoJournal: Sendable {
 
     private let state = Mutex(State())
     private let start = ContinuousClock.now
-    /// Prints each line at once; without it they are only kept for the panes.
-    private let isPlain: Bool
+    private let output: Output
 
-    init(isPlain: Bool) { self.isPlain = isPlain }
+    init(_ output: Output) { self.output = output }
+
+    /// Seconds since the demo's start.
+    var seconds: Double { (ContinuousClock.now - start).milliseconds / 1000 }
 
     func note(_ who: String, _ what: String, _ detail: String) {
-        let seconds = (ContinuousClock.now - start).milliseconds / 1000
-        let line = DemoLine(seconds: seconds, who: who, what: what, detail: detail)
         state.withLock { state in
+            // Under the lock, so that lines come out in the order in which they were taken.
+            let line = DemoLine(seconds: seconds, who: who, what: what, detail: detail)
             state.lines.append(line)
             if state.lines.count > 2000 { state.lines.removeFirst(1000) }
-            // Under the lock, so that lines come out in the order in which they were taken.
-            if isPlain { Terminal.say(line.text) }
+            switch output {
+            case .none: break
+            case .plain: Terminal.say(line.text)
+            case .json: try? Terminal.say(json: line)
+            }
         }
     }
 

@@ -3,253 +3,210 @@ import Records
 import SyncCore
 import Synchronization
 import ZoneKit
+import ZoneMirror
 
-/// A client from its start to its end: engine, poller, and what connects them with the store.
-final class DemoLife: CKSyncEngineDelegate {
+/// A client from its start to its end: its mirrors, and the watchers that tell what they show and do.
+final class DemoLife: Sendable {
     private struct State {
-        var engine: CKSyncEngine?
-        /// What was handed over to be sent: the edit's version, by note.
-        var sent: [String: Int64] = [:]
-        var isEnded = false
+        var tasks: [Task<Void, Never>] = []
+        /// What the client shows, by name, as the watcher saw it last.
+        var shown: [String: DemoNote]?
+        var board: [String: String] = [:]
+        var lists: [DemoList] = []
+        /// As this client wrote them last: showing those is no news.
+        var own: [String: DemoNote] = [:]
+        /// Versions that were here once: seen again, after a refusal, they say nothing about delays.
+        var seen: Set<String> = []
+        var lastRefusal: [StoreID: Int64] = [:]
+        var lastDecision: [StoreID: Int64] = [:]
     }
 
     let name: String
     let connection: RelayConnection
-    let store: DemoStore
-    let poller: PublicDatabasePoller
-    private let container: CKContainer
-    private let zone: CKRecordZone.ID
+    let mirror: DemoMirror
     private let place: DemoPlace
     private let state = Mutex(State())
     private let liveness = DemoLiveness()
 
-    init(
-        _ name: String,
-        _ container: CKContainer,
-        _ connection: RelayConnection,
-        store: DemoStore,
-        zone: CKRecordZone.ID,
-        _ place: DemoPlace
-    ) throws {
+    init(_ name: String, _ mirror: DemoMirror, _ connection: RelayConnection, _ place: DemoPlace) {
         self.name = name
-        self.container = container
+        self.mirror = mirror
         self.connection = connection
-        self.store = store
-        self.zone = zone
         self.place = place
-        var settings = PublicPoll.Settings()
-        settings.interval = place.boardInterval
-        let kept = try store.state("board", as: PublicDatabasePoller.State.self)
-        let journal = place.journal
-        poller = PublicDatabasePoller(
-            container.publicCloudDatabase,
-            [place.boardType],
-            settings,
-            kept,
-            time: .system,
-            chance: .system
-        ) { event in
-            switch event {
-            case .fetchedRecords(let records):
-                try? store.applyBoard(records)
-                for record in records {
-                    let text = (record["text"] as String?) ?? ""
-                    let delay = journal.shown("board/\(record.recordID.recordName)/\(text)", counts: false)
-                    journal.note(name, "polled", "Board/\(record.recordID.recordName) \"\(text)\"\(Self.after(delay))")
-                }
-            case .stateUpdate(let state): try? store.keep(state: state, as: "board")
-            case .failed, .ended: break
-            }
-        }
     }
 
-    /// Starts engine and poller; what the store says is pending goes out first.
-    func begin() {
-        let kept = try? store.state("engine", as: CKSyncEngine.State.Serialization.self)
-        let configuration = CKSyncEngine.Configuration(
-            database: container.privateCloudDatabase,
-            stateSerialization: kept,
-            delegate: self
-        )
-        let engine = CKSyncEngine(configuration)
-        state.withLock { $0.engine = engine }
-        if kept == nil { engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: zone))]) }
-        let changes = (try? store.changes()) ?? []
-        engine.state.add(
-            pendingRecordZoneChanges: changes.map { change in
-                let id = CKRecord.ID(recordName: change.name, zoneID: zone)
-                return change.isDelete ? .deleteRecord(id) : .saveRecord(id)
-            }
-        )
-        let (poller, liveness, connection) = (poller, liveness, connection)
-        Task {
-            await poller.start()
-            await liveness.watch(connection)
+    /// Opens the files, and begins to watch them.
+    func begin() async throws {
+        try await mirror.container.loadStores()
+        let (notes, board) = (try mirror.notes(in: mirror.own) + mirror.notes(in: mirror.others), try mirror.posts())
+        let lists = try await mirror.lists()
+        state.withLock { state in
+            state.shown = Dictionary(notes.map { ($0.name, $0) }) { $1 }
+            state.seen = Set(notes.map(\.version))
+            state.board = Dictionary(board.map { ($0.id.text, $0.text) }) { $1 }
+            state.lists = lists
         }
+        for store in [mirror.own, mirror.others] { try await catchUp(store) }
+        let context = mirror.container.newBackgroundContext()
+        let tasks = [
+            Task { [weak self] in
+                for await notes in context.objects(FetchRequest(DemoNote.self)) { self?.show(notes) }
+            },
+            Task { [weak self] in
+                for await posts in context.objects(FetchRequest(DemoPost.self)) { self?.show(posts) }
+            },
+            Task { [weak self, events = mirror.container.events] in
+                for await event in events { await self?.take(event) }
+            },
+        ]
+        state.withLock { $0.tasks = tasks }
+        await liveness.watch(connection)
     }
 
     func end() async {
-        let engine = state.withLock { state in
-            state.isEnded = true
-            defer { state.engine = nil }
-            return state.engine
+        let tasks = state.withLock { state in
+            defer { state.tasks = [] }
+            return state.tasks
         }
-        await poller.stop()
         await liveness.stop(connection)
-        await engine?.stop()
-        store.close()
+        await mirror.container.close()
+        for task in tasks { task.cancel() }
     }
 
     var isLive: Bool { liveness.isLive }
 
-    var hasZone: Bool { engine?.state.pendingDatabaseChanges.isEmpty ?? false }
-
-    /// The zone's change token, shortened for people to compare.
-    var tokenText: String {
-        guard let token = engine?.zoneToken(zone), let place = ChangeToken(encoded: token) else { return "–" }
-        return "\(place.position)"
+    /// The user is known and the private and shared databases have been read once.
+    func isReady() async -> Bool {
+        for store in [mirror.own, mirror.others] {
+            guard (try? await mirror.container.hasCompletedInitialImport(store)) == true else { return false }
+        }
+        return isLive
     }
 
-    private var engine: CKSyncEngine? { state.withLock { $0.engine } }
-
-    // MARK: Edits
-
-    func save(_ note: DemoNote) throws {
-        try store.save(note)
-        engine?.state.add(pendingRecordZoneChanges: [.saveRecord(CKRecord.ID(recordName: note.name, zoneID: zone))])
-    }
-
-    func delete(_ note: String) throws {
-        try store.delete(note)
-        engine?.state.add(pendingRecordZoneChanges: [.deleteRecord(CKRecord.ID(recordName: note, zoneID: zone))])
-    }
-
-    func post(_ post: String, _ text: String, isGone: Bool) async throws {
-        let database = container.publicCloudDatabase
-        let id = CKRecord.ID(recordName: post)
-        let record =
-            isGone ? try await database.record(for: id) : CKRecord(recordType: place.boardType, recordID: id)
-        record["text"] = text
-        if isGone { record["deletedAt"] = Date() }
-        try store.applyBoard([try await database.save(record)])
-    }
-
-    // MARK: CKSyncEngineDelegate
-
-    func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
-        guard !state.withLock({ $0.isEnded }) else { return }
-        do {
-            try take(event, syncEngine)
-        } catch {
-            place.journal.note(name, "trouble", "the store refused: \(error)")
+    /// Says that a version is this client's own, so that its being shown is no news.
+    func wrote(_ note: DemoNote) {
+        state.withLock { state in
+            state.own[note.name] = note
+            state.seen.insert(note.version)
         }
     }
 
-    private func take(_ event: CKSyncEngine.Event, _ engine: CKSyncEngine) throws {
-        switch event {
-        case .stateUpdate(let update): try store.keep(state: update.stateSerialization, as: "engine")
-        case .fetchedRecordZoneChanges(let changes): try apply(changes)
-        case .sentRecordZoneChanges(let sent): try settle(sent, engine)
-        case .sentDatabaseChanges(let sent):
-            for zone in sent.savedZones {
-                place.journal.note("relay", "commit", "zone \(zone.zoneID.zoneName) of \(name)")
-            }
-        default: break
+    func deleted(_ note: String) { state.withLock { _ = $0.shown?.removeValue(forKey: note) } }
+
+    /// Posts of one's own are on the board at once, and no news either.
+    func posted(_ post: DemoPost) { state.withLock { $0.board[post.id.text] = post.text } }
+    func hid(_ post: String) { state.withLock { _ = $0.board.removeValue(forKey: post) } }
+
+    // MARK: What is shown
+
+    private func show(_ notes: [DemoNote]) {
+        let ours = notes.filter { place.isOurs($0.name) }
+        let (news, gone) = state.withLock { state -> ([(note: DemoNote, isFirst: Bool)], [String]) in
+            let before = state.shown ?? [:]
+            state.shown = Dictionary(ours.map { ($0.name, $0) }) { $1 }
+            let news = ours.filter { before[$0.name] != $0 && state.own[$0.name] != $0 }
+            for note in news { state.own[note.name] = nil }
+            let first = news.map { state.seen.insert($0.version).inserted }
+            let gone = before.keys.filter { state.shown?[$0] == nil }.sorted()
+            // Should it come back, that is news.
+            for note in gone { state.own[note] = nil }
+            return (Array(zip(news, first)), gone)
         }
+        for (note, isFirst) in news {
+            let delay = isFirst ? place.journal.shown(note.version) : nil
+            place.journal.note(name, "shows", note.words + Self.after(delay))
+        }
+        for note in gone { place.journal.note(name, "shows", "Note/\(note) is gone") }
     }
 
-    func nextRecordZoneChangeBatch(
-        _ context: CKSyncEngine.SendChangesContext,
-        syncEngine: CKSyncEngine
-    ) async -> CKSyncEngine.RecordZoneChangeBatch? {
-        let pending = syncEngine.state.pendingRecordZoneChanges.filter { context.options.scope.contains($0) }
-        for case .deleteRecord(let id) in pending {
-            guard let version = try? store.versionOfDelete(id.recordName) else { continue }
-            state.withLock { $0.sent[id.recordName] = version }
+    private func show(_ posts: [DemoPost]) {
+        let ours = Dictionary(posts.filter { place.isOurs($0.id.text) }.map { ($0.id.text, $0.text) }) { $1 }
+        let before = state.withLock { state in
+            defer { state.board = ours }
+            return state.board
         }
-        return await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: pending) { id in
-            guard let (record, version) = try? store.recordToSend(id) else {
-                syncEngine.state.remove(pendingRecordZoneChanges: [.saveRecord(id)])
-                return nil
-            }
-            state.withLock { $0.sent[id.recordName] = version }
-            return record
+        for (post, text) in ours.sorted(by: { $0.key < $1.key }) where before[post] != text {
+            let delay = place.journal.shown("board \(post) \(text)", counts: false)
+            place.journal.note(name, "polled", "Board/\(post) \"\(text)\"\(Self.after(delay))")
         }
-    }
-
-    private func apply(_ changes: CKSyncEngine.Event.FetchedRecordZoneChanges) throws {
-        let journal = place.journal
-        journal.note(
-            name,
-            "fetch",
-            "→ \(changes.modifications.count) changed, \(changes.deletions.count) deleted"
-        )
-        for change in changes.modifications {
-            let lost = try store.apply(change.record)
-            let note = DemoNote(change.record)
-            if !lost.isEmpty {
-                journal.note(
-                    name,
-                    "merge",
-                    "Note/\(note.name): both changed \(lost.joined(separator: ", ")), ours stays"
-                )
-            }
-            let user = name.split(separator: "/").first ?? ""
-            journal.note(
-                name,
-                "shows",
-                "Note/\(note.name) \"\(note.title)\"\(Self.after(journal.shown("\(user)/\(note)")))"
-            )
+        for post in before.keys.sorted() where ours[post] == nil {
+            place.journal.note(name, "polled", "Board/\(post) is hidden")
         }
-        for deletion in changes.deletions {
-            try store.applyDeletion(deletion.recordID.recordName)
-            journal.note(name, "shows", "Note/\(deletion.recordID.recordName) is gone")
-        }
-    }
-
-    private func settle(_ sent: CKSyncEngine.Event.SentRecordZoneChanges, _ engine: CKSyncEngine) throws {
-        for record in sent.savedRecords {
-            let note = record.recordID.recordName
-            try store.confirm(record, version: state.withLock { $0.sent[note] ?? 0 })
-            place.journal.note("relay", "commit", "Note/\(note)  tag \(record.recordChangeTag ?? "–")")
-        }
-        for id in sent.deletedRecordIDs {
-            try store.confirmDelete(id.recordName, version: state.withLock { $0.sent[id.recordName] ?? 0 })
-            place.journal.note("relay", "commit", "Note/\(id.recordName) deleted")
-        }
-        for failure in sent.failedRecordSaves { try handle(failure, engine) }
-    }
-
-    private func handle(
-        _ failure: CKSyncEngine.Event.SentRecordZoneChanges.FailedRecordSave,
-        _ engine: CKSyncEngine
-    ) throws {
-        let id = failure.record.recordID
-        switch failure.error.code {
-        case .serverRecordChanged:
-            guard let server = failure.error.serverRecord else { return }
-            let lost = try store.apply(server)
-            let what =
-                lost.isEmpty ? "other fields changed there: both kept" : "\(lost.joined(separator: ", ")): ours stays"
-            place.journal.note(name, "conflict", "Note/\(id.recordName)  \(what)")
-        case .unknownItem:
-            try store.forgetServerCopy(id.recordName)
-        case .zoneNotFound:
-            try store.forgetServerCopy(id.recordName)
-            engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: zone))])
-        // The engine tries these again by itself.
-        case .networkFailure, .networkUnavailable, .zoneBusy, .serviceUnavailable, .requestRateLimited,
-            .notAuthenticated, .accountTemporarilyUnavailable, .serverResponseLost, .operationCancelled:
-            return
-        default:
-            place.journal.note(name, "refused", "Note/\(id.recordName): \(failure.error.localizedDescription)")
-            return
-        }
-        engine.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
     }
 
     private static func after(_ milliseconds: Double?) -> String {
         milliseconds.map { String(format: "   %.0f ms after save", $0) } ?? ""
+    }
+
+    // MARK: What the mirrors say
+
+    private func take(_ event: MirrorEvent) async {
+        guard event.store != mirror.board else { return }
+        for detail in event.details {
+            switch detail {
+            case .refused: await tellRefusals(event.store)
+            case .droppedChanges(let notes):
+                for note in notes { place.ledger.dropped(note) }
+                let what = "\(notes.count) unsent, with the list they were in"
+                place.journal.note(name, "dropped", what)
+            default: break
+            }
+        }
+        await tellMerges(event.store)
+        await tellLists()
+    }
+
+    /// Passes over what was there before this start.
+    private func catchUp(_ store: StoreID) async throws {
+        let refusal = try await mirror.container.rejectedWrites(store).map(\.id).max()
+        let decision = try await mirror.container.mergeDecisions(in: store, after: 0).last?.number
+        state.withLock { state in
+            state.lastRefusal[store] = refusal
+            state.lastDecision[store] = decision
+        }
+    }
+
+    private func tellRefusals(_ store: StoreID) async {
+        let all = (try? await mirror.container.rejectedWrites(store)) ?? []
+        let last = state.withLock { state in
+            defer { state.lastRefusal[store] = all.map(\.id).max() ?? state.lastRefusal[store] }
+            return state.lastRefusal[store] ?? 0
+        }
+        for write in all where write.id > last {
+            let note = write.object.name.text
+            let isThere = (try? mirror.notes(in: store).contains { $0.name == note }) ?? false
+            place.ledger.refused(note, isDeletion: write.isDeletion, isNew: !write.isDeletion && !isThere)
+            let what = "Note/\(note): \(write.explanation) Rolled back here; everything else goes on."
+            place.journal.note(name, "refused", what)
+        }
+    }
+
+    private func tellMerges(_ store: StoreID) async {
+        let last = state.withLock { $0.lastDecision[store] ?? 0 }
+        let news = (try? await mirror.container.mergeDecisions(in: store, after: last)) ?? []
+        guard let newest = news.last?.number else { return }
+        state.withLock { $0.lastDecision[store] = newest }
+        for decision in news {
+            place.journal.note(
+                name,
+                "merge",
+                "Note/\(decision.object): both changed \(decision.property), ours stays"
+            )
+        }
+    }
+
+    private func tellLists() async {
+        guard let lists = try? await mirror.lists() else { return }
+        let before = state.withLock { state in
+            defer { state.lists = lists }
+            return state.lists
+        }
+        for list in lists where !before.contains(list) { place.journal.note(name, "sharing", list.words) }
+        for list in before where !lists.contains(where: { $0.title == list.title && $0.isMine == list.isMine }) {
+            let theirs = "of \(list.people.joined()): gone, and its notes with it"
+            let what = list.isMine ? "shared no more; its notes stay" : theirs
+            place.journal.note(name, "sharing", "\"\(list.title)\" \(what)")
+        }
     }
 }
 

@@ -3,7 +3,8 @@ import Synchronization
 import Wire
 import ZoneKit
 
-/// One client's way to the relay, with a switch to take it off the network, and an ear for the notices that come in.
+/// One client's way to the relay, with a switch to take it off the network, and an ear for what comes in:
+/// notices, and the answers to its requests.
 final class DemoNetwork: RelayTransport, SocketConnector {
     private struct State {
         var isOnline = true
@@ -15,10 +16,16 @@ final class DemoNetwork: RelayTransport, SocketConnector {
     private let sockets = SystemSockets.connector
     private let state = Mutex(State())
     private let heard: @Sendable (Notice) -> Void
+    private let answered: @Sendable (RelayRequest, RelayResponse) -> Void
 
-    init(url: URL, heard: @escaping @Sendable (Notice) -> Void) {
+    init(
+        url: URL,
+        heard: @escaping @Sendable (Notice) -> Void,
+        answered: @escaping @Sendable (RelayRequest, RelayResponse) -> Void
+    ) {
         http = URLSessionTransport(base: url, timeout: 15)
         self.heard = heard
+        self.answered = answered
     }
 
     var isOnline: Bool { state.withLock { $0.isOnline } }
@@ -42,6 +49,7 @@ final class DemoNetwork: RelayTransport, SocketConnector {
         let response = try await http.send(request)
         // What comes back after the switch was thrown is lost, as it would be.
         guard isOnline else { throw .answerLost("the client was taken offline") }
+        answered(request, response)
         return response
     }
 

@@ -13,8 +13,11 @@ final class DemoRelay: Sendable {
     private let folder: String
     private let state = Mutex(State())
 
-    /// A relay on `folder`, which keeps what it held before.
-    init(folder: String) { self.folder = folder }
+    /// A relay on `folder`, which keeps what it held before; `port` 0 is any free one.
+    init(folder: String, port: Int) {
+        self.folder = folder
+        state.withLock { $0.port = port }
+    }
 
     var url: URL {
         URL(string: "http://127.0.0.1:\(state.withLock { $0.port })") ?? URL(fileURLWithPath: "/")
@@ -50,10 +53,10 @@ final class DemoRelay: Sendable {
         let lines = Self.lines(of: output.fileHandleForReading)
         let ready = try await Wait.upTo(
             .seconds(15),
-            "the relay to say that it is ready; its log is \(folder)/relay.log"
+            "the relay to say that it is ready"
         ) { [folder] in
             for await line in lines where line.hasPrefix("ready http://") { return line }
-            throw CommandFailure(.failed, "The relay ended before it was ready. Its log is \(folder)/relay.log")
+            throw CommandFailure(.failed, "The relay ended before it was ready: \(Self.lastWords(in: folder))")
         }
         guard let port = ready.split(separator: ":").last.flatMap({ Int($0) }) else {
             throw CommandFailure(.failed, "The relay said where it is in words of its own: \(ready)")
@@ -92,6 +95,13 @@ final class DemoRelay: Sendable {
         return own.merging(["ZONECAST_LIMITS_CONNECTIONS_PER_ADDRESS": "2000"]) { $1 }
     }
 
+    /// What the relay said last; its log goes with the demo's folder.
+    private static func lastWords(in folder: String) -> String {
+        let log = (try? String(contentsOfFile: folder + "/relay.log", encoding: .utf8)) ?? ""
+        let last = log.split(separator: "\n").last.map(String.init) ?? "it said nothing."
+        return last.hasPrefix("Error: ") ? String(last.dropFirst("Error: ".count)) : last
+    }
+
     private static func logFile(in folder: String) -> FileHandle? {
         let path = folder + "/relay.log"
         guard FileManager.default.createFile(atPath: path, contents: nil) else { return nil }
@@ -114,43 +124,4 @@ final class DemoRelay: Sendable {
             }.start()
         }
     }
-}
-
-/// Waits that end.
-enum Wait {
-    /// The result of `body`, or a failure that says what was waited for.
-    static func upTo<Result: Sendable>(
-        _ limit: Duration,
-        _ what: String,
-        _ body: @escaping @Sendable () async throws -> Result
-    ) async throws -> Result {
-        try await withThrowingTaskGroup(of: Result.self) { group in
-            group.addTask { try await body() }
-            group.addTask {
-                try await Task.sleep(for: limit)
-                throw CommandFailure(.failed, "Waited \(limit.inWords) for \(what).")
-            }
-            defer { group.cancelAll() }
-            guard let first = try await group.next() else { throw CancellationError() }
-            return first
-        }
-    }
-
-    /// Waits until `condition` holds, looking every few milliseconds.
-    static func until(
-        _ what: String,
-        upTo limit: Duration = .seconds(20),
-        every pause: Duration = .milliseconds(5),
-        _ condition: @escaping @Sendable () async -> Bool
-    ) async throws {
-        try await upTo(limit, what) {
-            while !(await condition()) { try await Task.sleep(for: pause) }
-        }
-    }
-}
-
-extension Duration {
-    /// `20 s`.
-    var inWords: String { "\(components.seconds) s" }
-    var milliseconds: Double { Double(components.seconds) * 1000 + Double(components.attoseconds) / 1e15 }
 }

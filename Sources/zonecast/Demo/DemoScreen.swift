@@ -7,10 +7,9 @@ struct DemoScreen: Equatable, Sendable {
         var device: String
         var isOnline: Bool
         var isLive: Bool
-        var token: String
-        var pending: Int
-        var notes: [DemoNote]
-        var board: [String]
+        var holdings: DemoHoldings
+        /// The note that keys act on.
+        var selectedNote: String?
         /// `nil`: a poll is under way, or paused.
         var secondsToPoll: Int?
 
@@ -32,19 +31,31 @@ struct DemoScreen: Equatable, Sendable {
             return [paint.fit("The window is too small: 40 columns and 12 lines are needed.", width)]
                 + Array(repeating: "", count: max(0, height - 1))
         }
-        let body = height - 2
-        let top = panes.count > 3 ? grid(width, body / 2, paint) : columns(width, max(6, body * 3 / 5), paint)
-        let logLines = log.suffix(body - top.count).map { paint.log($0, width) }
+        let keys = keyLines(width)
+        let body = height - 1 - keys.count
+        let tall = max(6, body * 3 / 5)
+        let top = panes.count > 3 ? crowd(width, tall, paint) : columns(width, tall, paint)
+        let logLines = log.suffix(body - top.count).flatMap { paint.log($0, width) }.suffix(body - top.count)
         let blank = Array(repeating: "", count: max(0, body - top.count - logLines.count))
-        return top + logLines + blank + [status(width, paint), paint.dim(paint.fit(keys(width), width))]
+        return top + logLines + blank + [status(width, paint)] + keys.map { paint.dim(paint.fit($0, width)) }
     }
 
-    private func keys(_ width: Int) -> String {
-        let kill = isOurRelay ? "  k kill/restart relay" : ""
-        let long = "1-\(min(9, panes.count)) client  a add  e edit  d delete  o offline  p post  t tour\(kill)  q quit"
-        guard long.count > width else { return long }
-        return
-            "1-\(min(9, panes.count)) a add e edit d delete o offline p post t tour\(isOurRelay ? " k kill" : "") q quit"
+    /// What the keys do, wrapped between words; two lines at 80 columns.
+    private func keyLines(_ width: Int) -> [String] {
+        var keys = [
+            "1-\(min(9, panes.count)) client", "↑↓ note", "a add", "e edit", "d delete", "o offline",
+            "r restart client", "s share", "w rights", "u uninvite", "A add to shared", "l leave/stop", "p post",
+            "t tour",
+        ]
+        if isOurRelay { keys.append("k kill relay") }
+        keys.append("q quit")
+        var lines = [""]
+        for key in keys {
+            let last = lines[lines.count - 1]
+            let longer = last.isEmpty ? key : last + "  " + key
+            if longer.count <= width { lines[lines.count - 1] = longer } else { lines.append(key) }
+        }
+        return Array(lines.prefix(3))
     }
 
     private func status(_ width: Int, _ paint: DemoPaint) -> String {
@@ -59,66 +70,109 @@ struct DemoScreen: Equatable, Sendable {
     private func columns(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
         let each = width / panes.count
         let drawn = panes.enumerated().map { number, pane in
-            column(pane, isSelected: number == selected, each, height, paint)
+            DemoColumn(pane: pane, isSelected: number == selected, width: each, height: height).lines(paint)
         }
         return (0..<height).map { row in drawn.map { $0[row] }.joined() }
     }
 
-    private func column(
-        _ pane: Pane,
-        isSelected: Bool,
-        _ width: Int,
-        _ height: Int,
-        _ paint: DemoPaint
-    ) -> [String] {
-        let inner = width - 2
-        // At 80 columns a pane has 24 inside: the words give way, never the figures.
-        let isNarrow = inner < 34
-        let state =
-            !pane.isOnline ? (isNarrow ? "○ off" : "○ offline") : pane.isLive ? "●" : isNarrow ? "◌" : "◌ connecting"
-        let title = isNarrow ? " \(pane.user)/\(pane.device) " : " \(pane.name) "
-        let fill = String(repeating: "─", count: max(0, inner - title.count - state.count - 2))
-        let head = "┌" + paint.fit("\(title)\(fill) \(state) ", inner) + "┐"
-        let room = max(1, height - 5 - min(3, pane.board.count + 1))
-        let pending = pane.pending > 0 ? isNarrow ? "  ✎ \(pane.pending)" : "  ✎ pending \(pane.pending)" : ""
-        var content = [(isNarrow ? "Notes  token " : "PRIVATE Notes  token ") + pane.token + pending]
-        content += notes(pane, room)
-        let poll = pane.isOnline ? pane.secondsToPoll.map { "next \($0) s" } ?? "polling" : "paused"
-        content.append("PUBLIC Board  \(poll)")
-        content += pane.board.sorted().suffix(max(0, height - 2 - content.count)).map { "  \($0)" }
-        content += Array(repeating: "", count: max(0, height - 2 - content.count))
-        let rows = content.prefix(height - 2).map { "│" + paint.fit(" " + $0, inner) + "│" }
+    // MARK: Many clients
+
+    /// One dot for each client, and beside them the pane of the one that the keys act on.
+    private func crowd(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
+        let right = min(40, width / 2)
+        let pane = DemoColumn(pane: panes[selected], isSelected: true, width: right, height: height).lines(paint)
+        let left = dots(width - right, height, paint)
+        return (0..<height).map { row in left[row] + pane[row] }
+    }
+
+    /// Green up to date, yellow pending or behind, red offline.
+    private func dots(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
+        let newest = Dictionary(grouping: panes, by: \.user)
+            .compactMapValues { $0.max { Int($0.holdings.token) ?? 0 < Int($1.holdings.token) ?? 0 }?.holdings.all }
+        let perLine = max(1, width / 4)
+        var lines = ["\(panes.count) clients", "● up to date  ◐ behind or pending  ○ offline", ""]
+            .map { paint.fit($0, width) }
+        for start in stride(from: 0, to: panes.count, by: perLine) where lines.count < height {
+            let row = panes[start..<min(start + perLine, panes.count)].enumerated().map { offset, pane in
+                let mark = start + offset == selected ? ">" : " "
+                if !pane.isOnline { return mark + paint.red("○") + "  " }
+                let isBehind = pane.holdings.all != newest[pane.user] || pane.holdings.pending > 0
+                return mark + (isBehind ? paint.yellow("◐") : paint.green("●")) + "  "
+            }
+            lines.append(row.joined() + String(repeating: " ", count: width - 4 * row.count))
+        }
+        return lines + Array(repeating: paint.fit("", width), count: height - lines.count)
+    }
+}
+
+/// One client's pane: its notes, the lists it shares or takes part in, the board, and how far all that is.
+struct DemoColumn {
+    var pane: DemoScreen.Pane
+    var isSelected: Bool
+    var width: Int
+    var height: Int
+
+    private var inner: Int { width - 2 }
+    /// At 80 columns a pane has 24 inside: the words give way, never the figures.
+    private var isNarrow: Bool { inner < 34 }
+
+    /// Exactly `height` lines of `width` columns.
+    func lines(_ paint: DemoPaint) -> [String] {
+        let rows = content(height - 2).map { "│" + paint.fit(" " + $0, inner) + "│" }
         let foot = "└" + String(repeating: "─", count: inner) + "┘"
+        let head = "┌" + paint.fit(title, inner) + "┐"
         return [isSelected ? paint.bold(head) : head] + rows + [isSelected ? paint.bold(foot) : foot]
     }
 
-    private func notes(_ pane: Pane, _ room: Int) -> [String] {
-        let shown = pane.notes.suffix(room)
-        let lines = shown.map { "  \($0.isDone ? "☑" : "☐") \($0.title)" }
-        guard shown.count < pane.notes.count else {
-            return lines + Array(repeating: "", count: max(0, room - lines.count))
-        }
-        return ["  … \(pane.notes.count - shown.count + 1) more"] + lines.dropFirst()
+    private var title: String {
+        let offline = isNarrow ? "○ off" : "○ offline"
+        let state = !pane.isOnline ? offline : pane.isLive ? "●" : isNarrow ? "◌" : "◌ connecting"
+        let name = isNarrow ? " \(pane.user)/\(pane.device) " : " \(pane.name) "
+        let fill = String(repeating: "─", count: max(0, inner - name.count - state.count - 2))
+        return "\(name)\(fill) \(state) "
     }
 
-    // MARK: Many clients
+    private func content(_ room: Int) -> [String] {
+        let held = pane.holdings
+        let posts = held.posts.suffix(room >= 12 ? 2 : 1).map { "  \($0)" }
+        let pending = held.pending > 0 ? isNarrow ? "  ✎ \(held.pending)" : "  ✎ pending \(held.pending)" : ""
+        let head = (isNarrow ? "Notes  token " : "PRIVATE Notes  token ") + held.token + pending
+        let poll = pane.isOnline ? pane.secondsToPoll.map { "next \($0) s" } ?? "polling" : "paused"
+        let foot = ["PUBLIC Board  \(poll)"] + posts
+        let middle = max(0, room - 1 - foot.count)
+        let wanted = held.lists.reduce(0) { $0 + 1 + $1.notes.count }
+        // Lists get what the own notes leave, and half of the room at the least.
+        let shared = lists(held.lists, min(wanted, max(middle / 2, middle - held.notes.count)))
+        let own = notes(held.notes, middle - shared.count)
+        let blank = Array(repeating: "", count: max(0, middle - own.count - shared.count))
+        return Array(([head] + own + blank + shared + foot).prefix(room))
+    }
 
-    /// One dot for each client: green up to date, yellow pending or behind, red offline.
-    private func grid(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
-        let newest = Dictionary(grouping: panes, by: \.user).mapValues { $0.compactMap { Int($0.token) }.max() ?? 0 }
-        let perLine = max(1, width / 4)
-        var lines = ["\(panes.count) clients   ● up to date   ◐ behind or pending   ○ offline"]
-        for start in stride(from: 0, to: panes.count, by: perLine) where lines.count < height {
-            let row = panes[start..<min(start + perLine, panes.count)].enumerated().map { offset, pane in
-                let lag = (newest[pane.user] ?? 0) - (Int(pane.token) ?? 0)
-                let mark = start + offset == selected ? ">" : " "
-                if !pane.isOnline { return mark + paint.red("○") + "  " }
-                return mark + (lag > 0 || pane.pending > 0 ? paint.yellow("◐") : paint.green("●")) + "  "
-            }
-            lines.append(row.joined())
+    private func lists(_ lists: [DemoList], _ room: Int) -> [String] {
+        guard room > 0, !lists.isEmpty else { return [] }
+        let each = room / lists.count
+        let drawn = lists.flatMap { list -> [String] in
+            let arrow = list.isMine ? "→" : "←"
+            // What is cut at 80 columns must not be the right.
+            let right = list.people.isEmpty ? "" : " \(list.right.rawValue)"
+            let head = "⇄\(right) \(list.title) \(arrow) \(list.people.joined(separator: ", "))"
+            return [head] + notes(list.notes, min(list.notes.count, each - 1))
         }
-        lines[0] = paint.fit(lines[0], width)
-        return lines
+        return Array(drawn.prefix(room))
+    }
+
+    /// As many notes as there is room for, the newest and the one that keys act on among them.
+    private func notes(_ notes: [DemoNote], _ room: Int) -> [String] {
+        guard room > 0 else { return [] }
+        let lines = notes.map { note in
+            let mark = isSelected && note.name == pane.selectedNote ? "›" : " "
+            return "\(mark) \(note.done ? "☑" : "☐") \(note.title)"
+        }
+        guard lines.count > room else { return lines }
+        let chosen = notes.firstIndex { $0.name == pane.selectedNote } ?? notes.count - 1
+        let shown = room - 1
+        let start = min(max(0, chosen - shown / 2), lines.count - shown)
+        return ["  … \(lines.count - shown) more"] + lines[start..<start + shown]
     }
 }
 
@@ -132,11 +186,32 @@ struct DemoPaint: Sendable {
     func green(_ text: String) -> String { code("32", text) }
     func yellow(_ text: String) -> String { code("33", text) }
 
-    func log(_ line: String, _ width: Int) -> String {
-        let cut = fit(line, width)
-        if line.contains("✘") || line.contains("kill -9") || line.contains("refused") { return red(cut) }
-        if line.contains("✔") || line.contains(" check ") { return green(cut) }
-        return line.contains("conflict") || line.contains("offline") ? yellow(cut) : cut
+    /// A line of the log; checks and refusals are read to their end, so they get as many lines as they need.
+    func log(_ line: String, _ width: Int) -> [String] {
+        let isCheck = line.contains(" check ")
+        let isWhole = isCheck || line.contains(" refused ")
+        let cut = (isWhole ? wrapped(line, width) : [line]).map { fit($0, width) }
+        if line.contains("✘") || line.contains("kill -9") || line.contains(" refuse") { return cut.map(red) }
+        if isCheck { return cut.map(green) }
+        return line.contains("conflict") || line.contains("offline") ? cut.map(yellow) : cut
+    }
+
+    /// Broken between words; what follows stands under the log's last column.
+    private func wrapped(_ line: String, _ width: Int) -> [String] {
+        let indent = String(repeating: " ", count: min(33, width / 3))
+        var lines: [String] = []
+        // The blanks between the columns are words of no letters.
+        var words = line.split(separator: " ", omittingEmptySubsequences: false)[...]
+        var last = String(words.popFirst() ?? "")
+        for word in words {
+            if last.count + 1 + word.count > width {
+                lines.append(last)
+                last = indent + word
+            } else {
+                last += " " + word
+            }
+        }
+        return lines + [last]
     }
 
     /// Exactly so many characters: cut with an ellipsis, or filled with blanks.

@@ -10,25 +10,32 @@ final class DemoSignals: Sendable {
 
     init(tidy: @escaping @Sendable () -> Void) {
         self.tidy = Mutex(tidy)
+        signal(SIGPIPE, SIG_IGN)
         sources = [SIGINT, SIGTERM, SIGHUP].map { number -> any DispatchSourceSignal in
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
             source.setEventHandler { [weak self] in
                 DemoTerminal.restore()
-                self?.end()
-                exit(128 + number)
+                self?.end(thenExit: 128 + number)
             }
             source.resume()
             return source
         }
     }
 
-    /// Tidies up, once.
+    /// Tidies up, once; whoever else wants to meanwhile waits until that is done.
     func end() {
-        let tidy = tidy.withLock { tidy in
-            defer { tidy = nil }
-            return tidy
+        tidy.withLock { tidy in
+            tidy?()
+            tidy = nil
         }
-        tidy?()
+    }
+
+    /// Tidies up and ends the program: before anybody who waits in `end` may go on to complain.
+    private func end(thenExit status: Int32) {
+        tidy.withLock { tidy in
+            tidy?()
+            exit(status)
+        }
     }
 }

@@ -5,19 +5,25 @@ import Synchronization
 final class DemoStage: Sendable {
     private struct State {
         var selected = 0
+        /// The note that keys act on, by client; the newest unless said otherwise.
+        var notes: [String: String] = [:]
         var hint: String?
         var isTouring = false
         var tourHeld = true
         var added = 0
     }
 
-    private let world: DemoWorld
+    let world: DemoWorld
+    private let recorder: DemoRecorder?
     private let state = Mutex(State())
     private static let titles = [
         "Buy bread", "Call the dentist", "Read the post", "Mend the bike", "Write to Carol", "Clean the window",
     ]
 
-    init(world: DemoWorld) { self.world = world }
+    init(world: DemoWorld, recorder: DemoRecorder?) {
+        self.world = world
+        self.recorder = recorder
+    }
 
     /// Runs until `q` is pressed, or the script ends; returns whether every check held.
     func play(script: Demo.Script?) async throws -> Bool {
@@ -30,9 +36,11 @@ final class DemoStage: Sendable {
         let hasColour = DemoTerminal.hasColour
         let drawing = Task { [self] in
             while !Task.isCancelled {
-                let size = DemoTerminal.size
-                DemoTerminal.draw(await screen().lines(width: size.width, height: size.height, hasColour: hasColour))
-                try? await Task.sleep(for: .milliseconds(60))
+                let (width, height) = DemoTerminal.size
+                let screen = await screen()
+                DemoTerminal.draw(screen.lines(width: width, height: height, hasColour: hasColour), width, height)
+                recorder?.take(screen)
+                try? await Task.sleep(for: pause)
             }
         }
         defer { drawing.cancel() }
@@ -55,6 +63,20 @@ final class DemoStage: Sendable {
         return state.withLock { $0.tourHeld }
     }
 
+    /// Draws for the recording alone, until cancelled.
+    func draw() async {
+        while !Task.isCancelled {
+            recorder?.take(await screen())
+            try? await Task.sleep(for: pause)
+        }
+    }
+
+    /// The picture that a recording ends with; not in a task that is cancelled, whose reads find nothing.
+    func drawLast() async { recorder?.take(await screen(), isLast: true) }
+
+    /// Between two pictures: many clients' files take their time to be read.
+    private var pause: Duration { world.clients.count > 8 ? .milliseconds(250) : .milliseconds(60) }
+
     /// `q`, control-C and control-D.
     private static func leaves(_ key: Character) -> Bool { key == "q" || key == "\u{3}" || key == "\u{4}" }
 
@@ -62,29 +84,28 @@ final class DemoStage: Sendable {
     private func end(_ drawing: Task<Void, Never>) async {
         drawing.cancel()
         await drawing.value
+        await drawLast()
     }
 
     // MARK: Picture
 
     private func screen() async -> DemoScreen {
+        let (selected, hint, chosen) = state.withLock { ($0.selected, $0.hint, $0.notes) }
         var panes: [DemoScreen.Pane] = []
         for client in world.clients {
-            let wait = await client.untilNextPoll()
+            let (holdings, wait) = (await client.holdings(), await client.untilNextPoll())
             panes.append(
                 DemoScreen.Pane(
                     user: client.user,
                     device: client.device,
                     isOnline: client.isOnline,
                     isLive: client.isLive(),
-                    token: client.token(),
-                    pending: client.pending(),
-                    notes: client.notes(),
-                    board: client.board().values.map { $0 },
+                    holdings: holdings,
+                    selectedNote: Self.chosen(chosen[client.name], in: holdings)?.name,
                     secondsToPoll: wait.map { Int($0.components.seconds) }
                 )
             )
         }
-        let (selected, hint) = state.withLock { ($0.selected, $0.hint) }
         return DemoScreen(
             panes: panes,
             log: world.journal.last(60).map(\.text),
@@ -97,21 +118,28 @@ final class DemoStage: Sendable {
 
     // MARK: Keys
 
+    private var client: DemoClient { world.clients[state.withLock { $0.selected }] }
+
     private func press(_ key: Character) async {
-        let client = world.clients[state.withLock { $0.selected }]
+        say(nil)
+        let client = client
         do {
             switch key {
-            case "1"..."9":
-                let number = (key.wholeNumberValue ?? 1) - 1
-                if number < world.clients.count { state.withLock { $0.selected = number } }
-            case "a": try world.add(nextTitle(), on: client)
-            case "e": try edit(client)
-            case "d": try deleteLast(on: client)
+            case "1"..."9": select((key.wholeNumberValue ?? 1) - 1)
+            case "\t", DemoTerminal.right: select((state.withLock { $0.selected } + 1) % world.clients.count)
+            case DemoTerminal.left:
+                select((state.withLock { $0.selected } + world.clients.count - 1) % world.clients.count)
+            case DemoTerminal.up: await move(by: -1, on: client)
+            case DemoTerminal.down: await move(by: 1, on: client)
+            case "a": choose(try world.add(nextTitle(), on: client), on: client)
+            case "e": try await edit(client)
+            case "d": try await delete(on: client)
             case "o": if client.isOnline { client.goOffline() } else { await client.goOnline() }
             case "r": try await client.restart()
-            case "p": try await client.post("p-\(UUID().uuidString.prefix(6))", "\(nextTitle()), says \(client.user)")
+            case "p": _ = try client.post("\(nextTitle()), says \(client.user)")
             case "k": try await toggleRelay()
             case "t": tour()
+            case "s", "w", "u", "l", "A": try await pressToShare(key, client)
             default: say("no such key: \(key)")
             }
         } catch {
@@ -119,7 +147,11 @@ final class DemoStage: Sendable {
         }
     }
 
-    private func nextTitle() -> String {
+    private func select(_ number: Int) {
+        if number < world.clients.count { state.withLock { $0.selected = number } }
+    }
+
+    func nextTitle() -> String {
         let number = state.withLock { state in
             state.added += 1
             return state.added
@@ -127,15 +159,46 @@ final class DemoStage: Sendable {
         return "\(Self.titles[(number - 1) % Self.titles.count]) #\(number)"
     }
 
-    private func edit(_ client: DemoClient) throws {
-        guard let note = client.notes().last else { return say("\(client.name) has no note to edit; a adds one") }
-        let title = note.isDone ? note.title + "!" : note.title
-        try client.save(DemoNote(name: note.name, title: title, isDone: !note.isDone))
+    // MARK: The note that keys act on
+
+    /// As the pane lists them: the user's own, then the lists.
+    private static func listed(_ holdings: DemoHoldings) -> [DemoNote] {
+        holdings.notes + holdings.lists.flatMap(\.notes)
     }
 
-    private func deleteLast(on client: DemoClient) throws {
-        guard let note = client.notes().last else { return say("\(client.name) has no note to delete; a adds one") }
-        try world.delete(note.name, on: client)
+    private static func chosen(_ name: String?, in holdings: DemoHoldings) -> DemoNote? {
+        let notes = listed(holdings)
+        return notes.first { $0.name == name } ?? notes.last
+    }
+
+    /// The chosen note of a client; throws where it has none.
+    func chosen(on client: DemoClient) async throws -> DemoNote {
+        let name = state.withLock { $0.notes[client.name] }
+        guard let note = Self.chosen(name, in: await client.holdings()) else {
+            throw CommandFailure(.failed, "\(client.name) has no note; a adds one.")
+        }
+        return note
+    }
+
+    func choose(_ note: DemoNote, on client: DemoClient) { state.withLock { $0.notes[client.name] = note.name } }
+
+    private func move(by step: Int, on client: DemoClient) async {
+        let notes = Self.listed(await client.holdings())
+        let name = state.withLock { $0.notes[client.name] }
+        let place = notes.firstIndex { $0.name == name } ?? notes.count - 1
+        let next = place + step
+        if notes.indices.contains(next) { choose(notes[next], on: client) }
+    }
+
+    private func edit(_ client: DemoClient) async throws {
+        var note = try await chosen(on: client)
+        if note.done { note.title += "!" }
+        note.done.toggle()
+        try client.save(note)
+    }
+
+    private func delete(on client: DemoClient) async throws {
+        try world.delete(try await chosen(on: client).name, on: client)
     }
 
     private func toggleRelay() async throws {
@@ -164,5 +227,5 @@ final class DemoStage: Sendable {
         }
     }
 
-    private func say(_ hint: String) { state.withLock { $0.hint = hint } }
+    func say(_ hint: String?) { state.withLock { $0.hint = hint } }
 }

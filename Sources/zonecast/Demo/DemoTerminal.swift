@@ -5,7 +5,14 @@ import Synchronization
 ///
 /// Given back on every way out.
 enum DemoTerminal {
-    private static let saved = Mutex<termios?>(nil)
+    private struct Taken {
+        var before: termios
+        /// What is on the screen, so that a picture like the last is not drawn.
+        var shown: [String] = []
+        var size = (width: 0, height: 0)
+    }
+
+    private static let taken = Mutex<Taken?>(nil)
 
     static var size: (width: Int, height: Int) {
         var size = winsize()
@@ -24,7 +31,7 @@ enum DemoTerminal {
     static func take() {
         var state = termios()
         guard tcgetattr(STDIN_FILENO, &state) == 0 else { return }
-        saved.withLock { $0 = state }
+        taken.withLock { $0 = Taken(before: state) }
         state.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG)
         tcsetattr(STDIN_FILENO, TCSAFLUSH, &state)
         write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J")
@@ -32,33 +39,76 @@ enum DemoTerminal {
 
     /// Gives the terminal back; nothing is drawn after that, whoever is still drawing.
     static func restore() {
-        saved.withLock { saved in
-            guard var state = saved else { return }
-            saved = nil
+        taken.withLock { taken in
+            guard var state = taken?.before else { return }
+            taken = nil
             write("\u{1B}[?25h\u{1B}[?1049l")
             tcsetattr(STDIN_FILENO, TCSAFLUSH, &state)
         }
     }
 
-    static func draw(_ lines: [String]) {
-        let body = lines.map { $0 + "\u{1B}[0m\u{1B}[K" }.joined(separator: "\r\n")
-        saved.withLock { saved in
-            if saved != nil { write("\u{1B}[H" + body + "\u{1B}[J") }
+    /// Draws the whole screen, where it differs from what is there.
+    static func draw(_ lines: [String], _ width: Int, _ height: Int) {
+        taken.withLock { now in
+            guard let before = now, before.shown != lines || before.size != (width, height) else { return }
+            now?.shown = lines
+            now?.size = (width, height)
+            let body = lines.map { $0 + "\u{1B}[0m\u{1B}[K" }.joined(separator: "\r\n")
+            write("\u{1B}[H" + body + "\u{1B}[J")
         }
     }
 
-    /// Keys as they are pressed; ends with standard input.
+    // MARK: Keys
+
+    static let up: Character = "↑"
+    static let down: Character = "↓"
+    static let right: Character = "→"
+    static let left: Character = "←"
+
+    /// Keys as they are pressed, the arrows as such; ends with standard input.
     static func keys() -> AsyncStream<Character> {
         AsyncStream { continuation in
             Thread {
-                var byte: UInt8 = 0
-                while read(STDIN_FILENO, &byte, 1) == 1 { continuation.yield(Character(UnicodeScalar(byte))) }
+                while let byte = nextByte() {
+                    guard byte == 0x1B else {
+                        continuation.yield(Character(UnicodeScalar(byte)))
+                        continue
+                    }
+                    if let arrow = arrow() { continuation.yield(arrow) }
+                }
                 continuation.finish()
             }.start()
         }
     }
 
-    private static func write(_ text: String) {
-        FileHandle.standardOutput.write(Data(text.utf8))
+    /// The rest of an escape sequence, which comes at once; `nil` for the key Escape and all that is no arrow.
+    private static func arrow() -> Character? {
+        guard isByteWaiting(), let open = nextByte(), open == UInt8(ascii: "[") || open == UInt8(ascii: "O") else {
+            return nil
+        }
+        while isByteWaiting(), let byte = nextByte() {
+            switch byte {
+            case UInt8(ascii: "A"): return up
+            case UInt8(ascii: "B"): return down
+            case UInt8(ascii: "C"): return right
+            case UInt8(ascii: "D"): return left
+            // Parameters of longer sequences; any letter or tilde ends one.
+            case 0x40...0x7E: return nil
+            default: break
+            }
+        }
+        return nil
     }
+
+    private static func isByteWaiting() -> Bool {
+        var input = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
+        return poll(&input, 1, 30) == 1
+    }
+
+    private static func nextByte() -> UInt8? {
+        var byte: UInt8 = 0
+        return read(STDIN_FILENO, &byte, 1) == 1 ? byte : nil
+    }
+
+    private static func write(_ text: String) { Terminal.put(text, on: STDOUT_FILENO) }
 }

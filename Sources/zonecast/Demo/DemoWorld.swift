@@ -1,6 +1,7 @@
 import Foundation
 import Synchronization
 import ZoneKit
+import ZoneMirror
 
 /// Relay and clients of one demo, and the judgement over them: does every mirror equal the relay.
 final class DemoWorld: Sendable {
@@ -8,25 +9,26 @@ final class DemoWorld: Sendable {
     let clients: [DemoClient]
     /// `nil` for a relay elsewhere, which is not ours to kill.
     let relay: DemoRelay?
+    /// How long to rest where people are to read.
+    let pace: Duration
     private let observer: DemoObserver
-    /// The notes that must be there: saved and not deleted, by user.
-    private let expected = Mutex<[String: Set<String>]>([:])
-    private let lastNumber = Mutex(0)
 
     var journal: DemoJournal { place.journal }
+    var ledger: DemoLedger { place.ledger }
     var phone: DemoClient { clients[0] }
     var laptop: DemoClient { clients[1] }
     var tablet: DemoClient { clients[2] }
 
-    /// Makes all clients; they connect by themselves.
-    init(_ place: DemoPlace, relay: DemoRelay?, clients count: Int) throws {
+    /// All clients, closed as yet.
+    init(_ place: DemoPlace, relay: DemoRelay?, clients count: Int, pace: Duration) {
         self.place = place
         self.relay = relay
+        self.pace = pace
         observer = DemoObserver(place)
         let named = [("alice", "phone"), ("alice", "laptop"), ("bob", "tablet")]
-        clients = try (0..<max(3, count)).map { number in
+        clients = (0..<max(3, count)).map { number in
             let (user, device) = number < 3 ? named[number] : (number % 2 == 0 ? "bob" : "alice", "device\(number + 1)")
-            return try DemoClient(user, device, at: place)
+            return DemoClient(user, device, at: place)
         }
     }
 
@@ -55,40 +57,57 @@ final class DemoWorld: Sendable {
         }
     }
 
-    /// Waits until every client has its connection and its zone.
+    /// Opens every client, and waits until each has its connection and has read its databases once.
     func ready() async throws {
-        try await Wait.until("every client to be connected to \(place.url.absoluteString)", upTo: .seconds(30)) {
-            [clients] in
-            clients.allSatisfy { $0.isLive() && $0.hasZone() }
+        for client in clients { try await client.begin() }
+        let address = place.url.absoluteString
+        try await Wait.until("every client to be connected to \(address)", upTo: .seconds(60)) { [clients] in
+            for client in clients where !(await client.isReady()) { return false }
+            return true
         }
         // The first post makes the board's record type; before that the relay knows of no board.
-        try await tablet.post("welcome-\(place.run)", "Welcome to the board")
+        let welcome = try tablet.post("Welcome to the board")
+        try await Wait.until("the first post to be on the relay") { [self] in await tablet.pending() == 0 }
         for client in clients { await client.pollNow() }
-        journal.note("demo", "ready", "\(clients.count) clients connected to \(place.url.absoluteString)")
+        try await Wait.until("every board to show the first post") { [clients] in
+            clients.allSatisfy { $0.board()[welcome] != nil }
+        }
+        journal.note("demo", "ready", "\(clients.count) clients connected to \(address)")
     }
 
+    /// Ends the clients, and takes from a relay elsewhere what the demo has left there.
     func close() async {
         for client in clients { await client.close() }
+        if relay == nil {
+            for user in ["alice", "bob"] {
+                _ = try? await Wait.upTo(.seconds(10), "the relay to delete the demo's records") { [observer] in
+                    try await observer.tidy(user)
+                }
+            }
+        }
         relay?.stop()
+    }
+
+    /// Lets people read what has just been printed.
+    func rest(_ share: Double = 1) async throws {
+        if pace > .zero { try await Task.sleep(for: pace * share) }
     }
 
     // MARK: Edits
 
-    /// A note of a new name.
+    /// A note of a new name, the user's own or in a shared list.
     @discardableResult
-    func add(_ title: String, on client: DemoClient) throws -> DemoNote {
-        let number = lastNumber.withLock { number in
-            number += 1
-            return number
-        }
-        let note = DemoNote(name: "n\(place.run)-\(String(format: "%03d", number))", title: title)
-        expected.withLock { _ = $0[client.user, default: []].insert(note.name) }
-        try client.save(note)
+    func add(_ title: String, on client: DemoClient, into share: CKShare? = nil) throws -> DemoNote {
+        let note = DemoNote(name: place.name("n", ledger.nextNumber), title: title)
+        let theirs = share?.owner.userIdentity.userRecordID?.recordName
+        let owner = share.map { $0.isOwner ? client.user : place.people.name(of: theirs) ?? "" }
+        ledger.added(note.name, of: owner ?? client.user)
+        try client.save(note, in: share)
         return note
     }
 
     func delete(_ note: String, on client: DemoClient) throws {
-        expected.withLock { _ = $0[client.user]?.remove(note) }
+        ledger.deleted(note)
         try client.delete(note)
     }
 
@@ -106,19 +125,27 @@ final class DemoWorld: Sendable {
 
     func judge() async throws -> Verdict {
         var verdict = Verdict()
-        let wanted = expected.withLock { $0 }
         let board = try await observer.board()
         for user in Set(clients.map(\.user)).sorted() {
-            let there = try await observer.notes(of: user)
-            verdict.lost += (wanted[user] ?? []).subtracting(there.map(\.name)).count
-            verdict.duplicated += there.count - Set(there.map(\.title)).count
+            let truth = try await observer.truth(of: user)
+            let there = truth.own.map(\.name)
+            let wanted = ledger.notes(of: user)
+            verdict.lost += wanted.subtracting(there).count
+            // Twice under one name, or under a name that nobody gave.
+            verdict.duplicated += there.count - wanted.intersection(there).count
             for client in clients where client.user == user {
-                verdict.pending += client.pending()
-                if client.notes() != there { verdict.unequal.append("\(client.name) notes") }
+                verdict.pending += await client.pending()
+                if client.notes() != truth.own { verdict.unequal.append("\(client.name) notes") }
+                if client.sharedNotes() != truth.shared { verdict.unequal.append("\(client.name) shared notes") }
                 if client.board() != board { verdict.unequal.append("\(client.name) board") }
             }
         }
         return verdict
+    }
+
+    private func hasPending() async -> Bool {
+        for client in clients where await client.pending() > 0 { return true }
+        return false
     }
 
     /// Waits until nothing is pending and every mirror equals the relay.
@@ -127,7 +154,7 @@ final class DemoWorld: Sendable {
         let trouble = Mutex("")
         do {
             try await Wait.until("every mirror to equal the relay", upTo: limit, every: .milliseconds(40)) { [self] in
-                guard clients.allSatisfy({ $0.pending() == 0 }) else { return false }
+                guard !(await hasPending()) else { return false }
                 do {
                     let verdict = try await judge()
                     last.withLock { $0 = verdict }
@@ -141,68 +168,14 @@ final class DemoWorld: Sendable {
         } catch is CommandFailure {
             let verdict = last.withLock { $0 }
             let unequal = verdict.unequal.prefix(3).joined(separator: ", ")
-            let pending = clients.reduce(0) { $0 + $1.pending() }
+            var pending = 0
+            for client in clients { pending += await client.pending() }
             throw CommandFailure(
                 .failed,
                 "Waited \(limit.inWords) for every mirror to equal the relay: \(pending) pending, \(verdict.lost) lost, "
                     + "\(verdict.duplicated) duplicated, different: \(unequal.isEmpty ? "none" : unequal)."
                     + trouble.withLock { $0 }
             )
-        }
-    }
-}
-
-/// Looks at the relay from outside, as a device that keeps nothing.
-final class DemoObserver: Sendable {
-    private let place: DemoPlace
-    private let containers = Mutex<[String: CKContainer]>([:])
-
-    init(_ place: DemoPlace) { self.place = place }
-
-    func greet(_ user: String) async throws { _ = try await container(of: user).userRecordID() }
-
-    func notes(of user: String) async throws -> [DemoNote] {
-        let database = container(of: user).privateCloudDatabase
-        var notes: [DemoNote] = []
-        var token: CKServerChangeToken?
-        var moreComing = true
-        while moreComing {
-            let page = try await database.zoneChangesPage(in: CKRecordZone.ID(zoneName: "Notes"), since: token)
-            notes += page.records.map { DemoNote($0) }
-            token = page.changeToken
-            moreComing = page.moreComing
-        }
-        return notes.sorted { $0.name < $1.name }
-    }
-
-    func board() async throws -> [String: String] {
-        let database = container(of: "bob").publicCloudDatabase
-        var board: [String: String] = [:]
-        let query = CKQuery(recordType: place.boardType, predicate: NSPredicate(value: true))
-        var page = try await database.records(matching: query)
-        while true {
-            for case (let id, .success(let record)) in page.matchResults where record["deletedAt"] as Date? == nil {
-                board[id.recordName] = record["text"]
-            }
-            guard let cursor = page.queryCursor else { return board }
-            page = try await database.records(continuingMatchFrom: cursor)
-        }
-    }
-
-    private func container(of user: String) -> CKContainer {
-        containers.withLock { containers in
-            if let known = containers[user] { return known }
-            let made = CKContainer(
-                connection: RelayConnection(
-                    container: place.container,
-                    url: place.url,
-                    credentials: RelayCredentials(apiToken: place.apiToken, webAuthToken: place.webToken(of: user)),
-                    deviceID: "\(place.run)-observer",
-                    transport: URLSessionTransport(base: place.url, timeout: 10)
-                )
-            )
-            containers[user] = made
-            return made
         }
     }
 }

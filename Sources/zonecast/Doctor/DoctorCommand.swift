@@ -101,6 +101,7 @@ struct DoctorCommand: AsyncParsableCommand {
             report.add(notRunning(settings))
         }
         report.add(checks.backup(now: Date()))
+        report.add(checks.push(settings.push))
     }
 
     /// What a relay that is started like this would go by; `nil`, and told, if it could not start.

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import RelayCore
+import RelayGateways
 import RelayStore
 
 /// What `zonecast doctor` looks at in a data folder; works with and without a running relay.
@@ -89,6 +90,30 @@ struct FolderChecks: Sendable {
     private static func isPrivate(_ folder: String) -> Bool {
         let facts = try? FileManager.default.attributesOfItem(atPath: folder)
         return ((facts?[.posixPermissions] as? NSNumber)?.intValue ?? 0) & 0o007 == 0
+    }
+
+    // MARK: Pushes
+
+    /// Whether the files that pushes need can be read.
+    func push(_ choices: PushChoices) -> Finding {
+        do {
+            // Any key does: only the files are looked at.
+            guard let found = try choices.settings(relayKey: [UInt8](repeating: 1, count: 32)) else {
+                return Finding(
+                    "push",
+                    .advice,
+                    "no push service: sleeping devices catch up when they wake",
+                    next: "zonecast push --help"
+                )
+            }
+            let services = [
+                found.apns.map { _ in "Apple" }, found.webPush.map { _ in "Web Push" },
+                found.sendsToNtfy ? "ntfy" : nil,
+            ]
+            return Finding("push", .good, services.compactMap { $0 }.joined(separator: ", "))
+        } catch {
+            return Finding("push", .problem, "\(error)", next: "zonecast push --help")
+        }
     }
 
     // MARK: Backups

@@ -10,17 +10,20 @@ struct RequestWatch: Sendable {
     private let metrics: RelayMetrics
     private let door: MetricsDoor
     private let log: RequestLog?
+    private let recent: RecentRequests?
 
     /// - Parameters:
     ///   - relay: answers.
     ///   - metrics: counts.
     ///   - door: shows what was counted.
     ///   - logger: gets a line for each request; `nil` for none.
-    init(_ relay: Relay, metrics: RelayMetrics, door: MetricsDoor, logger: Logger?) {
+    ///   - recent: keeps some for the console; `nil` where there is none.
+    init(_ relay: Relay, metrics: RelayMetrics, door: MetricsDoor, logger: Logger?, recent: RecentRequests?) {
         self.relay = relay
         self.metrics = metrics
         self.door = door
         log = logger.map { RequestLog($0) }
+        self.recent = recent
     }
 
     @Sendable func respond(to request: APIRequest) async -> APIResponse {
@@ -47,5 +50,6 @@ struct RequestWatch: Sendable {
         let time = ContinuousClock.now - start
         metrics.answered(try? request.operation.get(), response, in: time)
         log?.note(response, to: request, in: time)
+        recent?.note(response, to: request, in: time)
     }
 }

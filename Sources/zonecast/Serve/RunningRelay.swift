@@ -8,6 +8,7 @@ import RelayCore
 import RelayServer
 import RelayStore
 import ServiceLifecycle
+import Synchronization
 import UnixSignals
 
 /// The relay of one data folder, from its files up to its port.
@@ -15,16 +16,26 @@ struct RunningRelay {
     private let settings: ServeSettings
     private let logger: Logger
     private let restart: SuddenRestart
+    private let lostWrite: LostWrite
+    /// The configuration, as the console shows it.
+    private let rows: [ConsoleFacts.Setting]
     /// Called with the relay's address once it answers there.
     private let onListening: @Sendable (String) -> Void
 
-    init(_ settings: ServeSettings, restart: SuddenRestart, onListening: @escaping @Sendable (String) -> Void) {
+    init(
+        _ settings: ServeSettings,
+        rows: [ConsoleFacts.Setting],
+        restart: SuddenRestart,
+        onListening: @escaping @Sendable (String) -> Void
+    ) {
         self.restart = restart
+        self.rows = rows
         self.settings = settings
         self.onListening = onListening
         logger = Logger(label: "zonecast") { [settings] _ in
             LogLines(format: settings.logFormat, logLevel: settings.logLevel)
         }
+        lostWrite = LostWrite(logger: logger)
     }
 
     /// Serves until a signal says stop; then finishes what has begun.
@@ -44,9 +55,10 @@ struct RunningRelay {
             draw: { UInt64.random(in: .min ... .max) },
             onCommit: { home, changes in hub.publish(changes, of: home) },
             onCommitTime: { writes, time in metrics.committed(writes, in: time) },
-            onLostWrite: { [logger] in Self.endAfterLostWrite(logger) }
+            onLostWrite: { [lostWrite] in lostWrite.endProcess() }
         )
         defer { stores.close() }
+        let push = try PushClient(settings.push, accounts: accounts)
         let relay = Relay(
             authenticator: try Authenticator(
                 directory: accounts,
@@ -59,6 +71,7 @@ struct RunningRelay {
             hub: hub,
             limits: settings.limits,
             assets: settings.assets,
+            push: push?.service,
             time: .system,
             random: .system,
             onFault: { [logger] id, error in
@@ -69,9 +82,39 @@ struct RunningRelay {
                 )
             }
         )
+        try relay.beginPushes()
         let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
         metrics.show("zonecast_notice_connections", "Devices that listen for notices.") { Int64(hub.connectionCount) }
-        let watch = RequestWatch(relay, metrics: metrics, door: try metricsDoor(metrics), logger: accessLogger)
+        metrics.show("zonecast_push_devices", "Of those, devices that push services wake.") {
+            Int64(relay.pushDeviceCount)
+        }
+        metrics.show("zonecast_notices_sent_total", "Notices written to devices' sockets.") {
+            Int64(hub.noticeCounts.sent)
+        }
+        let telemetry = Telemetry()
+        let recent = settings.servesConsole ? RecentRequests(now: TimeSource.system.now) : nil
+        let watch = RequestWatch(
+            relay,
+            metrics: metrics,
+            door: try metricsDoor(metrics),
+            logger: accessLogger,
+            recent: recent
+        )
+        let console = ConsoleDoor(
+            recent.map { recent in
+                ConsoleParts(
+                    accounts: accounts,
+                    stores: stores,
+                    relay: relay,
+                    hub: hub,
+                    metrics: metrics,
+                    telemetry: telemetry,
+                    requests: recent,
+                    facts: settings.consoleFacts(rows),
+                    time: .system
+                )
+            }
+        )
         let pages = DemoPages(
             isOpen: settings.servesDemo,
             run: UUID().uuidString,
@@ -81,19 +124,29 @@ struct RunningRelay {
             configuration: settings.server,
             logger: logger,
             notices: NoticeService(hub: hub, admission: admission),
-            onListening: { [restart, onListening, scheme = settings.server.tls == nil ? "http" : "https"] address in
+            onListening: { [restart, onListening, settings, logger] address in
                 restart.isListening(at: "\(address)")
-                onListening("\(scheme)://\(address)")
+                let url = "\(settings.server.tls == nil ? "http" : "https")://\(address)"
+                onListening(url)
+                if settings.servesConsole { accounts.tellOfConsole(at: url, settings, logger) }
             },
             intake: { relay.intake(for: $0) },
             answer: watch.answer,
-            respond: pages.before(watch.respond)
+            respond: console.before(pages.before(watch.respond))
         )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
         let backups = ScheduledBackups(data: settings.data, logger: logger)
         let revocations = RevocationWatch(admission: admission, relay: relay)
-        try await serve([server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups])
+        var services: [any Service] = [
+            server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups,
+        ]
+        if settings.servesConsole {
+            services.append(TelemetryKeeping(telemetry: telemetry, metrics: metrics, hub: hub))
+        }
+        if let push { services.append(push) }
+        try await serve(services)
+        try lostWrite.check()
     }
 
     private var accessLogger: Logger? { settings.logsAccess ? logger : nil }
@@ -132,7 +185,10 @@ struct RunningRelay {
 
     private func directory() throws -> AccountStore {
         do throws(DirectoryError) {
-            return try AccountStore(folder: settings.data)
+            return try AccountStore(
+                folder: settings.data,
+                onLostWrite: { [lostWrite] in lostWrite.endProcess() }
+            )
         } catch {
             throw CommandFailure(error, folder: settings.data)
         }
@@ -145,12 +201,30 @@ struct RunningRelay {
         limit.rlim_cur = limit.rlim_max
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     }
+}
 
-    /// A commit that may or may not be on the disk: only reading the disk anew can tell, so the process ends.
-    private static func endAfterLostWrite(_ logger: Logger) {
+/// A commit that may or may not be on the disk: only reading the disk anew can tell, so the process ends.
+private final class LostWrite: Sendable {
+    private let logger: Logger
+    private let happened = Mutex(false)
+
+    init(logger: Logger) { self.logger = logger }
+
+    /// Has the relay stop as if it were told to: what has been answered goes out, and no write is taken any more.
+    func endProcess() {
+        happened.withLock { $0 = true }
         logger.critical(
             "The disk failed to keep a commit. Stopping, so that the next start reads what is really there."
         )
         kill(getpid(), SIGTERM)
+    }
+
+    /// Throws after one: whoever watches over the relay starts it again only when it has failed.
+    func check() throws {
+        guard happened.withLock({ $0 }) else { return }
+        throw CommandFailure(
+            .failed,
+            "The disk failed to keep a commit. Look at the disk, then start the relay again: all that was answered is there."
+        )
     }
 }

@@ -36,6 +36,23 @@ struct FolderOptions: ParsableArguments {
     }
 }
 
+extension FolderOptions {
+    /// As `withDirectory`, for a body that changes who may do what: the console's audit log shows it.
+    func change<Value>(
+        _ action: String,
+        _ subject: String,
+        in home: ContainerEnvironment? = nil,
+        creates: Bool = false,
+        _ body: (AccountStore) throws -> Value
+    ) throws -> Value {
+        try withDirectory(creates: creates) { store in
+            let value = try body(store)
+            try store.note(AuditEntry(command: action, subject, in: home))
+            return value
+        }
+    }
+}
+
 /// Which container and environment a command speaks of.
 struct HomeOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))

@@ -1,15 +1,44 @@
 import Foundation
+import Synchronization
 
 /// What a command prints, and the little it asks.
 enum Terminal {
+    /// What is left to do when nobody reads any more.
+    private static let lastDuty = Mutex<(@Sendable () -> Void)?>(nil)
+
     /// One line of the answer, on standard output, at once: whoever reads a pipe must not wait for a full buffer.
+    ///
+    /// Ends the program, as the signal would, when the reader has gone: `zonecast … | head` has what it wanted.
     static func say(_ line: String) {
-        FileHandle.standardOutput.write(Data((line + "\n").utf8))
+        guard put(line + "\n", on: STDOUT_FILENO) == EPIPE else { return }
+        lastDuty.withLock { $0 }?()
+        exit(128 + SIGPIPE)
     }
 
     /// One line for the person, on standard error.
-    static func complain(_ line: String) {
-        FileHandle.standardError.write(Data((line + "\n").utf8))
+    static func complain(_ line: String) { put(line + "\n", on: STDERR_FILENO) }
+
+    /// Has `duty` done before the program ends because nobody reads its output.
+    static func beforeEndingUnread(_ duty: @escaping @Sendable () -> Void) { lastDuty.withLock { $0 = duty } }
+
+    /// Writes all of a text; returns the system's error number, or 0.
+    ///
+    /// A terminal that has gone away is no reason to crash, which is what Foundation's file handles make of it.
+    @discardableResult
+    static func put(_ text: String, on file: Int32) -> Int32 {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { write(file, $0.baseAddress, $0.count) }
+            if count > 0 {
+                rest = rest.dropFirst(count)
+            } else if errno == EAGAIN {
+                var output = pollfd(fd: file, events: Int16(POLLOUT), revents: 0)
+                poll(&output, 1, 1_000)
+            } else if errno != EINTR {
+                return errno
+            }
+        }
+        return 0
     }
 
     /// A value as one line of JSON, keys in order.
@@ -59,7 +88,7 @@ enum Terminal {
     }
 
     private static func askHidden(_ prompt: String) throws -> String {
-        FileHandle.standardError.write(Data(prompt.utf8))
+        put(prompt, on: STDERR_FILENO)
         var shown = termios()
         tcgetattr(STDIN_FILENO, &shown)
         var hidden = shown
@@ -67,7 +96,7 @@ enum Terminal {
         tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden)
         defer {
             tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown)
-            FileHandle.standardError.write(Data("\n".utf8))
+            put("\n", on: STDERR_FILENO)
         }
         guard let line = readLine(strippingNewline: true) else {
             throw CommandFailure(.failed, "No password was typed.")

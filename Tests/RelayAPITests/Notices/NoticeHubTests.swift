@@ -214,4 +214,45 @@ import Wire
         world.carryOut()
         #expect(device.notices.map(\.syncToken) == ["0", "1", "2"])
     }
+
+    /// What the console shows of a device: every notice is sent, merged into another, or dropped with the connection.
+    @Test func noticesAreCounted() async {
+        let world = NoticeWorld()
+        let device = TestDevice()
+        await device.connect("_a", "d", to: world)
+        let address = NoticeAddress(store: store, user: UserID("_a"))
+        func counts() -> [Int] {
+            let found = world.hub.devices(in: store, limit: 10).devices.first?.notices
+            return [found?.sent ?? -1, found?.merged ?? -1, found?.dropped ?? -1]
+        }
+        world.publish(world.change("A", of: "_a"))
+        #expect(counts() == [1, 0, 0])
+        device.becomeWritable(false)
+        for _ in 0..<3 { world.publish(world.change("A", of: "_a")) }
+        world.publish(world.change("B", of: "_a"))
+        #expect(counts() == [1, 2, 0])
+        device.becomeWritable(true)
+        #expect(counts() == [3, 2, 0])
+        #expect(device.notices.count == 3)
+        device.becomeWritable(false)
+        world.publish(world.change("A", of: "_a"))
+        #expect(world.hub.disconnect("d", of: address))
+        world.carryOut()
+        #expect(device.closed?.code == 1013)
+        #expect(world.hub.devices(in: store, limit: 10).count == 0)
+        let all = world.hub.noticeCounts
+        #expect([all.sent, all.merged, all.dropped] == [3, 2, 1])
+        #expect(!world.hub.disconnect("d", of: address))
+    }
+
+    @Test func aTestNoticeGoesToTheUsersDevicesAlone() async {
+        let world = NoticeWorld()
+        let (phone, stranger) = (TestDevice(), TestDevice())
+        await phone.connect("_a", "phone", to: world)
+        await stranger.connect("_b", "phone", to: world)
+        world.hub.sendTestNotice(to: NoticeAddress(store: store, user: UserID("_a")))
+        world.carryOut()
+        #expect(phone.zones == ["*"])
+        #expect(stranger.zones.isEmpty)
+    }
 }

@@ -103,6 +103,8 @@ final class TestDevice: NoticeOutlet {
 
     func disconnect() { connection?.closed() }
 
+    func becomeWritable(_ isWritable: Bool) { connection?.handle(.writabilityChanged(isWritable)) }
+
     func connect(
         _ user: String,
         _ device: String,

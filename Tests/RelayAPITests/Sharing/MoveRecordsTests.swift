@@ -43,6 +43,7 @@ import Wire
         let after = try await world.record("a", zone: "Shared")
         #expect(try after.field("title")?.string() == "a")
         #expect(try after.required("created").source == (try before.required("created").source))
+        #expect(try after.required("modified").source == (try before.required("modified").source))
         #expect(after.text("recordChangeTag") == (try answer.items("records"))[1].text("recordChangeTag"))
         let reference = try #require(try await world.record("b", zone: "Shared").field("up"))
         #expect(try reference.required("zoneID").text("zoneName") == "Shared")

@@ -15,6 +15,8 @@ final class Browser {
     var address = "192.0.2.7"
     private(set) var page = ""
 
+    init(_ relay: Relay) { self.relay = relay }
+
     init(_ world: SignInWorld) throws {
         relay = Relay(
             authenticator: try world.authenticator(),

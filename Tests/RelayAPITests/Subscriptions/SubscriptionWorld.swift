@@ -16,14 +16,15 @@ final class SubscriptionWorld {
     let roll = NoticeLaneRoll()
     let number: Int
     let container = "iCloud.org.example.notes"
-    private let stores: StoreFolder
+    let stores: StoreFolder
 
     /// Another world of the same directory and folder is the same relay after a restart.
     init(
         limits: Limits = Limits(),
         directory: AccountStore? = nil,
         folder: String? = nil,
-        time: TimeSource = .system
+        time: TimeSource = .system,
+        push: PushService? = nil
     ) throws {
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -47,6 +48,7 @@ final class SubscriptionWorld {
             stores: stores,
             hub: hub,
             limits: limits,
+            push: push,
             time: time,
             random: .system
         )

@@ -169,5 +169,6 @@ import Testing
         let session = try #require(try store.sessions(of: Account.ID(1)).first)
         #expect((session.used ?? session.created) > Timestamp(milliseconds: 5))
         #expect(try store.accounts().map(\.email) == ["ada@example.org", nil])
+        #expect(try store.operators().isEmpty)
     }
 }

@@ -105,7 +105,8 @@ import Wire
                 of: DatabaseAddress(scope: .public, caller: Caller(.user(user), deviceID: "phone")),
                 atomically: false,
                 rules: SchemaRules(mayGrow: false, scope: .public, limits: Limits()),
-                now: Timestamp(milliseconds: 1)
+                now: Timestamp(milliseconds: 1),
+                newName: { "unused" }
             )
             try Self.put(
                 Self.schema(#"RECORD TYPE Note ( title STRING, GRANT CREATE TO "_icloud" );"#),

@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import SyncCore
 import Synchronization
 import Testing
 import ZoneKit
@@ -97,6 +98,53 @@ import ZoneTesting
         read.encryptedValues["title"] = "Presents"
         try await bob.sharedDatabase.save(read)
         #expect(try await phone.privateDatabase.record(for: list.recordID).encryptedValues["title"] == "Presents")
+    }
+
+    @Test func whoHasTheKeyGivesItOn() async throws {
+        let bob = relay.device(of: "bob", encryptionKey: PassphraseEncryptionKey("bob's own", cost: .light))
+        let carol = relay.device(of: "carol", encryptionKey: PassphraseEncryptionKey("carol's own", cost: .light))
+        let list = entry("list")
+        list.encryptedValues["title"] = "Gifts"
+        let share = CKShare(rootRecord: list)
+        share.publicPermission = .readWrite
+        let saved = try await phone.privateDatabase.modifyRecords(saving: [list, share], deleting: [])
+        for result in saved.saveResults.values { _ = try result.get() }
+        let link = try #require(share.url)
+        let accepted = try await bob.container.accept(try await bob.container.shareMetadata(for: link))
+        let shared = accepted.recordID.zoneID
+        _ = try await phone.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+        #expect(
+            try await bob.sharedDatabase.record(for: CKRecord.ID(recordName: "list", zoneID: shared))
+                .encryptedValues["title"] == "Gifts"
+        )
+        // From here on the owner is away.
+        _ = try await carol.container.accept(try await carol.container.shareMetadata(for: link))
+        let id = CKRecord.ID(recordName: "list", zoneID: shared)
+        #expect(try await carol.sharedDatabase.record(for: id).encryptedValues["title"] == nil)
+        _ = try await bob.sharedDatabase.recordZoneChanges(inZoneWith: shared, since: nil)
+        #expect(try await carol.sharedDatabase.record(for: id).encryptedValues["title"] == "Gifts")
+    }
+
+    @Test func whatCameBeforeTheKeyIsDeliveredAgain() async throws {
+        let bob = relay.device(of: "bob", encryptionKey: PassphraseEncryptionKey("bob's own", cost: .light))
+        let record = entry("a")
+        record.encryptedValues["text"] = "early"
+        try await phone.privateDatabase.save(record)
+        let share = CKShare(recordZoneID: zone.zoneID)
+        share.publicPermission = .readOnly
+        let saved = try #require(try await phone.privateDatabase.save(share) as? CKShare)
+        let metadata = try await bob.container.shareMetadata(for: try #require(saved.url))
+        let shared = try await bob.container.accept(metadata).recordID.zoneID.zone
+        let link = DatabaseLink(database: bob.sharedDatabase)
+        let early = try await link.zoneChanges(in: shared, since: nil)
+        #expect(early.changed.first { $0.recordID.recordName == "a" }?.encryptedValues["text"] == nil)
+        _ = try await laptop.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+        let late = try await link.zoneChanges(in: shared, since: early.token)
+        #expect(late.moreComing)
+        let again = try await link.zoneChanges(in: shared, since: late.token)
+        let read = try #require(again.changed.first { $0.recordID.recordName == "a" })
+        #expect(read.encryptedValues["text"] == "early")
+        #expect(!again.moreComing)
     }
 
     @Test func aResetKeyIsSaidAndTheZoneStartsAnew() async throws {

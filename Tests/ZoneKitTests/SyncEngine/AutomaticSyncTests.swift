@@ -14,22 +14,20 @@ import ZoneTesting
         SyncedNotes(relay.device(of: "alice", named: name), isAutomatic: true)
     }
 
-    /// Looks every few milliseconds; nothing tells a test that an engine is done.
-    private func wait(_ what: String, _ condition: @escaping @Sendable () -> Bool) async throws {
-        try await within(.seconds(20), what) {
-            while !condition() { try await Task.sleep(for: .milliseconds(2)) }
-        }
+    /// Looks at each event of the device's engine.
+    private func wait(_ what: String, on notes: SyncedNotes, _ condition: @escaping @Sendable () -> Bool) async throws {
+        try await within(.seconds(45), what) { try await notes.bell.until(condition) }
     }
 
     @Test func aSaveReachesTheOtherDeviceWithoutAnyCall() async throws {
         let (phone, laptop) = (device("phone"), device("laptop"))
         phone.addZone()
         phone.write("milk", "Buy milk")
-        try await wait("the laptop to show the note") { laptop.texts == ["milk": "Buy milk"] }
+        try await wait("the laptop to show the note", on: laptop) { laptop.texts == ["milk": "Buy milk"] }
         phone.write("milk", "Buy oat milk")
-        try await wait("the laptop to show the edit") { laptop.texts == ["milk": "Buy oat milk"] }
+        try await wait("the laptop to show the edit", on: laptop) { laptop.texts == ["milk": "Buy oat milk"] }
         laptop.delete("milk")
-        try await wait("the phone to lose the note") { phone.texts.isEmpty }
+        try await wait("the phone to lose the note", on: phone) { phone.texts.isEmpty }
         #expect(phone.contents.withLock { $0.overlaps } + laptop.contents.withLock { $0.overlaps } == 0)
     }
 
@@ -37,15 +35,16 @@ import ZoneTesting
         let (phone, laptop) = (device("phone"), device("laptop"))
         phone.addZone()
         phone.write("a", "1")
-        try await wait("the laptop to show the note") { laptop.texts == ["a": "1"] }
+        try await wait("the laptop to show the note", on: laptop) { laptop.texts == ["a": "1"] }
         laptop.device.network.cut()
         phone.write("b", "2")
         laptop.write("c", "3")
-        try await wait("the phone to have sent") { phone.engine.state.pendingRecordZoneChanges.isEmpty }
+        try await wait("the phone to have sent", on: phone) { phone.engine.state.pendingRecordZoneChanges.isEmpty }
         #expect(laptop.engine.state.pendingRecordZoneChanges == [.saveRecord(laptop.id("c"))])
         laptop.device.network.heal()
         let all = ["a": "1", "b": "2", "c": "3"]
-        try await wait("both devices to have everything") { phone.texts == all && laptop.texts == all }
+        try await wait("the phone to have everything", on: phone) { phone.texts == all }
+        try await wait("the laptop to have everything", on: laptop) { laptop.texts == all }
     }
 
     @Test func twoEnginesOnOneLineHearOfEachOther() async throws {
@@ -53,7 +52,7 @@ import ZoneTesting
         let (first, second) = (SyncedNotes(mac, isAutomatic: true), SyncedNotes(mac, isAutomatic: true))
         first.addZone()
         first.write("a", "1")
-        try await wait("the second engine to show the note") { second.texts == ["a": "1"] }
+        try await wait("the second engine to show the note", on: second) { second.texts == ["a": "1"] }
     }
 
     @Test func aRefusedRecordStopsNoOther() async throws {
@@ -61,7 +60,7 @@ import ZoneTesting
         phone.addZone()
         phone.write("too long \(String(repeating: "x", count: 300))", "its name is refused")
         for number in 0..<20 { phone.write("n\(number)", "\(number)") }
-        try await wait("the rest to be sent") { phone.engine.state.pendingRecordZoneChanges.isEmpty }
+        try await wait("the rest to be sent", on: phone) { phone.engine.state.pendingRecordZoneChanges.isEmpty }
         let reader = SyncedNotes(relay.device(of: "alice", named: "reader"))
         try await reader.engine.fetchChanges()
         #expect(reader.texts.count == 20)

@@ -20,6 +20,8 @@ final class SyncedNotes: CKSyncEngineDelegate {
     }
 
     let contents = Mutex(Contents())
+    /// Rings after each event.
+    let bell = Bell()
     let device: TestDevice
     let zone: CKRecordZone.ID
     /// Puts zone and record back when the zone is gone, as CloudKit's own sample does.
@@ -101,6 +103,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
         default: break
         }
         contents.withLock { $0.isHandling = false }
+        bell.ring()
     }
 
     func nextRecordZoneChangeBatch(

@@ -40,7 +40,7 @@ import Testing
 
         let lines = try Command.run(["doctor", "--data", folder.path])
         #expect(lines.status == 0)
-        #expect(lines.output.hasSuffix("6 ok, 2 advice, 0 problems\n"), "\(lines.output)")
+        #expect(lines.output.hasSuffix("6 ok, 3 advice, 0 problems\n"), "\(lines.output)")
     }
 
     @Test func withoutARelayTheFolderIsCheckedAndThatIsSaid() throws {

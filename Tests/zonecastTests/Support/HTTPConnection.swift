@@ -45,12 +45,26 @@ final class HTTPConnection {
     deinit { close(descriptor) }
 
     func send(_ method: String, _ target: String, headers: [String: String] = [:], body: String = "") throws -> Answer {
+        try begin(method, target, headers: headers, body: body)
+        return try finish()
+    }
+
+    /// Sends a request without waiting for its answer; the last `withheld` bytes of the body never come.
+    func begin(
+        _ method: String,
+        _ target: String,
+        headers: [String: String] = [:],
+        body: String = "",
+        withholding withheld: Int = 0
+    ) throws {
         var head = "\(method) \(target) HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         for (name, value) in headers { head += "\(name): \(value)\r\n" }
         if method == "POST" { head += "Content-Length: \(body.utf8.count)\r\n" }
-        try write(Array((head + "\r\n" + body).utf8))
-        return try readAnswer()
+        try write(Array((head + "\r\n" + body).utf8.dropLast(withheld)))
     }
+
+    /// Waits for the answer to what was begun.
+    func finish() throws -> Answer { try readAnswer() }
 
     private func write(_ bytes: [UInt8]) throws {
         var sent = 0

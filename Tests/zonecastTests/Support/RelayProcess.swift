@@ -14,18 +14,34 @@ final class RelayProcess {
 
     /// Starts one on a port of the system's choice and waits until it says that it is ready, 30 s at most.
     ///
-    /// `log`: the file that its standard error goes to.
+    /// - Parameters:
+    ///   - folder: its data folder.
+    ///   - arguments: of `serve`, beside folder and port.
+    ///   - environment: `ZONECAST_` variables.
+    ///   - input: its standard input.
+    ///   - log: the file that its standard error goes to.
+    ///   - longestFile: no file of its can grow beyond so many KiB, as on a disk that fails there.
+    /// - Throws: `Failure` where it does not get ready.
     init(
         folder: String,
         _ arguments: [String] = ["--dev"],
         environment: [String: String] = [:],
         input: Pipe? = nil,
-        log: String? = nil
+        log: String? = nil,
+        longestFile: Int? = nil
     ) throws {
         self.folder = folder
         process = Process()
-        process.executableURL = Command.program
-        process.arguments = ["serve", "--data", folder, "--listen", "127.0.0.1:0"] + arguments
+        let arguments = ["serve", "--data", folder, "--listen", "127.0.0.1:0"] + arguments
+        if let longestFile {
+            // The shell counts in halves of a KiB; without the trap the system would end the program by a signal.
+            let script = "trap '' XFSZ; ulimit -f \(longestFile * 2); exec \"$0\" \"$@\""
+            process.executableURL = URL(fileURLWithPath: "/bin/sh")
+            process.arguments = ["-c", script, Command.program.path] + arguments
+        } else {
+            process.executableURL = Command.program
+            process.arguments = arguments
+        }
         process.environment = Command.cleanEnvironment(adding: environment)
         let output = Pipe()
         process.standardOutput = output

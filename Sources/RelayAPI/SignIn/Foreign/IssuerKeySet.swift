@@ -141,22 +141,3 @@ package struct IssuerKeySet: Sendable {
         return (try? Curve25519.Signing.PublicKey(rawRepresentation: der.dropFirst(12))).map { .ed25519($0) }
     }
 }
-
-/// Base64 as tokens have it: `-` and `_`, no padding.
-///
-/// RFC 7515, appendix C.
-enum Base64URL {
-    static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
-        guard text.count % 4 != 1, !text.contains(where: { "+/=".utf8.contains($0) }) else { return nil }
-        var padded: [UInt8] = text.map {
-            switch $0 {
-            case UInt8(ascii: "-"): UInt8(ascii: "+")
-            case UInt8(ascii: "_"): UInt8(ascii: "/")
-            default: $0
-            }
-        }
-        while padded.count % 4 != 0 { padded.append(UInt8(ascii: "=")) }
-        guard let bytes = Base64.decode(padded) else { return nil }
-        return bytes
-    }
-}

@@ -1,14 +1,14 @@
 /// The fields of a query or of a form sent as `application/x-www-form-urlencoded`.
 ///
 /// Here, unlike in the wire's two tokens, `+` is a blank, as browsers write it. The first of several of one name counts.
-struct FormFields {
+package struct FormFields: Sendable {
     /// What a page's form may send at most; ours are far smaller.
     static let longest = 16 * 1024
 
     private var values: [String: String] = [:]
 
     /// `nil` if it is too long, has too many fields, or is not UTF-8 when unescaped.
-    init?(_ bytes: some Collection<UInt8>) {
+    package init?(_ bytes: some Collection<UInt8>) {
         guard bytes.count <= Self.longest else { return nil }
         let parts = bytes.split(separator: UInt8(ascii: "&"))
         guard parts.count <= 64 else { return nil }
@@ -21,7 +21,7 @@ struct FormFields {
     }
 
     /// `nil`: absent or empty.
-    subscript(name: String) -> String? {
+    package subscript(name: String) -> String? {
         guard let value = values[name], !value.isEmpty else { return nil }
         return value
     }

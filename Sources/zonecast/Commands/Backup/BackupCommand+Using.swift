@@ -71,6 +71,7 @@ extension BackupCommand {
                     step: { options.step("restoring \($0)") }
                 )
             }
+            try options.folder.change("backup.restore", backup.name) { _ in }
             if options.folder.json {
                 return try Terminal.say(json: ["restored": backup.path, "data": data, "before": old ?? ""])
             }

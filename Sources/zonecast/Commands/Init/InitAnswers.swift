@@ -31,7 +31,7 @@ struct InitAnswers {
     }
 
     private static func line(_ prompt: String) -> String? {
-        FileHandle.standardError.write(Data("\(prompt): ".utf8))
+        Terminal.put("\(prompt): ", on: STDERR_FILENO)
         let text = readLine()?.trimmingCharacters(in: .whitespaces) ?? ""
         return text.isEmpty ? nil : text
     }

@@ -24,6 +24,10 @@ struct SchemaWork {
         }
     }
 
+    private func note(_ action: String, _ environment: Records.Environment, _ subject: String) throws {
+        try options.change(action, subject, in: ContainerEnvironment(container, environment)) { _ in }
+    }
+
     func export(_ environment: Records.Environment, to path: String?) throws {
         let text = SchemaPrinter.text(of: try withSchemas { try $0.schema(of: environment) })
         if let path {
@@ -36,7 +40,7 @@ struct SchemaWork {
                 json: ["container": container.name, "environment": environment.rawValue, "schema": text]
             )
         } else if path == nil {
-            FileHandle.standardOutput.write(Data(text.utf8))
+            Terminal.put(text, on: STDOUT_FILENO)
         }
     }
 
@@ -64,6 +68,7 @@ struct SchemaWork {
             issues: issues
         )
         guard change.isAllowed else { try report.refuse("The schema", json: options.json) }
+        if applies { try note("schema.import", .development, change.difference.counted) }
         let conclusion = applies ? "imported into development" : "valid"
         try report.say("\(conclusion), \(change.difference.counted)", json: options.json)
     }
@@ -90,6 +95,7 @@ struct SchemaWork {
             issues: issues
         )
         guard change.isAllowed else { try report.refuse("The promotion", json: options.json) }
+        if applies { try note("schema.promote", .production, change.difference.counted) }
         let conclusion = applies ? "promoted to production" : "would be promoted to production"
         try report.say("\(conclusion), \(change.difference.counted)", json: options.json)
     }
@@ -142,6 +148,7 @@ struct SchemaWork {
             try schemas.resetDevelopment { UInt64.random(in: .min ... .max) }
             withExtendedLifetime(lock) {}
         }
+        try note("schema.reset", .development, container.name)
         if options.json {
             try Terminal.say(json: ["reset": true])
         } else {
@@ -153,7 +160,7 @@ struct SchemaWork {
     private func confirmReset() throws {
         guard isatty(STDIN_FILENO) == 1 else { return }
         let prompt = "This deletes all records of \(container) in development. Type the container's name to go on: "
-        FileHandle.standardError.write(Data(prompt.utf8))
+        Terminal.put(prompt, on: STDERR_FILENO)
         guard readLine(strippingNewline: true) == container.name else {
             throw CommandFailure(.failed, "That is not the container's name. Nothing was deleted.")
         }

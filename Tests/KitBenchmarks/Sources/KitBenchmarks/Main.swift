@@ -9,17 +9,24 @@ import ZoneKit
 @main struct KitBenchmarks {
     static func main() async throws {
         guard let address = CommandLine.arguments.dropFirst().first, let url = URL(string: address) else {
-            print("usage: KitBenchmarks http://127.0.0.1:PORT    (a relay that runs with --dev)")
+            print("usage: KitBenchmarks http://127.0.0.1:PORT [kit] [mirror [saves] [import] [living] [visible]]")
+            print("The relay has to run with --dev.")
             exit(64)
         }
+        let rows = Set(CommandLine.arguments.dropFirst(2))
         let run = UUID().uuidString.prefix(8)
         let container = "iCloud.zonecast.kit-benchmarks"
-        func device(_ user: String) -> CKContainer {
+        @Sendable func device(_ user: String) -> CKContainer {
             CKContainer(identifier: container, endpoint: .dev(url, user: "\(user)-\(run)"))
         }
-        try await FetchRow(container: device("fetch"), count: 100_000).run()
-        try await SendRow(container: device("send"), url: url, user: "send-\(run)", count: 10_000).run()
-        try await VisibleRow(first: device("see"), second: device("see"), rounds: 200).run()
+        if rows.isEmpty || rows.contains("kit") {
+            try await FetchRow(container: device("fetch"), count: 100_000).run()
+            try await SendRow(container: device("send"), url: url, user: "send-\(run)", count: 10_000).run()
+            try await VisibleRow(first: device("see"), second: device("see"), rounds: 200).run()
+        }
+        if rows.isEmpty || rows.contains("mirror") {
+            try await MirrorRows(device: device, parts: rows.subtracting(["kit", "mirror"])).run()
+        }
     }
 
     static func time(_ body: () async throws -> Void) async rethrows -> Double {

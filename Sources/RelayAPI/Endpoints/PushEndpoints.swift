@@ -1,0 +1,75 @@
+import Records
+import RelayCore
+import Wire
+
+/// `push/keys`: what a browser or app needs to subscribe to pushes.
+func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
+    let key = try context.pushDesk().webPushKey
+    return EndpointAnswer { answer in
+        guard let key else { return }
+        answer.key("webPush")
+        answer.object { $0.member("applicationServerKey", Base64URL.encode(key)) }
+    }
+}
+
+/// `push/register`: wakes the caller's device through a push service while it has no socket open.
+func registerForPush(_ context: RequestContext) throws -> EndpointAnswer {
+    let device = try context.pushDesk().add(
+        PushTarget(context.body),
+        for: context.authentication,
+        in: context.home
+    )
+    return EndpointAnswer {
+        $0.member("registrationID", device.id)
+        $0.member("deviceID", device.deviceID)
+    }
+}
+
+/// `push/unregister`: the opposite.
+func unregisterFromPush(_ context: RequestContext) throws -> EndpointAnswer {
+    try context.pushDesk().remove(for: context.authentication, in: context.home)
+    return EndpointAnswer { _ in }
+}
+
+extension RequestContext {
+    fileprivate func pushDesk() throws -> PushDesk {
+        guard let pushes else {
+            throw RelayError(.notFound, "This relay sends no pushes; open a notice socket, or fetch changes at launch.")
+        }
+        return pushes
+    }
+}
+
+extension PushTarget {
+    /// Reads the one member that names a kind of push service.
+    init(_ body: JSONValue) throws {
+        if let apns = body["apns"] {
+            let token = try apns.required("token").string().lowercased()
+            guard token.utf8.count >= 64, token.utf8.count <= 200, Hex.isDigits(token, count: token.utf8.count) else {
+                throw RelayError.badRequest("apns.token is the device token in hex digits.")
+            }
+            self = .apns(
+                token: token,
+                topic: try apns.required("topic").string(),
+                isSandbox: try apns["environment"]?.string() == "development"
+            )
+        } else if let subscription = body["webPush"] {
+            self = try Self.webPush(subscription)
+        } else if let ntfy = body["ntfy"] {
+            self = .ntfy(topicURL: try ntfy.required("topicURL").string())
+        } else {
+            throw RelayError.badRequest("push/register wants one of apns, webPush and ntfy.")
+        }
+    }
+
+    /// What a browser's `PushSubscription` gives as JSON.
+    private static func webPush(_ subscription: JSONValue) throws -> PushTarget {
+        let keys = try subscription.required("keys")
+        let key = Base64URL.decode(try keys.required("p256dh").string().utf8.filter { $0 != UInt8(ascii: "=") })
+        let secret = Base64URL.decode(try keys.required("auth").string().utf8.filter { $0 != UInt8(ascii: "=") })
+        guard let key, key.count == 65, key.first == 4, let secret, secret.count == 16 else {
+            throw RelayError.badRequest("webPush.keys holds p256dh and auth as PushSubscription.toJSON() gives them.")
+        }
+        return .webPush(endpoint: try subscription.required("endpoint").string(), key: key, secret: secret)
+    }
+}

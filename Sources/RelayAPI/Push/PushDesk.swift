@@ -1,0 +1,175 @@
+import HTTPTypes
+import Records
+package import RelayCore
+import Wire
+
+/// Registers devices for pushes, and keeps their registrations in step with what becomes of them.
+final class PushDesk: Sendable {
+    /// Registrations of one user in one container; one more ends the oldest.
+    static let limitPerUser = 20
+
+    private let register: any PushRegister
+    private let gateway: any PushGateway
+    private let hub: NoticeHub
+    private let lane: PushLane
+    private let laneNumber: Int
+    private let stores: any StoreCatalog
+    private let authenticator: Authenticator
+    private let time: TimeSource
+    private let random: RandomSource
+
+    init(
+        _ service: PushService,
+        hub: NoticeHub,
+        authenticator: Authenticator,
+        stores: any StoreCatalog,
+        time: TimeSource,
+        random: RandomSource
+    ) {
+        register = service.register
+        gateway = service.gateway
+        self.hub = hub
+        self.stores = stores
+        self.authenticator = authenticator
+        self.time = time
+        self.random = random
+        let register = service.register
+        lane = PushLane(
+            gateway: service.gateway,
+            limits: hub.limits,
+            uptime: time.uptime,
+            sleep: service.sleep,
+            isAwake: { hub.isListening($0.deviceID, at: $0.address) },
+            events: PushLane.Events(
+                ended: { device, connection in
+                    hub.leave(AdmittedDevice(device), as: connection)
+                    // Where the disk refuses, the next push finds the same out.
+                    try? register.removePushDevice(device.id)
+                },
+                heard: { device, fault in
+                    if fault != device.lastFault { try? register.notePushFault(fault, of: device.id) }
+                }
+            )
+        )
+        laneNumber = hub.add(lane)
+    }
+
+    /// The relay's public key for browsers; `nil` where it sends no Web Push.
+    var webPushKey: [UInt8]? { gateway.webPushKey }
+
+    /// How many devices are registered.
+    var count: Int { lane.count }
+
+    func stop() { lane.stop() }
+
+    /// Lets those that were registered before listen again; to be called once, before the first request.
+    ///
+    /// They have missed nobody knows what while the relay was down; they ask when they wake.
+    func begin() throws(DirectoryError) {
+        for device in try register.pushDevices() {
+            guard isStillGood(device) else {
+                try register.removePushDevice(device.id)
+                continue
+            }
+            try? listen(device)
+        }
+    }
+
+    /// Where the directory cannot be read it counts as good.
+    private func isStillGood(_ device: PushDevice) -> Bool {
+        guard let credential = device.credential else { return true }
+        return (try? authenticator.isStillGood(credential)) ?? true
+    }
+
+    // MARK: Registrations
+
+    /// Registers the caller's device, in the place of an older registration of the same device.
+    func add(
+        _ target: PushTarget,
+        for authentication: Authentication,
+        in home: ContainerEnvironment
+    ) throws -> PushDevice {
+        guard let user = authentication.caller.user else { throw authentication.signInRequired }
+        if let objection = gateway.objection(to: target) { throw RelayError.badRequest(objection) }
+        var device = PushDevice(
+            id: random.hex(byteCount: 16),
+            home: home,
+            user: user,
+            deviceID: authentication.caller.deviceID,
+            session: nil,
+            apiTokenHash: [],
+            target: target,
+            registered: time.now()
+        )
+        if case .session(let session, let hash) = authentication.credential {
+            device.session = session
+            device.apiTokenHash = hash
+        }
+        for id in try register.addPushDevice(device, limit: Self.limitPerUser) { forget(id) }
+        try listen(device)
+        return device
+    }
+
+    /// Ends the registration of the caller's device; does nothing if there is none.
+    func remove(for authentication: Authentication, in home: ContainerEnvironment) throws {
+        guard let user = authentication.caller.user else { throw authentication.signInRequired }
+        let address = NoticeAddress(store: home, user: user)
+        guard let device = lane.device(authentication.caller.deviceID, at: address) else { return }
+        try register.removePushDevice(device.id)
+        forget(device.id)
+    }
+
+    private func forget(_ id: String) {
+        guard let (device, connection) = lane.remove(id) else { return }
+        hub.leave(AdmittedDevice(device), as: connection)
+    }
+
+    private func listen(_ device: PushDevice) throws(RelayError) {
+        let connection = hub.newConnectionID()
+        lane.add(device, as: connection)
+        do {
+            let mark = try hub.join(AdmittedDevice(device), as: connection, on: laneNumber)
+            let known = try stores.store(of: device.home).read { reader throws(RelayError) in
+                try reader.noticeSubscriptions(of: device.user)
+            }
+            hub.learned(known, of: device.address, mark: mark)
+        } catch {
+            forget(device.id)
+            throw RelayError(
+                .tryAgainLater,
+                "The relay cannot take in another device of this user now.",
+                retryAfter: .seconds(60)
+            )
+        }
+    }
+}
+
+/// What pushes need besides the relay itself.
+package struct PushService: Sendable {
+    package var gateway: any PushGateway
+    package var register: any PushRegister
+    /// Waits on the clock of the relay's uptime.
+    package var sleep: @Sendable (Duration) async throws -> Void
+
+    package init(
+        gateway: any PushGateway,
+        register: any PushRegister,
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+    ) {
+        self.gateway = gateway
+        self.register = register
+        self.sleep = sleep
+    }
+}
+
+extension PushDevice {
+    /// What ends it; `nil` where that cannot be revoked.
+    var credential: Credential? { session.map { .session($0, apiTokenHash: apiTokenHash) } }
+}
+
+extension AdmittedDevice {
+    /// Beside the device's own socket, not in its place.
+    fileprivate init(_ device: PushDevice) {
+        self.init(address: device.address, deviceID: "push-\(device.id)", credential: device.credential)
+    }
+}

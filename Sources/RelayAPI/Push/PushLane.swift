@@ -1,0 +1,238 @@
+import Crypto
+import Records
+import RelayCore
+import Synchronization
+import Wire
+
+/// Devices that are told by a push service while they have no socket open; to the hub a lane like another.
+///
+/// Each has a bounded queue of what it was not told, as sockets have for slow readers. While that holds something a task
+/// of its own waits for the moment `PushPace` names, and hands it to the gateway.
+final class PushLane: NoticeLane {
+    private struct Sleeper {
+        var device: PushDevice
+        var connection: NoticeConnectionID
+        var queue = NoticeQueue()
+        var pace = PushPace()
+        var task: Task<Void, Never>?
+    }
+
+    private struct State {
+        var sleepers: [String: Sleeper] = [:]
+        var byAddress: [NoticeAddress: Set<String>] = [:]
+        var isStopped = false
+
+        mutating func remove(_ id: String) -> Sleeper? {
+            guard let sleeper = sleepers.removeValue(forKey: id) else { return nil }
+            let address = sleeper.device.address
+            byAddress[address]?.remove(id)
+            if byAddress[address]?.isEmpty == true { byAddress[address] = nil }
+            return sleeper
+        }
+    }
+
+    /// What is left of a queue and a pace when its time has come.
+    private enum Turn {
+        case wait(Duration)
+        case send([OutgoingNotice], PushDevice)
+        case end
+    }
+
+    /// What becomes of a registration; called from tasks and lanes of others, never under a lock.
+    struct Events: Sendable {
+        /// The push service, or the end of its sign-in, says that it is over.
+        var ended: @Sendable (PushDevice, NoticeConnectionID) -> Void
+        /// What a push service said; `nil`: it took the push.
+        var heard: @Sendable (PushDevice, String?) -> Void
+    }
+
+    private let state = Mutex(State())
+    private let gateway: any PushGateway
+    private let limits: NoticeLimits
+    private let uptime: @Sendable () -> Duration
+    private let sleep: @Sendable (Duration) async throws -> Void
+    private let isAwake: @Sendable (PushDevice) -> Bool
+    private let events: Events
+
+    /// `sleep` waits on the clock of `uptime`, and throws when its task is cancelled; `isAwake` says whether a device has a
+    /// socket open.
+    init(
+        gateway: any PushGateway,
+        limits: NoticeLimits,
+        uptime: @escaping @Sendable () -> Duration,
+        sleep: @escaping @Sendable (Duration) async throws -> Void,
+        isAwake: @escaping @Sendable (PushDevice) -> Bool,
+        events: Events
+    ) {
+        self.gateway = gateway
+        self.limits = limits
+        self.uptime = uptime
+        self.sleep = sleep
+        self.isAwake = isAwake
+        self.events = events
+    }
+
+    // MARK: NoticeLane
+
+    /// Carries the order out at once: all it does is to put into queues and to begin tasks.
+    func post(_ order: NoticeOrder) {
+        switch order {
+        case .deliver(let notice, let address, let device):
+            let now = uptime()
+            state.withLock { state in
+                guard !state.isStopped else { return }
+                for id in state.byAddress[address] ?? [] where state.sleepers[id]?.device.deviceID != device {
+                    put(notice, for: id, at: now, in: &state)
+                }
+            }
+        case .end(let connection, let address, _):
+            let gone = state.withLock { state in
+                (state.byAddress[address] ?? [])
+                    .filter { state.sleepers[$0]?.connection == connection }
+                    .compactMap { state.remove($0) }
+            }
+            for sleeper in gone {
+                sleeper.task?.cancel()
+                events.ended(sleeper.device, sleeper.connection)
+            }
+        }
+    }
+
+    private func put(_ notice: OutgoingNotice, for id: String, at now: Duration, in state: inout State) {
+        state.sleepers[id]?.queue.put(notice, limits: limits, at: now)
+        guard state.sleepers[id]?.pace.noticed(isUrgent: notice.aps != nil, at: now) == true else { return }
+        state.sleepers[id]?.task = Task { [weak self] in await self?.tend(id) }
+    }
+
+    // MARK: Devices
+
+    /// Takes a device in.
+    func add(_ device: PushDevice, as connection: NoticeConnectionID) {
+        state.withLock { state in
+            state.sleepers[device.id] = Sleeper(device: device, connection: connection)
+            state.byAddress[device.address, default: []].insert(device.id)
+        }
+    }
+
+    /// Forgets a device; gives the connection it had.
+    func remove(_ id: String) -> (PushDevice, NoticeConnectionID)? {
+        guard let sleeper = state.withLock({ $0.remove(id) }) else { return nil }
+        sleeper.task?.cancel()
+        return (sleeper.device, sleeper.connection)
+    }
+
+    /// The registration of a user's device; `nil` if it has none.
+    func device(_ deviceID: String, at address: NoticeAddress) -> PushDevice? {
+        state.withLock { state in
+            let id = state.byAddress[address]?.first { state.sleepers[$0]?.device.deviceID == deviceID }
+            return id.flatMap { state.sleepers[$0]?.device }
+        }
+    }
+
+    /// How many there are.
+    var count: Int { state.withLock { $0.sleepers.count } }
+
+    /// The relay stops: nothing more is sent.
+    ///
+    /// What waits is lost, as notices may be; a device that wakes asks for all changes.
+    func stop() {
+        let tasks = state.withLock { state in
+            state.isStopped = true
+            return state.sleepers.values.compactMap(\.task)
+        }
+        for task in tasks { task.cancel() }
+    }
+
+    // MARK: Sending
+
+    /// Waits and sends until nothing is left for a device.
+    private func tend(_ id: String) async {
+        while true {
+            switch turn(of: id) {
+            case .wait(let time):
+                guard (try? await sleep(time)) != nil else { return }
+            case .send(let notices, let device):
+                guard settle(await send(notices, to: device), notices, device) else { return }
+            case .end: return
+            }
+        }
+    }
+
+    private func turn(of id: String) -> Turn {
+        guard let device = state.withLock({ $0.sleepers[id]?.device }) else { return .end }
+        let hasSocket = isAwake(device)
+        let now = uptime()
+        return state.withLock { state in
+            guard !state.isStopped, let step = state.sleepers[id]?.pace.step(hasSocket: hasSocket, at: now) else {
+                return .end
+            }
+            switch step {
+            case .wait(let due): return .wait(due - now)
+            case .send: return .send(state.sleepers[id]?.queue.removeAllNotices() ?? [], device)
+            case .rest:
+                _ = state.sleepers[id]?.queue.removeAll()
+                return .end
+            }
+        }
+    }
+
+    /// One push for each zone and alert; gives the first word that is not `taken`, or that.
+    private func send(_ notices: [OutgoingNotice], to device: PushDevice) async -> PushOutcome {
+        for notice in notices {
+            let outcome = await gateway.send(Push(notice), to: device.target)
+            if outcome != .taken { return outcome }
+        }
+        return .taken
+    }
+
+    /// Takes in what a service said; whether there is more to do for the device.
+    private func settle(_ outcome: PushOutcome, _ notices: [OutgoingNotice], _ device: PushDevice) -> Bool {
+        let now = uptime()
+        switch outcome {
+        case .taken: events.heard(device, nil)
+        case .refused(let reason), .later(_, let reason): events.heard(device, reason)
+        case .gone:
+            if let (device, connection) = remove(device.id) { events.ended(device, connection) }
+            return false
+        }
+        return state.withLock { state in
+            state.sleepers[device.id]?.pace.sent(outcome, at: now)
+            if case .later = outcome {
+                // What has been taken goes again with the rest: a push may come twice.
+                state.sleepers[device.id]?.queue.putFirst(notices, limits: limits)
+                return true
+            }
+            guard state.sleepers[device.id]?.queue.isEmpty == false else { return false }
+            _ = state.sleepers[device.id]?.pace.noticed(isUrgent: false, at: now)
+            return true
+        }
+    }
+}
+
+extension PushDevice {
+    /// Whose notices it gets.
+    var address: NoticeAddress { NoticeAddress(store: home, user: user) }
+}
+
+extension Push {
+    init(_ notice: OutgoingNotice) {
+        let subject = notice.subject
+        let text = [
+            "\(subject.scope.rawValue)", subject.zone?.zoneName, subject.zone?.owner.recordName,
+            subject.match?.subscriptionID, subject.match?.recordName,
+        ]
+        // 24 characters: what push services take is at most 32.
+        let digest = SHA256.hash(data: Array(text.map { $0 ?? "" }.joined(separator: "\n").utf8))
+        self.init(
+            payload: notice.frame.payload,
+            topic: String(Hex.encode(digest).prefix(24)),
+            alert: notice.aps.flatMap(Self.alert)
+        )
+    }
+
+    /// The text that a person is shown; empty for a sound or a badge alone.
+    private static func alert(_ aps: [UInt8]) -> String? {
+        guard let root = try? JSONDocument(parsing: aps).root, let alert = root["alert"] else { return "" }
+        return (try? alert.string()) ?? (try? alert["body"]?.string()) ?? ""
+    }
+}

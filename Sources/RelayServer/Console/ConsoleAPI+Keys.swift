@@ -1,0 +1,147 @@
+import Foundation
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+
+/// API tokens, server-to-server keys, trusted issuers, containers.
+extension ConsoleAPI {
+    static let keys: [ConsoleRoute] = [
+        .get("tokens") { call in
+            let home = try call.home()
+            return ["tokens": try call.parts.accounts.apiTokens().filter { $0.home == home }.map { TokenAnswer($0) }]
+        },
+        .post("tokens/add") { call in
+            let home = try call.home()
+            let ask = try call.body(TokenRequest.self)
+            try ask.check()
+            let (text, token) = try call.parts.accounts.addAPIToken(
+                in: home,
+                name: ask.name,
+                notes: ask.notes ?? "",
+                callbackURL: ask.callbackURL.flatMap { $0.isEmpty ? nil : $0 },
+                allowedOrigins: ask.origins ?? []
+            )
+            try call.note("token.create", "\(ask.name) (\(token.id))", in: home)
+            return ["text": text, "id": token.id]
+        },
+        .post("tokens/revoke") { call in
+            let home = try call.home()
+            let id = try call.body(Named.self).id
+            guard let token = try call.parts.accounts.apiToken(id: id), token.home == home else {
+                throw ConsoleRefusal("There is no such token here.", status: 404)
+            }
+            try call.confirmInProduction(home)
+            try call.parts.accounts.revokeAPIToken(id)
+            try call.note("token.revoke", "\(token.name) (\(id))", in: home)
+            return Done()
+        },
+        .get("keys") { call in
+            let home = try call.home()
+            return KeysAnswer(
+                keys: try call.parts.accounts.serverKeys().filter { $0.home == home }.map { KeyAnswer($0) },
+                issuers: try call.parts.accounts.issuers(of: home.container).map { IssuerAnswer($0) }
+            )
+        },
+        .post("keys/add") { call in
+            struct Request: Decodable { var name: String, publicKey: String }
+            let home = try call.home()
+            let ask = try call.body(Request.self)
+            let key = try call.parts.accounts.addServerKey(in: home, name: ask.name, publicKeyPEM: ask.publicKey)
+            try call.note("key.create", "\(ask.name) (\(key.id.prefix(16)))", in: home)
+            return KeyAnswer(key)
+        },
+        .post("keys/revoke") { call in
+            let home = try call.home()
+            let id = try call.body(Named.self).id
+            guard let key = try call.parts.accounts.serverKey(id), key.home == home else {
+                throw ConsoleRefusal("There is no such key here.", status: 404)
+            }
+            try call.confirmInProduction(home)
+            try call.parts.accounts.revokeServerKey(id)
+            try call.note("key.revoke", "\(key.name) (\(id.prefix(16)))", in: home)
+            return Done()
+        },
+        .post("containers/add") { call in
+            let name = try call.body(Named.self).id
+            guard let container = ContainerID(name) else {
+                throw ConsoleRefusal("A container's name is like iCloud.org.example.notes.")
+            }
+            try call.parts.accounts.addContainer(container)
+            try call.note("container.create", name)
+            return Done()
+        },
+    ]
+
+    private struct Named: Decodable { var id: String }
+
+    private struct TokenRequest: Decodable {
+        var name: String
+        var notes: String?
+        var callbackURL: String?
+        var origins: [String]?
+
+        /// Refuses what a browser would not come back from, or never send.
+        func check() throws {
+            if let callbackURL, !callbackURL.isEmpty, !Callback.isUsable(callbackURL) {
+                throw ConsoleRefusal("Write the address with its scheme, like https://app.example/done.")
+            }
+            for origin in origins ?? [] where !APIToken.isOrigin(origin) {
+                throw ConsoleRefusal("Write an origin as scheme and host without a path, like https://app.example.")
+            }
+        }
+    }
+
+    private struct TokenAnswer: Encodable {
+        var id: String
+        var name: String
+        var notes: String
+        var callbackURL: String?
+        var origins: [String]
+        var created: Int64
+        var revoked: Int64?
+
+        init(_ token: APIToken) {
+            id = token.id
+            name = token.name
+            notes = token.notes
+            callbackURL = token.callbackURL
+            origins = token.allowedOrigins
+            created = token.created.milliseconds
+            revoked = token.revoked?.milliseconds
+        }
+    }
+
+    private struct KeysAnswer: Encodable {
+        var keys: [KeyAnswer]
+        var issuers: [IssuerAnswer]
+    }
+
+    private struct KeyAnswer: Encodable {
+        var id: String
+        var name: String
+        var user: String
+        var created: Int64
+        var revoked: Int64?
+
+        init(_ key: ServerKey) {
+            id = key.id
+            name = key.name
+            user = key.user.recordName
+            created = key.created.milliseconds
+            revoked = key.revoked?.milliseconds
+        }
+    }
+
+    private struct IssuerAnswer: Encodable {
+        var issuer: String
+        var audiences: [String]
+        var created: Int64
+
+        init(_ issuer: ForeignIssuer) {
+            self.issuer = issuer.issuer
+            audiences = issuer.audiences
+            created = issuer.created.milliseconds
+        }
+    }
+}

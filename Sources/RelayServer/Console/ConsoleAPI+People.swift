@@ -1,0 +1,156 @@
+import Foundation
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+
+/// Accounts of people, and what they are signed in to.
+extension ConsoleAPI {
+    static let people: [ConsoleRoute] = [
+        .get("users") { call in
+            let words = (call["words"] ?? "").lowercased()
+            if words.hasPrefix("_"), let home = try? call.home() {
+                // As a container knows them.
+                let found = try call.parts.accounts.profile(of: UserID(words), in: home)
+                let users = found.map { [AccountAnswer($0.account)] } ?? []
+                return AccountsAnswer(count: users.count, users: users)
+            }
+            let all = try call.parts.accounts.accounts().map { AccountAnswer($0) }
+                .filter { words.isEmpty || $0.searched.contains(words) }
+            let limit = call.number("limit", in: 1...1_000, else: 200)
+            return AccountsAnswer(count: all.count, users: Array(all.prefix(limit)))
+        },
+        .get("users/one") { call in
+            let account = try account(call, call["id"])
+            let accounts = call.parts.accounts
+            return PersonAnswer(
+                user: AccountAnswer(account),
+                containers: try accounts.profiles(of: account.id).map { home, profile in
+                    let use =
+                        try call.parts.stores.existingStore(of: home)?.read { reader throws(RelayError) in
+                            try reader.storageUse(of: profile.user)
+                        } ?? StorageUse()
+                    return .init(
+                        container: home.container.name,
+                        environment: home.environment.rawValue,
+                        userRecordName: profile.user.recordName,
+                        isDiscoverable: profile.isDiscoverable,
+                        bytes: use.records + use.assets,
+                        limit: call.parts.facts.limits.quota.privateBytes
+                    )
+                },
+                sessions: try accounts.sessions(of: account.id).map {
+                    .init(
+                        id: String($0.id.number, radix: 16),
+                        container: $0.home.container.name,
+                        environment: $0.home.environment.rawValue,
+                        isKept: $0.kind == .kept,
+                        created: $0.created.milliseconds,
+                        used: $0.used?.milliseconds
+                    )
+                }
+            )
+        },
+        .post("users/add") { call in
+            struct Request: Decodable { var email: String, password: String }
+            let ask = try call.body(Request.self)
+            let account = try call.parts.accounts.addAccount(email: ask.email, password: ask.password)
+            try call.note("user.add", AccountAnswer(account).name)
+            return AccountAnswer(account)
+        },
+        .post("users/disable") { call in
+            struct Request: Decodable { var id: Int64, isDisabled: Bool }
+            let ask = try call.body(Request.self)
+            let account = try account(call, "\(ask.id)")
+            try call.parts.accounts.setDisabled(ask.isDisabled, of: account.id)
+            try call.note(ask.isDisabled ? "user.disable" : "user.enable", AccountAnswer(account).name)
+            return Done()
+        },
+        .post("users/sign-out") { call in
+            struct Request: Decodable { var id: Int64, session: String? }
+            let ask = try call.body(Request.self)
+            let account = try account(call, "\(ask.id)")
+            if let session = ask.session {
+                let own = try call.parts.accounts.sessions(of: account.id)
+                guard let found = own.first(where: { String($0.id.number, radix: 16) == session }) else {
+                    throw ConsoleRefusal("This sign-in has ended already.", status: 404)
+                }
+                try call.parts.accounts.revokeSession(found.id)
+            } else {
+                try call.parts.accounts.revokeSessions(of: account.id, in: nil)
+            }
+            try call.note("user.sign-out", AccountAnswer(account).name)
+            return Done()
+        },
+    ]
+
+    private static func account(_ call: ConsoleCall, _ id: String?) throws -> Account {
+        guard let number = id.flatMap({ Int64($0) }),
+            let account = try call.parts.accounts.account(Account.ID(number))
+        else { throw ConsoleRefusal("There is no such user.", status: 404) }
+        return account
+    }
+
+    private struct AccountsAnswer: Encodable {
+        var count: Int
+        var users: [AccountAnswer]
+    }
+
+    struct AccountAnswer: Encodable {
+        var id: Int64
+        /// What they sign in with.
+        var name: String
+        /// `password`, `dev` or the issuer.
+        var way: String
+        var email: String?
+        var phone: String?
+        var givenName: String?
+        var familyName: String?
+        var isDisabled: Bool
+        var created: Int64
+
+        var searched: String {
+            [name, way, email, givenName, familyName].compactMap { $0 }.joined(separator: " ").lowercased()
+        }
+
+        init(_ account: Account) {
+            id = account.id.number
+            switch account.login {
+            case .email(let address): (name, way) = (address, "password")
+            case .dev(let dev): (name, way) = ("dev-\(dev)", "dev")
+            case .foreign(let issuer, let subject): (name, way) = (subject, issuer)
+            }
+            email = account.email
+            phone = account.phone
+            givenName = account.name.given
+            familyName = account.name.family
+            isDisabled = account.isDisabled
+            created = account.created.milliseconds
+        }
+    }
+
+    private struct PersonAnswer: Encodable {
+        struct Container: Encodable {
+            var container: String
+            var environment: String
+            var userRecordName: String
+            var isDiscoverable: Bool
+            /// In the private database.
+            var bytes: Int64
+            var limit: Int64?
+        }
+
+        struct SignIn: Encodable {
+            var id: String
+            var container: String
+            var environment: String
+            var isKept: Bool
+            var created: Int64
+            var used: Int64?
+        }
+
+        var user: AccountAnswer
+        var containers: [Container]
+        var sessions: [SignIn]
+    }
+}

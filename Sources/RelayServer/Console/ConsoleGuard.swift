@@ -1,0 +1,91 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import Synchronization
+
+/// Keeps strangers, other sites' pages and guessers out of the console.
+///
+/// Who is signed in says a cookie that scripts cannot read and other sites cannot send (`HttpOnly`, `SameSite=Strict`); each
+/// request also carries a header that a page of another origin could send only after a preflight, which nobody answers.
+final class ConsoleGuard: Sendable {
+    static let cookieName = "zonecast_console"
+    /// What our own page sends with each request.
+    private static let headerName = HTTPField.Name("X-Zonecast-Console")
+
+    private struct Attempts {
+        var addresses: TokenBuckets<String>
+        var names: TokenBuckets<String>
+    }
+
+    private let attempts: Mutex<Attempts>
+    private let uptime: @Sendable () -> Duration
+    /// Passwords are checked one after the other: each takes a core and 32 MiB for a quarter of a second.
+    let desk = DispatchQueue(label: "zonecast console sign-in")
+
+    /// - Parameter uptime: Time that never goes back.
+    init(uptime: @escaping @Sendable () -> Duration) {
+        self.uptime = uptime
+        attempts = Mutex(
+            Attempts(
+                addresses: TokenBuckets(RateLimit(perSecond: 6.0 / 60, burst: 10), capacity: 4_096),
+                // More than from one address, since a stranger could lock somebody out with it.
+                names: TokenBuckets(RateLimit(perSecond: 30.0 / 60, burst: 60), capacity: 4_096)
+            )
+        )
+    }
+
+    /// Counts a password, or without a name a code, that somebody tries; throws where that was one too many.
+    func charge(name: String? = nil, from address: String) throws {
+        let now = uptime()
+        let wait = attempts.withLock { attempts in
+            attempts.addresses.take(address, at: now)
+                ?? name.flatMap { attempts.names.take($0.lowercased(), at: now) }
+        }
+        guard let wait else { return }
+        let seconds = max(1, Int(wait.inSeconds.rounded(.up)))
+        throw ConsoleRefusal("Too many attempts. Wait \(seconds) seconds and try again.", status: 429)
+    }
+
+    /// What was counted turned out to be right.
+    func giveBack(name: String? = nil, from address: String) {
+        let now = uptime()
+        attempts.withLock { attempts in
+            attempts.addresses.giveBack(address, at: now)
+            if let name { attempts.names.giveBack(name.lowercased(), at: now) }
+        }
+    }
+
+    /// Runs work that takes a core, in turn.
+    func inTurn<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            desk.async { continuation.resume(with: Result { try work() }) }
+        }
+    }
+
+    /// Whether the console's own page asks.
+    static func isOwnPage(_ request: APIRequest) -> Bool {
+        guard let headerName, request.headers[headerName] != nil else { return false }
+        guard let site = HTTPField.Name("Sec-Fetch-Site").flatMap({ request.headers[$0] }) else { return true }
+        return site == "same-origin" || site == "none"
+    }
+
+    /// The secret in the browser's cookie.
+    static func secret(of request: APIRequest) -> String? {
+        for header in request.headers[values: .cookie] {
+            for part in header.split(separator: ";") {
+                let pair = part.drop { $0 == " " }.split(separator: "=", maxSplits: 1)
+                guard pair.count == 2, pair[0] == cookieName else { continue }
+                return Hex.isDigits(String(pair[1]), count: 64) ? String(pair[1]) : nil
+            }
+        }
+        return nil
+    }
+
+    /// A cookie for the folder that the API is in, whatever prefix a proxy puts before it; without a secret it goes.
+    static func cookie(_ secret: String?, isSecure: Bool) -> String {
+        let end = secret == nil ? "; Max-Age=0" : ""
+        return "\(cookieName)=\(secret ?? "")\(end); HttpOnly; SameSite=Strict\(isSecure ? "; Secure" : "")"
+    }
+}

@@ -1,0 +1,93 @@
+package import RelayAPI
+package import RelayCore
+package import RelayStore
+
+/// All that the console looks at and acts on: the running relay from the inside.
+package struct ConsoleParts: Sendable {
+    package var accounts: AccountStore
+    package var stores: StoreFolder
+    package var relay: Relay
+    package var hub: NoticeHub
+    package var metrics: RelayMetrics
+    package var telemetry: Telemetry
+    package var requests: RecentRequests
+    package var facts: ConsoleFacts
+    package var time: TimeSource
+
+    package init(
+        accounts: AccountStore,
+        stores: StoreFolder,
+        relay: Relay,
+        hub: NoticeHub,
+        metrics: RelayMetrics,
+        telemetry: Telemetry,
+        requests: RecentRequests,
+        facts: ConsoleFacts,
+        time: TimeSource
+    ) {
+        self.accounts = accounts
+        self.stores = stores
+        self.relay = relay
+        self.hub = hub
+        self.metrics = metrics
+        self.telemetry = telemetry
+        self.requests = requests
+        self.facts = facts
+        self.time = time
+    }
+}
+
+/// What does not change while the relay runs.
+package struct ConsoleFacts: Sendable {
+    /// One setting, as the configuration page shows it.
+    package struct Setting: Encodable, Sendable {
+        package var key: String
+        /// `nil`: a secret.
+        package var value: String?
+        package var unit: String
+        package var standard: String
+        /// `default`, `flag`, `environment` or the file with its line.
+        package var origin: String
+        package var meaning: String
+
+        package init(key: String, value: String?, unit: String, standard: String, origin: String, meaning: String) {
+            self.key = key
+            self.value = value
+            self.unit = unit
+            self.standard = standard
+            self.origin = origin
+            self.meaning = meaning
+        }
+    }
+
+    package var version: String
+    package var isDev: Bool
+    /// Whether browsers reach the relay by https, so that cookies are for https alone.
+    package var isSecure: Bool
+    package var publicURL: String?
+    /// The data folder.
+    package var data: String
+    package var started: Int64
+    package var limits: Limits
+    package var settings: [Setting]
+
+    package init(
+        version: String,
+        isDev: Bool,
+        isSecure: Bool,
+        publicURL: String?,
+        data: String,
+        started: Int64,
+        limits: Limits,
+        settings: [Setting]
+    ) {
+        self.version = version
+        self.isDev = isDev
+        self.isSecure = isSecure
+        self.publicURL = publicURL
+        self.data = data
+        self.started = started
+        self.limits = limits
+        self.settings = settings
+    }
+}

@@ -1,0 +1,155 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+
+/// How an operator comes in: by a one-time link the first time, then by name and password.
+struct ConsoleSignIn: Sendable {
+    private let parts: ConsoleParts
+    private let guardian: ConsoleGuard
+    private let request: APIRequest
+
+    init(_ parts: ConsoleParts, _ guardian: ConsoleGuard, _ request: APIRequest) {
+        self.parts = parts
+        self.guardian = guardian
+        self.request = request
+    }
+
+    private struct Welcome: Encodable {
+        struct Container: Encodable {
+            var name: String
+            var created: Int64
+        }
+
+        var name: String
+        var version: String
+        var isDev: Bool
+        var containers: [Container]
+    }
+
+    private struct Link: Encodable {
+        var name: String?
+    }
+
+    private struct Attempt: Decodable {
+        var code: String?
+        var name: String?
+        var password: String
+        var newPassword: String?
+    }
+
+    /// The answer, if the request is about signing in.
+    func answer(_ name: String) async throws -> APIResponse? {
+        switch (name, request.method) {
+        case ("session", .get): return ConsoleDoor.json(try welcome(try person()))
+        case ("session", .post): return try await signIn()
+        case ("session", .delete): return try signOut()
+        case ("setup", .get): return try checkLink()
+        case ("setup", .post): return try await setUp()
+        case ("password", .post): return try await changePassword()
+        default: return nil
+        }
+    }
+
+    private func person() throws -> Operator {
+        guard let secret = ConsoleGuard.secret(of: request),
+            let person = try parts.accounts.operatorSession(secret, OperatorSessionRules())
+        else { throw ConsoleRefusal.signInFirst }
+        return person
+    }
+
+    private func welcome(_ person: Operator) throws -> Welcome {
+        Welcome(
+            name: person.name,
+            version: parts.facts.version,
+            isDev: parts.facts.isDev,
+            containers: try parts.accounts.containers().map {
+                .init(name: $0.container.name, created: $0.created.milliseconds)
+            }
+        )
+    }
+
+    private func checkLink() throws -> APIResponse {
+        let fields = FormFields((request.query ?? "").utf8)
+        let code = fields?["code"] ?? ""
+        try guardian.charge(from: request.remoteAddress)
+        let link = try parts.accounts.operatorLink(code)
+        guard link.isGood else {
+            throw ConsoleRefusal(
+                "This link has been used or is too old. Make another with: zonecast console link",
+                status: 404
+            )
+        }
+        guardian.giveBack(from: request.remoteAddress)
+        return ConsoleDoor.json(Link(name: link.name))
+    }
+
+    private func setUp() async throws -> APIResponse {
+        let attempt = try JSONDecoder().decode(Attempt.self, from: Data(request.body))
+        try guardian.charge(from: request.remoteAddress)
+        let accounts = parts.accounts
+        let person = try await guardian.inTurn {
+            try accounts.useOperatorLink(
+                attempt.code ?? "",
+                name: attempt.name ?? "",
+                password: attempt.password
+            )
+        }
+        guardian.giveBack(from: request.remoteAddress)
+        try note("operator.setup", person)
+        return try begin(person)
+    }
+
+    private func signIn() async throws -> APIResponse {
+        let attempt = try JSONDecoder().decode(Attempt.self, from: Data(request.body))
+        let name = attempt.name ?? ""
+        try guardian.charge(name: name, from: request.remoteAddress)
+        let accounts = parts.accounts
+        let found = try await guardian.inTurn { try accounts.operator(name: name, password: attempt.password) }
+        guard let found else {
+            throw ConsoleRefusal("The name or the password is wrong.", status: 403)
+        }
+        guardian.giveBack(name: name, from: request.remoteAddress)
+        try note("operator.sign-in", found)
+        return try begin(found)
+    }
+
+    private func begin(_ person: Operator) throws -> APIResponse {
+        let secret = try parts.accounts.startOperatorSession(person.id)
+        var response = ConsoleDoor.json(try welcome(person))
+        response.headers[.setCookie] = ConsoleGuard.cookie(secret, isSecure: parts.facts.isSecure)
+        return response
+    }
+
+    private func signOut() throws -> APIResponse {
+        if let secret = ConsoleGuard.secret(of: request) { try parts.accounts.endOperatorSession(secret) }
+        var response = ConsoleDoor.json(Done())
+        response.headers[.setCookie] = ConsoleGuard.cookie(nil, isSecure: parts.facts.isSecure)
+        return response
+    }
+
+    private func changePassword() async throws -> APIResponse {
+        let person = try person()
+        guard let secret = ConsoleGuard.secret(of: request) else { throw ConsoleRefusal.signInFirst }
+        let attempt = try JSONDecoder().decode(Attempt.self, from: Data(request.body))
+        try guardian.charge(name: person.name, from: request.remoteAddress)
+        let accounts = parts.accounts
+        try await guardian.inTurn {
+            guard try accounts.operator(name: person.name, password: attempt.password) != nil else {
+                throw ConsoleRefusal("The password you have now is another one.", status: 403)
+            }
+            try accounts.setPassword(attempt.newPassword ?? "", ofOperator: person.id, keeping: secret)
+        }
+        guardian.giveBack(name: person.name, from: request.remoteAddress)
+        try note("operator.password", person)
+        return ConsoleDoor.json(Done())
+    }
+
+    private func note(_ action: String, _ person: Operator) throws {
+        try parts.accounts.note(
+            AuditEntry(at: parts.time.now(), actor: person.name, action: action, subject: person.name)
+        )
+    }
+}

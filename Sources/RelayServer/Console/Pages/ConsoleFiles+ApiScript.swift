@@ -1,0 +1,63 @@
+extension ConsoleFiles {
+    /// The console's own API: every call says where (container, environment) and that it is this page's.
+    static let apiScript = #"""
+        // The console's own API: every call says where (container, environment) and that it is this page's.
+
+        import { typedName } from "./dom.js";
+
+        /** What the relay did not do, and why: `message` is for people. */
+        export class Refusal extends Error {
+          /** @param {{ error?: string, code?: string, reason?: string, serverErrorCode?: string }} answer @param {number} status */
+          constructor(answer, status) {
+            super(answer.error ?? answer.reason ?? `The relay answered ${status}.`);
+            this.code = answer.code ?? answer.serverErrorCode;
+            this.status = status;
+            this.answer = answer;
+          }
+        }
+
+        /** Where everything happens. @type {{ container: string, environment: string }} */
+        export const place = { container: "", environment: "development" };
+        export const isProduction = () => place.environment === "production";
+
+        /** Called when the sign-in has ended. @type {{ ended: () => void }} */
+        export const session = { ended: () => {} };
+
+        /**
+         * @param {string} method @param {string} name What follows `/console/api/`.
+         * @param {Record<string, any>} [parameters] @param {any} [body]
+         * @returns {Promise<any>}
+         */
+        export async function call(method, name, parameters = {}, body) {
+          const query = new URLSearchParams();
+          for (const [key, value] of Object.entries({ ...place, ...parameters })) {
+            if (value !== undefined && value !== null && value !== "") query.set(key, String(value));
+          }
+          let response;
+          try {
+            response = await fetch(`api/${name}?${query}`, {
+              method,
+              headers: { "X-Zonecast-Console": "1", ...(body !== undefined && { "Content-Type": "application/json" }) },
+              body: body === undefined ? undefined : JSON.stringify(body),
+              credentials: "same-origin",
+            });
+          } catch {
+            throw new Refusal({ error: "The relay does not answer. Is it running?", code: "offline" }, 0);
+          }
+          const answer = await response.json().catch(() => ({}));
+          if (response.ok) return answer;
+          if (answer.code === "confirm" && parameters.confirm === undefined && await typedName(place.container)) {
+            return call(method, name, { ...parameters, confirm: place.container }, body);
+          }
+          if (answer.code === "signIn") session.ended();
+          throw new Refusal(answer.code === "confirm" ? { error: "Nothing was changed." } : answer, response.status);
+        }
+
+        export const get = (name, parameters) => call("GET", name, parameters);
+        export const post = (name, body = {}, parameters = {}) => call("POST", name, parameters, body);
+
+        /** An operation of the wire on the public database, as an operator. @param {string} operation */
+        export const wire = (operation, body, parameters) => call("POST", `wire/${operation}`, parameters, body);
+
+        """#
+}

@@ -1,0 +1,55 @@
+extension ConsoleFiles {
+    /// Backups: what there is, when the next comes, whether they are good.
+    static let backupsScript = #"""
+        // Backups: what there is, when the next comes, whether they are good.
+
+        import { get, post } from "./api.js";
+        import { button, field, fill, guarded, h, say, select, table } from "./dom.js";
+        import { ago, bytes, moment, number } from "./format.js";
+
+        /** @type {import("./sections.js").Page} */
+        export const backups = {
+          id: "backups", title: "Backups", key: "b",
+          about: "Of the whole relay, made while it runs. To restore one the relay is stopped: zonecast backup restore.",
+          command: () => "backup list",
+
+          async show(body, { shell }) {
+            const now = await get("backups");
+            const verdict = h("div", { "aria-live": "polite" });
+            const interval = select([["off", "off"], ["hourly", "hourly"], ["daily", "daily"], ["weekly", "weekly"]], now.interval ?? "off");
+            const keep = h("input", { type: "number", min: 1, max: 1000, value: now.keep ?? 7 });
+            const latest = now.backups[0];
+            fill(body,
+              !latest ? h("p.note", null, "There is no backup yet.") : Date.now() - latest.made > 8 * 86_400_000
+                && h("p.note", null, `The latest is from ${ago(latest.made)}.`),
+              h("div.bar", null, button("Make one now", async () => {
+                const made = await post("backups/create");
+                say(`${made.name} is made, ${bytes(made.bytes)}.`);
+                await shell.show();
+              }, { class: "strong", id: "make-backup" })),
+              verdict,
+              table([
+                ["Made", (one) => moment(one.made)], ["Size", (one) => bytes(one.bytes), "number"], ["Zones", (one) => number(one.zones), "number"],
+                ["Records", (one) => number(one.records), "number"], ["Assets", (one) => number(one.assets), "number"],
+                ["Missing", (one) => one.missingAssets ? h("span.badge.bad", null, number(one.missingAssets)) : "0", "number"],
+                ["Name", (one) => one.name, "mono"],
+                ["", (one) => button("Verify", async () => {
+                  fill(verdict, h("p.quiet", null, `Reading all of ${one.name}…`));
+                  const { faults } = await post("backups/verify", { name: one.name });
+                  fill(verdict, faults.length ? h("div.trouble", null, `${one.name} cannot be trusted:`, faults.map((fault) => h("p", null, fault)))
+                    : h("p", null, h("b.added", null, "✓ "), `${one.name} is good: every file, every zone's log, every asset.`));
+                }, { class: "small" })],
+              ], now.backups, "None.", { caption: "Backups, the newest first" }),
+              h("section.panel", null, h("h2", null, "Schedule"),
+                h("form.row", { onsubmit: guarded(async (event) => {
+                  event.preventDefault();
+                  await post("backups/schedule", { interval: interval.value, keep: Number(keep.value) });
+                  say("The relay goes by it within a minute.");
+                  await shell.show();
+                }) }, field("Make one", interval), field("Keep", keep), h("button", { type: "submit" }, "Set")),
+                h("p.quiet", null, "Into ", h("code", null, now.folder), ". Copy them to another machine as well.")));
+          },
+        };
+
+        """#
+}

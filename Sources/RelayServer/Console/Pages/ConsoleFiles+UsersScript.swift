@@ -1,0 +1,90 @@
+extension ConsoleFiles {
+    /// Accounts of people: who they are to each container, how much they hold, where they are signed in.
+    static let usersScript = #"""
+        // Accounts of people: who they are to each container, how much they hold, where they are signed in.
+
+        import { get, post } from "./api.js";
+        import { button, confirmed, dialog, field, fill, guarded, h, say, table } from "./dom.js";
+        import { ago, bytes, moment, number } from "./format.js";
+
+        /** @type {import("./sections.js").Page} */
+        export const users = {
+          id: "users", title: "Users", key: "u",
+          about: "Accounts belong to the relay; each container knows a user by another record name.",
+          command: () => "user list",
+
+          async show(body, { shell, parameters }) {
+            if (parameters.get("id")) return person(body, shell, parameters.get("id"));
+            const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "name, address, record name", "aria-label": "Search users" });
+            shell.search = words;
+            const { users: rows, count } = await get("users", { words: parameters.get("words") });
+            fill(body,
+              h("div.bar", null, h("form.bar", { role: "search", onsubmit: (event) => {
+                event.preventDefault();
+                shell.go("users", { words: words.value });
+              } }, words, h("button", { type: "submit" }, "Search")), button("New user…", async () => { if (await add()) await shell.show(); })),
+              table([
+                ["Signs in as", (user) => h("a", { href: shell.link("users", { id: user.id }) }, user.name)],
+                ["By", (user) => h("span.badge", null, user.way)],
+                ["Name", (user) => [user.givenName, user.familyName].filter(Boolean).join(" ")],
+                ["State", (user) => user.isDisabled ? h("span.badge.bad", null, "disabled") : ""],
+                ["Since", (user) => moment(user.created)],
+              ], rows, parameters.get("words") ? "Nobody has this in their name." : "No users yet.", { caption: "Users", mark: (user) => (user.isDisabled ? "off" : undefined) }),
+              count > rows.length && h("p.quiet", null, `${number(rows.length)} of ${number(count)} are shown: search for the others.`));
+          },
+        };
+
+        function add() {
+          return dialog("New user", (done) => {
+            const email = h("input", { type: "email", required: true, autocomplete: "off" });
+            const password = h("input", { type: "password", required: true, minlength: 8, autocomplete: "new-password" });
+            return h("form", { onsubmit: guarded(async (event) => {
+              event.preventDefault();
+              await post("users/add", { email: email.value, password: password.value });
+              say(`${email.value} can sign in now.`);
+              done(true);
+            }) }, field("E-mail address", email), field("Password", password, "8 characters or more; they change it at /account."),
+            h("div.actions", null, h("button.strong", { type: "submit" }, "Add")));
+          });
+        }
+
+        async function person(body, shell, id) {
+          const { user, containers, sessions } = await get("users/one", { id });
+          const end = async (session) => {
+            await post("users/sign-out", { id: user.id, session });
+            say(session ? "This sign-in has ended." : "All sign-ins have ended.");
+            await shell.show();
+          };
+          fill(body,
+            h("div.bar", null, h("a", { href: shell.link("users") }, "All users"), h("strong", null, user.name),
+              user.isDisabled && h("span.badge.bad", null, "disabled")),
+            h("dl.facts", null,
+              h("dt", null, "Signs in by"), h("dd", null, user.way), h("dt", null, "E-mail"), h("dd", null, user.email ?? "–"),
+              h("dt", null, "Telephone"), h("dd", null, user.phone ?? "–"),
+              h("dt", null, "Name"), h("dd", null, [user.givenName, user.familyName].filter(Boolean).join(" ") || "–"),
+              h("dt", null, "Since"), h("dd", null, moment(user.created))),
+            h("h2", null, "Known to"),
+            table([
+              ["Container", (one) => one.container], ["Environment", (one) => one.environment],
+              ["User record name", (one) => h("code", null, one.userRecordName)],
+              ["Private database", (one) => [bytes(one.bytes), one.limit ? ` of ${bytes(one.limit)}` : ""], "number"],
+              ["", (one) => one.isDiscoverable ? "may be found by others" : ""],
+            ], containers, "No app has met this user yet.", { caption: "Containers" }),
+            h("h2", null, "Signed in"),
+            table([
+              ["Container", (one) => one.container], ["Environment", (one) => one.environment],
+              ["Kind", (one) => (one.isKept ? "kept signed in" : "short")], ["Since", (one) => moment(one.created)],
+              ["Last used", (one) => ago(one.used)],
+              ["", (one) => button("End", () => end(one.id), { class: "small danger" })],
+            ], sessions, "Nowhere.", { caption: "Sign-ins" }),
+            h("div.actions.left", null,
+              sessions.length > 1 && button("End all sign-ins", () => end()),
+              button(user.isDisabled ? "Enable" : "Disable…", async () => {
+                if (!user.isDisabled && !await confirmed(`Disable ${user.name}?`, "All their sign-ins end at once and they cannot sign in again until you enable them. Their data stays.", "Disable")) return;
+                await post("users/disable", { id: user.id, isDisabled: !user.isDisabled });
+                await shell.show();
+              }, { class: user.isDisabled ? "strong" : "danger" })));
+        }
+
+        """#
+}

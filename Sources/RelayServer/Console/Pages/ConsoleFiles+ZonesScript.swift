@@ -1,0 +1,57 @@
+extension ConsoleFiles {
+    /// Zones of all databases: whose, how much, how far.
+    static let zonesScript = #"""
+        // Zones of all databases: whose, how much, how far.
+
+        import { get, place, post } from "./api.js";
+        import { button, confirmed, fill, h, say, table } from "./dom.js";
+        import { bytes, moment, number, short, upTo } from "./format.js";
+
+        /** @type {import("./sections.js").Page} */
+        export const zones = {
+          id: "zones", title: "Zones", key: "z",
+          about: "Names, sizes and places in the change log. What is in a private zone only its owner and participants see.",
+          command: ({ container, environment }) => `zones list --container ${container} --environment ${environment}`,
+
+          async show(body, { shell, parameters }) {
+            const words = h("input", { type: "search", placeholder: "zone or user", value: parameters.get("words") ?? "", "aria-label": "Search zones" });
+            const list = h("div");
+            shell.search = words;
+            fill(body, h("form.bar", { role: "search", onsubmit: (event) => {
+              event.preventDefault();
+              shell.go("zones", { words: words.value });
+            } }, words, h("button", { type: "submit" }, "Search")), list);
+
+            let rows = [];
+            const load = async (before) => {
+              const page = await get("zones", { words: parameters.get("words"), before, limit: 50 });
+              rows = before ? [...rows, ...page.zones] : page.zones;
+              fill(list, table([
+                ["Zone", (zone) => zone.tracksChanges ? h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }) }, zone.zoneName)
+                  : zone.database === "public" ? h("a", { href: shell.link("records") }, zone.zoneName) : zone.zoneName],
+                ["Database", (zone) => h(zone.database === "public" ? "span.badge.accent" : "span.badge", null, zone.database)],
+                ["Owner", (zone) => zone.database === "public" ? "" : h("a", { href: shell.link("users", { words: zone.owner }), title: zone.owner }, h("code", null, short(zone.owner)))],
+                ["Records", (zone) => upTo(zone.records, zone.isMore), "number"],
+                ["Size", (zone) => bytes(zone.recordBytes + zone.assetBytes), "number"],
+                ["Change", (zone) => number(zone.lastChange), "number"],
+                ["Last written", (zone) => moment(zone.modified)],
+                ["Shared", (zone) => zone.sharing === "none" ? "" : zone.sharing === "zone" ? "as a whole" : "hierarchies"],
+                ["", (zone) => zone.tracksChanges && button("Delete…", () => remove(zone), { class: "small danger", "aria-label": `Delete zone ${zone.zoneName}` })],
+              ], rows, parameters.get("words") ? "No zone or user has this in its name." : "No zones yet.", { caption: "Zones" }),
+              page.zones.length === 50 && button("More", () => load(rows.at(-1).lastChange)));
+            };
+            const remove = async (zone) => {
+              const isSure = await confirmed(`Delete ${zone.zoneName}?`,
+                `All records of this zone are deleted on every device of ${zone.owner}, and those it is shared with lose it. This cannot be undone.`,
+                "Delete the zone");
+              if (!isSure) return;
+              await post("zones/delete", { zoneName: zone.zoneName, owner: zone.owner });
+              say(`${zone.zoneName} is deleted from ${place.container}.`);
+              await load();
+            };
+            await load();
+          },
+        };
+
+        """#
+}

@@ -1,0 +1,103 @@
+import HTTPTypes
+package import Records
+package import RelayAPI
+import Synchronization
+
+/// The last requests, for the console's log page: those that were refused always, all others while somebody looks.
+///
+/// Like the log, it holds no query, no name of a record, zone or person, and no client's address. While nobody looks, an
+/// answered request costs one plain load.
+package final class RecentRequests: Sendable {
+    package struct Line: Encodable, Sendable {
+        package var number: Int
+        package var at: Int64
+        /// The `uuid` of the answer.
+        package var id: String
+        package var method: String
+        /// The operation; the path's folder for what is none.
+        package var operation: String
+        package var container: String?
+        package var environment: String?
+        package var database: String?
+        package var status: Int
+        package var error: String?
+        package var milliseconds: Double
+        package var bytes: Int
+    }
+
+    fileprivate struct Lines {
+        var lines: [Line] = []
+        /// Where the oldest is, once the ring is full.
+        var next = 0
+        var count = 0
+    }
+
+    private static let kept = 2_000
+    /// How long after the last look all requests are kept.
+    private static let attention = Duration.seconds(60)
+
+    private let lines = Mutex(Lines())
+    /// Milliseconds of the calendar until which somebody looks.
+    private let watchedUntil = Atomic<Int64>(0)
+    private let now: @Sendable () -> Timestamp
+
+    package init(now: @escaping @Sendable () -> Timestamp) { self.now = now }
+
+    /// Notes an answered request.
+    package func note(_ response: APIResponse, to request: APIRequest, in time: Duration) {
+        let isRefused = response.status.code >= 400
+        let watched = watchedUntil.load(ordering: .relaxed)
+        guard isRefused || watched > 0 else { return }
+        let at = now()
+        if !isRefused, at.milliseconds > watched {
+            // Nobody has looked for a while.
+            _ = watchedUntil.compareExchange(expected: watched, desired: 0, ordering: .relaxed)
+            return
+        }
+        let route = try? Route(path: request.path)
+        let name = HTTPField.Name("X-Apple-Request-UUID")
+        let line = Line(
+            number: 0,
+            at: at.milliseconds,
+            id: response.usual?.requestID ?? name.flatMap { response.otherHeaders[$0] } ?? "",
+            method: "\(request.method)",
+            operation: route?.operation.rawValue ?? Self.folder(of: request.path),
+            container: route?.home.container.name,
+            environment: route?.home.environment.rawValue,
+            database: route?.scope.pathName,
+            status: response.status.code,
+            error: response.errorCode?.rawValue,
+            milliseconds: time.inSeconds * 1_000,
+            bytes: response.file.map { Int($0.length) } ?? response.body.count
+        )
+        lines.withLock { $0.add(line, limit: Self.kept) }
+    }
+
+    /// The newest first, and from now on for a minute all that comes: those after `number` that `filter` says true of,
+    /// `limit` at most.
+    package func look(
+        after number: Int,
+        limit: Int,
+        where filter: (Line) -> Bool
+    ) -> [Line] {
+        watchedUntil.store((now() + Self.attention).milliseconds, ordering: .relaxed)
+        let all = lines.withLock { $0.lines }
+        return Array(all.filter { $0.number > number && filter($0) }.sorted { $0.number > $1.number }.prefix(limit))
+    }
+
+    /// The first part of a path that is no operation's: the rest may be as good as a key.
+    private static func folder(of path: String) -> String {
+        "/" + (path.split(separator: "/").first.map { String($0.prefix(32)) } ?? "")
+    }
+}
+
+extension RecentRequests.Lines {
+    fileprivate mutating func add(_ line: RecentRequests.Line, limit: Int) {
+        var line = line
+        count += 1
+        line.number = count
+        guard lines.count == limit else { return lines.append(line) }
+        lines[next] = line
+        next = (next + 1) % limit
+    }
+}

@@ -1,0 +1,116 @@
+import Foundation
+import GRDB
+import Records
+package import RelayCore
+
+extension AccountStore: PushRegister {
+    package func addPushDevice(_ device: PushDevice, limit: Int) throws(DirectoryError) -> [String] {
+        try write { db in
+            let place: StatementArguments = [
+                device.home.container.name, device.home.environment.rawValue, device.user.recordName,
+            ]
+            let others = try String.fetchAll(
+                db,
+                sql: """
+                    SELECT id FROM push_devices WHERE container = ? AND environment = ? AND user = ? AND device <> ?
+                    ORDER BY registered DESC, id LIMIT -1 OFFSET ?
+                    """,
+                arguments: place + [device.deviceID, max(limit - 1, 0)]
+            )
+            let older = try String.fetchAll(
+                db,
+                sql: "SELECT id FROM push_devices WHERE container = ? AND environment = ? AND user = ? AND device = ?",
+                arguments: place + [device.deviceID]
+            )
+            for id in others + older { try Self.removePushDevice(id, db) }
+            try Self.insert(device, db)
+            return others + older
+        }
+    }
+
+    package func removePushDevice(_ id: String) throws(DirectoryError) {
+        try write { db in try Self.removePushDevice(id, db) }
+    }
+
+    package func notePushFault(_ fault: String?, of id: String) throws(DirectoryError) {
+        try write { db in
+            try db.execute(sql: "UPDATE push_devices SET fault = ? WHERE id = ?", arguments: [fault, id])
+        }
+    }
+
+    package func pushDevices() throws(DirectoryError) -> [PushDevice] {
+        try read { db in
+            try Row.fetchAll(db, sql: "SELECT * FROM push_devices ORDER BY registered, id")
+                .compactMap(Self.pushDevice)
+        }
+    }
+
+    // MARK: Rows
+
+    private static func removePushDevice(_ id: String, _ db: Database) throws {
+        try db.execute(sql: "DELETE FROM push_devices WHERE id = ?", arguments: [id])
+    }
+
+    private static func insert(_ device: PushDevice, _ db: Database) throws {
+        var row = TargetColumns()
+        switch device.target {
+        case .apns(let token, let topic, let isSandbox):
+            row = TargetColumns(kind: "apns", address: token, topic: topic, isSandbox: isSandbox)
+        case .webPush(let endpoint, let key, let secret):
+            row = TargetColumns(kind: "webPush", address: endpoint, key: Data(key), secret: Data(secret))
+        case .ntfy(let topicURL):
+            row = TargetColumns(kind: "ntfy", address: topicURL)
+        }
+        try db.execute(
+            sql: """
+                INSERT INTO push_devices(id, container, environment, user, device, session, api_token,
+                    kind, address, topic, is_sandbox, key, secret, registered, fault)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                """,
+            arguments: [
+                device.id, device.home.container.name, device.home.environment.rawValue, device.user.recordName,
+                device.deviceID, device.session?.data, Data(device.apiTokenHash), row.kind, row.address, row.topic,
+                row.isSandbox, row.key, row.secret, device.registered.milliseconds, device.lastFault,
+            ]
+        )
+    }
+
+    private struct TargetColumns {
+        var kind = ""
+        var address = ""
+        var topic: String?
+        var isSandbox = false
+        var key: Data?
+        var secret: Data?
+    }
+
+    private static func pushDevice(_ row: Row) -> PushDevice? {
+        guard let home = home(row), let target = target(row) else { return nil }
+        return PushDevice(
+            id: row["id"],
+            home: home,
+            user: UserID(row["user"]),
+            deviceID: row["device"],
+            session: (row["session"] as Data?).map { Session.ID($0) },
+            apiTokenHash: Array(row["api_token"] as Data),
+            target: target,
+            registered: Timestamp(milliseconds: row["registered"]),
+            lastFault: row["fault"]
+        )
+    }
+
+    /// `nil` for a kind that only a later version knows.
+    private static func target(_ row: Row) -> PushTarget? {
+        switch row["kind"] as String {
+        case "apns": .apns(token: row["address"], topic: row["topic"] ?? "", isSandbox: row["is_sandbox"] ?? false)
+        case "webPush":
+            .webPush(
+                endpoint: row["address"],
+                key: Array(row["key"] as Data? ?? Data()),
+                secret: Array(row["secret"] as Data? ?? Data())
+            )
+        case "ntfy": .ntfy(topicURL: row["address"])
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import Foundation
+
+/// The calls by which the relay keeps files beside those of SQLite; a test puts a disk in their place that fails or loses
+/// its power.
+///
+/// Each answers as the system's call of that name does and leaves its reason in `errno`.
+package struct DiskCalls: Sendable {
+    package var open: @Sendable (_ path: String, _ flags: Int32) -> Int32
+    package var write: @Sendable (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int
+    package var sync: @Sendable (_ descriptor: Int32) -> Int32
+    package var rename: @Sendable (_ path: String, _ target: String) -> Int32
+    package var makeFolder: @Sendable (_ path: String) -> Int32
+
+    package init(
+        open: @escaping @Sendable (_ path: String, _ flags: Int32) -> Int32,
+        write: @escaping @Sendable (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int,
+        sync: @escaping @Sendable (_ descriptor: Int32) -> Int32,
+        rename: @escaping @Sendable (_ path: String, _ target: String) -> Int32,
+        makeFolder: @escaping @Sendable (_ path: String) -> Int32
+    ) {
+        self.open = open
+        self.write = write
+        self.sync = sync
+        self.rename = rename
+        self.makeFolder = makeFolder
+    }
+
+    /// The system's own; files and folders are the owner's alone.
+    package static let system = DiskCalls(
+        open: { Foundation.open($0, $1, 0o600) },
+        write: { Foundation.write($0, $1.baseAddress, $1.count) },
+        sync: { fsync($0) },
+        rename: { Foundation.rename($0, $1) },
+        makeFolder: { mkdir($0, 0o700) }
+    )
+
+    /// A call that failed.
+    struct Failure: Error, CustomStringConvertible {
+        var call: String
+        var number: Int32
+
+        init(_ call: String) {
+            self.call = call
+            number = errno
+        }
+
+        var description: String { "\(call): \(String(cString: strerror(number)))" }
+    }
+
+    /// Makes the folders from `root`, which is there, down to `path`; the names of all are on the disk when this returns.
+    ///
+    /// Also of those that are there already: whoever made them may have been stopped before it had flushed them.
+    func makeFolders(_ path: String, within root: String) throws {
+        guard path.count > root.count else { return }
+        let parent = (path as NSString).deletingLastPathComponent
+        try makeFolders(parent, within: root)
+        guard makeFolder(path) == 0 || errno == EEXIST else { throw Failure("mkdir") }
+        try flush(parent)
+    }
+
+    /// Writes a file's content over itself and flushes it, so that what programs read there is what a power cut leaves.
+    ///
+    /// A flush alone would not do: after one that failed the system takes the pages for clean that it could not write, and
+    /// shows them all the same until it needs their memory. Nothing happens where there is no such file.
+    func rewrite(_ path: String) throws {
+        let descriptor = open(path, O_RDWR | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            guard errno == ENOENT else { throw Failure("open") }
+            return
+        }
+        defer { close(descriptor) }
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        var offset: off_t = 0
+        while true {
+            let count = buffer.withUnsafeMutableBytes { pread(descriptor, $0.baseAddress, $0.count, offset) }
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw Failure("read") }
+            guard count > 0 else { break }
+            guard lseek(descriptor, offset, SEEK_SET) == offset,
+                buffer.withUnsafeBytes({ write(descriptor, UnsafeRawBufferPointer(rebasing: $0[..<count])) }) == count
+            else { throw Failure("write") }
+            offset += off_t(count)
+        }
+        guard sync(descriptor) == 0 else { throw Failure("fsync") }
+    }
+
+    /// Returns when the file, or the names in the folder, are on the disk.
+    func flush(_ path: String) throws {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw Failure("open") }
+        defer { close(descriptor) }
+        guard sync(descriptor) == 0 else { throw Failure("fsync") }
+    }
+}

@@ -1,0 +1,108 @@
+package import Records
+import RelayCore
+
+/// Shares, subscriptions and the indexes that were made.
+extension StoreSurvey {
+    package struct ShareRow: Sendable {
+        package var zone: ZoneID
+        /// The share record's name; one of a hierarchy was drawn by its owner's app.
+        package var isZoneWide: Bool
+        package var publicPermission: Share.Permission
+        package var participants: [Share.Participant]
+    }
+
+    package struct SubscriptionRowOfUser: Sendable {
+        package var user: UserID
+        package var scope: DatabaseScope
+        package var subscription: Subscription
+    }
+
+    package struct IndexRow: Sendable {
+        package var recordType: String
+        /// The field, or what else it finds by.
+        package var target: String
+        package var isComplete: Bool
+        /// Counted up to the bound.
+        package var entries: Int
+    }
+
+    /// The newest first.
+    package func shares(limit: Int) throws(RelayError) -> [ShareRow] {
+        try reader.attempt {
+            var found: [(Int64, ShareRow)] = []
+            try rows(
+                """
+                SELECT s.id, u.name, z.name, s.root IS NULL, s.public_permission FROM share s
+                JOIN zone z ON z.id = s.zone JOIN user u ON u.id = z.owner
+                WHERE z.deleted = 0 ORDER BY s.id DESC LIMIT ?
+                """,
+                { $0.bind(1, Int64(limit)) }
+            ) { row in
+                let share = ShareRow(
+                    zone: ZoneID(row.text(2), owner: UserID(row.text(1))),
+                    isZoneWide: row.bool(3),
+                    publicPermission: Share.Permission(rawValue: Int(row.int(4))) ?? .none,
+                    participants: []
+                )
+                found.append((row.int(0), share))
+            }
+            return try found.map { number, share in
+                var share = share
+                share.participants = try reader.participants(of: number)
+                return share
+            }
+        }
+    }
+
+    package func subscriptions(limit: Int) throws(RelayError) -> [SubscriptionRowOfUser] {
+        try reader.attempt {
+            var found: [SubscriptionRowOfUser] = []
+            try rows(
+                """
+                SELECT \(SubscriptionRow.columns), u.name, s.scope FROM subscription s JOIN user u ON u.id = s.user
+                ORDER BY u.name, s.scope, s.id LIMIT ?
+                """,
+                { $0.bind(1, Int64(limit)) }
+            ) { row in
+                guard let scope = DatabaseScope(rawValue: Int(row.int(9))) else { return }
+                found.append(
+                    .init(user: UserID(row.text(8)), scope: scope, subscription: SubscriptionRow.read(row))
+                )
+            }
+            return found
+        }
+    }
+
+    /// The indexes that queries have had made.
+    package func indexes(upTo bound: Int) throws(RelayError) -> [IndexRow] {
+        try reader.attempt {
+            var found: [(Int64, IndexRow)] = []
+            try rows(
+                """
+                SELECT i.id, t.name, i.target, i.built_to >= i.goal FROM field_index i
+                JOIN record_type t ON t.id = i.type WHERE i.dropped = 0 ORDER BY t.name, i.target
+                """
+            ) { row in
+                let index = IndexRow(
+                    recordType: row.text(1),
+                    target: row.text(2),
+                    isComplete: row.bool(3),
+                    entries: 0
+                )
+                found.append((row.int(0), index))
+            }
+            return try found.map { number, index in
+                var index = index
+                try rows(
+                    "SELECT count(*) FROM (SELECT 1 FROM field_value WHERE field = ?1 LIMIT ?2)",
+                    { statement in
+                        statement.bind(1, number)
+                        statement.bind(2, Int64(bound + 1))
+                    },
+                    { index.entries = Int($0.int(0)) }
+                )
+                return index
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+package import Records
+package import RelayCore
+
+/// What a store holds, from above: names of zones and users, numbers, who shares with whom; no contents of records.
+///
+/// One committed state; every call is bounded in rows and, through `SQLiteStore.survey`, in time.
+package struct StoreSurvey {
+    let reader: SQLiteReader
+
+    package struct ZoneRow: Sendable {
+        package var number: Int64
+        package var id: ZoneID
+        package var lastChange: UInt64
+        package var modified: Timestamp?
+        package var use: StorageUse
+        package var sharing: Zone.Sharing
+        /// Live records, counted up to the survey's bound.
+        package var records: Int
+    }
+
+    package struct Totals: Sendable {
+        package var users = 0
+        package var zones = 0
+        package var use = StorageUse()
+        package var publicUse = StorageUse()
+        package var shares = 0
+        package var subscriptions = 0
+
+        package init() {}
+    }
+
+    /// How far records are counted where many counts are asked for.
+    package static let countBound = 1_000
+
+    package var schema: Schema { get throws(RelayError) { try reader.schema } }
+
+    package func totals() throws(RelayError) -> Totals {
+        try reader.attempt {
+            var totals = Totals()
+            totals.users = try reader.committedUserCount()
+            try rows("SELECT count(*), sum(record_bytes), sum(asset_bytes) FROM zone WHERE deleted = 0") { row in
+                totals.zones = Int(row.int(0))
+                totals.use = StorageUse(records: row.int(1), assets: row.int(2))
+            }
+            try rows("SELECT count(*) FROM share") { totals.shares = Int($0.int(0)) }
+            try rows("SELECT count(*) FROM subscription") { totals.subscriptions = Int($0.int(0)) }
+            totals.publicUse = try reader.committedUse(of: Zone.publicOwner)
+            return totals
+        }
+    }
+
+    /// Live zones, those changed last first, `limit` at most: those whose name, or whose owner's, has `words` in it, and
+    /// for the next page those changed before `change`.
+    package func zones(
+        with words: String,
+        before change: UInt64 = .max,
+        limit: Int
+    ) throws(RelayError) -> [ZoneRow] {
+        try reader.attempt {
+            var found: [ZoneRow] = []
+            try rows(
+                """
+                SELECT z.id, u.name, z.name, z.last_change, z.record_bytes, z.asset_bytes, z.shared
+                FROM zone z JOIN user u ON u.id = z.owner
+                WHERE z.deleted = 0 AND z.last_change < ?1
+                AND (?2 = '' OR instr(lower(z.name || ' ' || u.name), lower(?2)) > 0)
+                ORDER BY z.last_change DESC LIMIT ?3
+                """,
+                { statement in
+                    statement.bind(1, Int64(clamping: change))
+                    statement.bind(2, words)
+                    statement.bind(3, Int64(limit))
+                }
+            ) { row in
+                found.append(
+                    ZoneRow(
+                        number: row.int(0),
+                        id: ZoneID(row.text(2), owner: UserID(row.text(1))),
+                        lastChange: row.unsigned(3),
+                        use: StorageUse(records: row.int(4), assets: row.int(5)),
+                        sharing: Zone.Sharing(rawValue: row.int(6)) ?? .nothing,
+                        records: 0
+                    )
+                )
+            }
+            for index in found.indices {
+                found[index].records = try count(found[index].number, upTo: Self.countBound)
+                try rows("SELECT modified_at FROM record WHERE change = ?", { $0.bind(1, found[index].lastChange) }) {
+                    found[index].modified = Timestamp(milliseconds: $0.int(0))
+                }
+            }
+            return found
+        }
+    }
+
+    /// The zone's live records, counted up to a bound.
+    private func count(_ zone: Int64, upTo limit: Int) throws -> Int {
+        let names =
+            zone == 1
+            ? "SELECT 1 FROM record INDEXED BY public_by_modified WHERE zone = 1 AND deleted = 0 AND ?1 = 1 LIMIT ?2"
+            : """
+            SELECT 1 FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run ON r.run = z.run AND r.zone = z.zone
+            WHERE z.zone = ?1 AND r.deleted = 0 LIMIT ?2
+            """
+        var count = 0
+        try rows(
+            "SELECT count(*) FROM (\(names))",
+            { statement in
+                statement.bind(1, zone)
+                statement.bind(2, Int64(limit + 1))
+            },
+            { count = Int($0.int(0)) }
+        )
+        return count
+    }
+
+    /// The live zone of this address.
+    package func zone(_ id: ZoneID) throws(RelayError) -> Zone? { try reader.zone(id) }
+
+    /// The newest entries of a zone's log, tombstones included.
+    package func tail(of zone: Zone, limit: Int) throws(RelayError) -> [StoredRecord] {
+        guard zone.lastChange > 0 else { return [] }
+        var found: [StoredRecord] = []
+        try reader.visitRecords(in: zone, changes: 1...zone.lastChange, backwards: true, limit: limit) { record, _ in
+            found.append(record)
+        }
+        return found
+    }
+
+    /// Live records of the public database by type, each counted up to `bound`.
+    package func publicCounts(upTo bound: Int) throws(RelayError) -> [String: Int] {
+        try reader.attempt {
+            var types: [(Int64, String)] = []
+            try rows("SELECT id, name FROM record_type") { types.append(($0.int(0), $0.text(1))) }
+            var counts: [String: Int] = [:]
+            for (number, name) in types {
+                try rows(
+                    """
+                    SELECT count(*) FROM (SELECT 1 FROM record INDEXED BY public_by_modified
+                    WHERE zone = 1 AND deleted = 0 AND type = ?1 LIMIT ?2)
+                    """,
+                    { statement in
+                        statement.bind(1, number)
+                        statement.bind(2, Int64(bound + 1))
+                    },
+                    { counts[name] = Int($0.int(0)) }
+                )
+            }
+            return counts
+        }
+    }
+
+    /// Runs a statement and hands over its rows.
+    func rows(_ text: String, _ bind: (SQL) -> Void = { _ in }, _ visit: (SQL) throws -> Void) throws {
+        let statement = try SQL(text, in: reader.database)
+        defer { statement.reset() }
+        bind(statement)
+        while try statement.step() { try visit(statement) }
+    }
+}
+
+extension SQLiteStore {
+    /// Looks at one committed state, for seconds at most.
+    package func survey<Result>(_ body: (StoreSurvey) throws(RelayError) -> Result) throws(RelayError) -> Result {
+        try read { reader throws(RelayError) in
+            guard let reader = reader as? SQLiteReader else {
+                throw RelayError(.internalError, "This store cannot be surveyed.")
+            }
+            return try reader.attempt {
+                try RunTime.limited(on: reader.database) { try body(StoreSurvey(reader: reader)) }
+            }
+        }
+    }
+}
+
+extension StoreFolder {
+    /// The store of an environment that somebody has used; looking makes no file.
+    package func existingStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore? {
+        isThere(home) ? try sqliteStore(of: home) : nil
+    }
+}

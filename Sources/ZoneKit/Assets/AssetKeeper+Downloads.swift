@@ -1,0 +1,149 @@
+import Foundation
+import Records
+import Wire
+
+/// Getting files: piece by piece, so that a large one needs little memory and a broken download goes on where it ended.
+extension AssetKeeper {
+    /// Bytes of one request.
+    private static let pieceSize: Int64 = 4 << 20
+    /// How often in succession a piece may break off before the download fails; what has come stays for the next.
+    private static let mostBreaks = 3
+
+    func fetch(_ asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> URL {
+        let file = folder.appendingPathComponent(Self.fileName(asset.fileChecksum))
+        if FileManager.default.fileExists(atPath: file.path) { return file }
+        let part = try PartialFile(file.appendingPathExtension("part"))
+        var isComplete = false
+        if let address = asset.downloadURL { isComplete = try await load(asset, from: address, into: part) }
+        if !isComplete, let address = try await currentAddress(of: asset, origin) {
+            isComplete = try await load(asset, from: address, into: part)
+        }
+        guard isComplete else {
+            throw CKError(
+                .assetNotAvailable,
+                "The asset is not to be had: the record may have changed or gone. Fetch the record again."
+            )
+        }
+        try part.become(file)
+        return file
+    }
+
+    /// False when the address is no longer good, or leads to something else.
+    private func load(_ asset: Asset, from address: String, into part: PartialFile) async throws(CKError) -> Bool {
+        var breaks = 0
+        while true {
+            let have = try part.size
+            if have == asset.size { return true }
+            if have > asset.size { try part.empty() }
+            do throws(CKError) {
+                let piece = try await self.piece(asset, at: min(have, asset.size), of: address)
+                switch piece {
+                case .none: return false
+                case .more(let bytes): try part.append(bytes)
+                case .whole(let bytes):
+                    try part.empty()
+                    try part.append(bytes)
+                    return try part.size == asset.size
+                }
+                breaks = 0
+            } catch  where error.code == .networkFailure && breaks + 1 < Self.mostBreaks {
+                breaks += 1
+            }
+        }
+    }
+
+    private enum Piece {
+        case none
+        case more([UInt8])
+        case whole([UInt8])
+    }
+
+    private func piece(_ asset: Asset, at offset: Int64, of address: String) async throws(CKError) -> Piece {
+        let place = address.replacingOccurrences(of: "${f}", with: "asset")
+        guard var request = Self.request(.get, place) else { return .none }
+        if offset > 0 || asset.size > Self.pieceSize {
+            let last = min(offset + Self.pieceSize, asset.size) - 1
+            request.headers = [(name: "Range", value: "bytes=\(offset)-\(last)")]
+        }
+        let response = try await send(request)
+        switch response.status {
+        case 200: return .whole(response.body)
+        case 206: return response.body.isEmpty ? .none : .more(response.body)
+        case 400..<500: return .none
+        default: throw CKError(status: response.status, retryAfter: response.header("Retry-After"))
+        }
+    }
+
+    /// Addresses end; the record gives a new one as long as it holds the same content.
+    private func currentAddress(of asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> String? {
+        let body = ClientRequest.lookup(
+            [origin.record.recordName],
+            in: origin.record.zone,
+            desiredKeys: [origin.field]
+        )
+        let document: JSONDocument
+        do throws(CallFailure) {
+            document = try await connection.send(RelayCall(origin.scope, "records/lookup", body))
+        } catch {
+            throw error.error
+        }
+        var address: String?
+        try reading { () throws(JSONError) in
+            try ClientResponse.records(document.root, zone: nil) { entry in
+                guard case .record(let record) = entry else { return }
+                let found = record.fields[origin.field]?.assets.first { $0.fileChecksum == asset.fileChecksum }
+                address = found?.downloadURL
+            }
+        }
+        return address
+    }
+}
+
+/// What has come of a file so far.
+private struct PartialFile {
+    private let file: URL
+
+    init(_ file: URL) throws(CKError) {
+        self.file = file
+        try Self.doing(file) {
+            try FileManager.default.createDirectory(
+                at: file.deletingLastPathComponent(),
+                withIntermediateDirectories: true
+            )
+            if !FileManager.default.fileExists(atPath: file.path) { try Data().write(to: file) }
+        }
+    }
+
+    var size: Int64 {
+        get throws(CKError) {
+            try Self.doing(file) {
+                let facts = try FileManager.default.attributesOfItem(atPath: file.path)
+                return (facts[.size] as? NSNumber)?.int64Value ?? 0
+            }
+        }
+    }
+
+    func append(_ bytes: [UInt8]) throws(CKError) {
+        try Self.doing(file) {
+            let handle = try FileHandle(forWritingTo: file)
+            defer { try? handle.close() }
+            try handle.seekToEnd()
+            try handle.write(contentsOf: bytes)
+        }
+    }
+
+    func empty() throws(CKError) { try Self.doing(file) { try Data().write(to: file) } }
+
+    func become(_ whole: URL) throws(CKError) {
+        try Self.doing(file) { try FileManager.default.moveItem(at: file, to: whole) }
+    }
+
+    private static func doing<Value>(_ file: URL, _ body: () throws -> Value) throws(CKError) -> Value {
+        do {
+            return try body()
+        } catch {
+            let folder = file.deletingLastPathComponent().path
+            throw CKError(.internalError, "The asset cannot be written to \(folder).", underlying: error)
+        }
+    }
+}

@@ -1,0 +1,65 @@
+package import Records
+import Synchronization
+package import Wire
+
+/// For those who keep shares of their own: what a share holds as values, and edits that outlive a conflict.
+extension CKShare {
+    /// The share as the relay had it last, in the form in which a file can keep it.
+    ///
+    /// Without pending changes of people; `nil` for a share that was never saved.
+    package var kept: (record: Record, details: ClientShare)? {
+        guard let details = sharing.withLock({ $0.known }) else { return nil }
+        let state = state.withLock { $0 }
+        var record = Record(id: state.id.record, type: state.type, fields: state.fields, changeTag: state.changeTag)
+        record.created = state.created
+        record.modified = state.modified
+        return (record, details)
+    }
+
+    /// Puts this object's changes on top of what the relay has now: who was invited here stays invited, who was taken out
+    /// stays out, and all that was changed elsewhere counts.
+    package func rebase(onto server: CKShare) {
+        guard let (record, details) = server.kept else { return }
+        state.withLock { $0.saved(as: record, sent: 0) }
+        let caller = server.sharing.withLock { $0.caller }
+        sharing.withLock { $0.rebase(onto: details, caller: caller) }
+    }
+
+    /// Somebody to be invited, without asking the relay who they are.
+    package static func participant(
+        inviting lookup: ClientIdentity.Lookup,
+        _ permission: ParticipantPermission
+    ) -> Participant {
+        let identity = ClientIdentity(userRecordName: lookup.userRecordName, lookup: lookup)
+        let made = Participant(inviting: identity, callerName: nil)
+        made.permission = permission
+        return made
+    }
+}
+
+extension ShareState {
+    /// Takes over what the relay has, and makes the changes of this side anew.
+    mutating func rebase(onto details: ClientShare, caller: CallerMemory?) {
+        guard let before = known else { return take(details, caller: caller) }
+        let wasPublic = before.publicPermission.map { CKShare.ParticipantPermission(word: $0) }
+        let newPublic = publicPermission == wasPublic ? nil : publicPermission
+        let mine = participants.filter { $0.role != .owner }
+        let old = before.participants.map { CKShare.Participant($0, callerName: nil) }.filter { $0.role != .owner }
+        let removed = old.filter { old in !mine.contains { $0.isEqual(old) } }
+        // What is as it was says nothing: its newer state elsewhere stands.
+        let changed = mine.filter { mine in
+            old.first { $0.isEqual(mine) }.map { $0.permission != mine.permission || $0.role != mine.role } ?? true
+        }
+        take(details, caller: caller)
+        if let newPublic { publicPermission = newPublic }
+        for participant in removed { remove(participant) }
+        for participant in changed { put(participant) }
+    }
+
+    /// Changes somebody who is in, or lets them in.
+    private mutating func put(_ participant: CKShare.Participant) {
+        guard let known = participants.first(where: { $0.isEqual(participant) }) else { return add(participant) }
+        known.permission = participant.permission
+        known.role = participant.role
+    }
+}

@@ -1,0 +1,72 @@
+import GRDB
+
+/// Everything that hangs together with some objects: links followed both ways, to the end.
+///
+/// SDK reference 14.2.
+struct ShareClosure {
+    let db: Database
+    let file: StoreFile
+
+    /// The objects and all that they lead to; pairs of many-to-many links are among them.
+    func objects(from start: [ObjectID]) throws -> [ObjectID] {
+        var found = Set(start)
+        var order = start
+        var next = 0
+        while next < order.count {
+            let object = order[next]
+            next += 1
+            for other in try neighbours(of: object) where found.insert(other).inserted { order.append(other) }
+        }
+        return order
+    }
+
+    /// What of the unshared hangs on an object, itself included where it is unshared; and the zones of shares that it hangs
+    /// on.
+    func newcomers(from start: ObjectID, home: Int64) throws -> (objects: [ObjectID], zones: Set<Int64>) {
+        var (seen, waiting): (Set<ObjectID>, [ObjectID]) = ([start], [start])
+        var (newcomers, zones): ([ObjectID], Set<Int64>) = ([], [])
+        while let object = waiting.popLast() {
+            let zone = try KnownRecord.zone(db, oid: object.name.text) ?? home
+            if zone == home { newcomers.append(object) } else { zones.insert(zone) }
+            guard zone == home || object == start else { continue }
+            for other in try neighbours(of: object) where seen.insert(other).inserted { waiting.append(other) }
+        }
+        return (newcomers, zones)
+    }
+
+    /// The other ends of the links that an object holds itself.
+    func targets(of object: ObjectID) throws -> [ObjectID] {
+        guard let table = file.mapping.tables[object.entity], let row = try table.row(db, object.name.text) else {
+            return []
+        }
+        var found: [ObjectID] = []
+        for position in table.links {
+            guard let id = String.fromDatabaseValue(row[position]), let link = table.columns[position].link,
+                !link.stopsSharing
+            else { continue }
+            found.append(ObjectID(store: file.id, entity: link.destination, name: RecordName(id)))
+        }
+        return found
+    }
+
+    private func neighbours(of object: ObjectID) throws -> [ObjectID] {
+        var found = try targets(of: object)
+        for other in file.mapping.tables.values {
+            for position in other.links where other.columns[position].link?.destination == object.entity {
+                let back = other.columns[position].link
+                if back?.stopsSharing == true || stops(back, at: object.entity) { continue }
+                let sql = "SELECT id FROM \(other.name.quoted) WHERE \(other.columns[position].name.quoted) = ?"
+                for id in try String.fetchAll(db, sql: sql, arguments: [object.name.text]) {
+                    found.append(ObjectID(store: file.id, entity: other.name, name: RecordName(id)))
+                }
+            }
+        }
+        return found
+    }
+
+    /// The relationship at the other end may say so too.
+    private func stops(_ link: Relationship?, at entity: String) -> Bool {
+        guard let name = link?.inverse else { return false }
+        return file.model.entities[entity]?.relationships.first { $0.name == name }?.stopsSharing == true
+    }
+}

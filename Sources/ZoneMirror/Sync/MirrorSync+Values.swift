@@ -1,0 +1,90 @@
+import Foundation
+import GRDB
+import Records
+import ZoneKit
+
+/// Values that do not stand in their records as they are: encrypted ones, and those in files.
+extension MirrorSync {
+    /// Makes records as they came readable, before they are written down.
+    ///
+    /// Costs nothing for records that have no such values.
+    func makeReadable(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
+        if records.contains(where: { !$0.encryptedFields.isEmpty }) { await link.open(&records, in: zone) }
+        for index in records.indices {
+            for (name, value) in records[index].fields where name.hasSuffix(RecordMapping.companionSuffix) {
+                guard case .asset(let asset) = value else { continue }
+                try await fill(&records[index], companion: name, asset, in: zone)
+            }
+        }
+    }
+
+    /// Puts a value from its file into the field that it belongs to.
+    private func fill(_ record: inout Record, companion: String, _ asset: Asset, in zone: ZoneID) async throws(CKError)
+    {
+        let field = String(companion.dropLast(RecordMapping.companionSuffix.count))
+        guard record.fields[field] == nil,
+            let column = file.mapping.table(forType: record.type, fields: record.fields)?
+                .columns.first(where: { file.mapping.field($0) == field }),
+            let type = column.attribute?.type, type.hasLargeForm
+        else { return }
+        if let known = await knownContent(of: record.id, field, companion, asset, in: zone) {
+            record.fields[field] = known
+            return
+        }
+        guard let bytes = try await link.content(of: asset, record: record.id, field: companion) else { return }
+        record.fields[field] = type == .string ? .string(String(decoding: bytes, as: UTF8.self)) : .bytes(bytes)
+    }
+
+    /// What the store has already is not fetched again.
+    private func knownContent(
+        of record: RecordID,
+        _ field: String,
+        _ companion: String,
+        _ asset: Asset,
+        in zone: ZoneID
+    ) async -> FieldValue? {
+        let found = try? await file.pool.read { db -> FieldValue? in
+            guard let home = try KnownZone.find(db, zone),
+                let known = try KnownRecord.find(db, zone: home.id, name: record.recordName)
+            else { return nil }
+            let fields = known.allFields()
+            guard case .asset(let old)? = fields[companion], old.fileChecksum == asset.fileChecksum else { return nil }
+            return fields[field]
+        }
+        return found ?? nil
+    }
+
+    /// A zone's keys have changed: reads again what could not be opened when it came.
+    func unlock(_ zone: ZoneID) async throws {
+        link.keysChanged(in: zone)
+        let locked = try await file.pool.read { db -> [Record] in
+            guard let home = try KnownZone.find(db, zone) else { return [] }
+            let names = try String.fetchAll(
+                db,
+                sql: "SELECT name FROM mirror_record WHERE zone = ? AND isLocked = 1 AND tag IS NOT NULL",
+                arguments: [home.id]
+            )
+            return try names.compactMap { name in
+                try KnownRecord.find(db, zone: home.id, name: name).map { try $0.record(db, in: zone) }
+            }
+        }
+        let opened = await link.reopen(locked, in: zone).filter { record in
+            locked.contains { $0.id == record.id && $0.encryptedFields != record.encryptedFields }
+        }
+        guard !opened.isEmpty else { return }
+        let (file, now) = (file, conditions.wallClock())
+        try await file.pool.write { db in
+            guard let home = try KnownZone.find(db, zone) else { return }
+            try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                let importer = try Importer(db, file, transaction: transaction, now: now)
+                for record in opened {
+                    // Something newer may have come meanwhile.
+                    guard let known = try KnownRecord.find(db, zone: home.id, name: record.id.recordName),
+                        known.tag == record.changeTag
+                    else { continue }
+                    try importer.take(record, zone: home, again: true)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+import Records
+import SyncCore
+import Synchronization
+import ZoneKit
+
+/// A walk through a zone's feed that runs ahead of the writing: pages are fetched while others are put into the file.
+///
+/// The writer takes all pages that are there at once. So a slow disk makes larger transactions, a slow network makes small
+/// ones, and the first page shows at once. At most `depth` pages wait; then the walk waits.
+final class PagesAhead: Sendable {
+    private struct State {
+        var pages: [MirrorPage] = []
+        var failure: CKError?
+        var isEnded = false
+        var taker: CheckedContinuation<Void, Never>?
+        var walker: CheckedContinuation<Void, Never>?
+
+        /// Whether somebody who takes gets something.
+        var isReady: Bool { !pages.isEmpty || failure != nil || isEnded }
+    }
+
+    private static let depth = 16
+
+    /// How many requests of ours had gone to the zone when the walk began: one that goes later may be newer than its pages.
+    let sends: Int
+    private let state = Mutex(State())
+
+    init(sends: Int) { self.sends = sends }
+
+    /// Walks until the feed's end, or the first failure.
+    func walk(_ link: MirrorLink, _ zone: ZoneID, from start: SyncToken?) async {
+        var token = start
+        while await hasRoom() {
+            do throws(CKError) {
+                let page = try await link.zoneChanges(in: zone, since: token?.text)
+                // A feed that does not move is the round's to judge.
+                let goesOn = page.records.moreComing && page.records.token != token
+                token = page.records.token
+                put(page, isLast: !goesOn)
+                guard goesOn else { return }
+            } catch {
+                fail(error)
+                return
+            }
+        }
+    }
+
+    /// What has come since the last call, as one page; waits for the first.
+    ///
+    /// A failure comes after the pages before it.
+    func take() async -> Result<MirrorPage, CKError> {
+        await withCheckedContinuation { continuation in
+            let isReady = state.withLock { state in
+                if state.isReady { return true }
+                state.taker = continuation
+                return false
+            }
+            if isReady { continuation.resume() }
+        }
+        let (pages, failure, walker) = state.withLock { state in
+            defer {
+                state.pages = []
+                state.walker = nil
+            }
+            return (state.pages, state.failure, state.walker)
+        }
+        walker?.resume()
+        guard let first = pages.first else { return .failure(failure ?? CKError(.operationCancelled)) }
+        return .success(pages.dropFirst().reduce(into: first) { $0.append($1) })
+    }
+
+    /// Ends the walk; nobody takes any more.
+    func stop() {
+        let (taker, walker) = state.withLock { state in
+            defer { (state.isEnded, state.taker, state.walker) = (true, nil, nil) }
+            return (state.taker, state.walker)
+        }
+        taker?.resume()
+        walker?.resume()
+    }
+
+    private func hasRoom() async -> Bool {
+        await withCheckedContinuation { continuation in
+            let goesOn = state.withLock { state in
+                if state.isEnded || state.pages.count < Self.depth { return true }
+                state.walker = continuation
+                return false
+            }
+            if goesOn { continuation.resume() }
+        }
+        return state.withLock { !$0.isEnded } && !Task.isCancelled
+    }
+
+    private func put(_ page: MirrorPage, isLast: Bool) {
+        wakeTaker {
+            $0.pages.append(page)
+            $0.isEnded = $0.isEnded || isLast
+        }
+    }
+
+    private func fail(_ error: CKError) {
+        wakeTaker {
+            $0.failure = error
+            $0.isEnded = true
+        }
+    }
+
+    private func wakeTaker(_ change: (inout State) -> Void) {
+        let taker = state.withLock { state in
+            change(&state)
+            defer { state.taker = nil }
+            return state.taker
+        }
+        taker?.resume()
+    }
+}
+
+extension MirrorPage {
+    /// Adds the page that follows this one in the feed.
+    mutating func append(_ next: MirrorPage) {
+        // What was deleted and made again in between stays.
+        if !records.deleted.isEmpty, !next.records.changed.isEmpty {
+            let back = Set(next.records.changed.map(\.id))
+            records.deleted.removeAll { back.contains($0.id) }
+        }
+        records.changed += next.records.changed
+        records.deleted += next.records.deleted
+        records.token = next.records.token
+        records.moreComing = next.records.moreComing
+        shares += next.shares
+        hasKeys = hasKeys || next.hasKeys
+    }
+}

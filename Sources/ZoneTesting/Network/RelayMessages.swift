@@ -1,0 +1,55 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import ZoneKit
+
+extension RelayRequest {
+    /// Which kind of database others have to hear of; `nil` where it changes no records or zones.
+    var changesRecords: DatabaseScope? {
+        let isChange = ["records/modify", "zones/modify", "records/accept", "records/move"].contains {
+            path.hasSuffix($0)
+        }
+        guard method == .post, isChange else { return nil }
+        return path.contains("/public/") && !path.hasSuffix("records/accept") ? .public : .private
+    }
+}
+
+extension APIRequest {
+    /// The request as a socket would have brought it.
+    init(_ request: RelayRequest) {
+        var headers = HTTPFields()
+        for (name, value) in request.headers {
+            guard let name = HTTPField.Name(name) else { continue }
+            headers[name] = value
+        }
+        self.init(
+            method: request.method == .get ? .get : .post,
+            path: request.path,
+            query: request.query.isEmpty ? nil : request.query,
+            headers: headers,
+            body: request.content
+        )
+    }
+}
+
+extension RelayResponse {
+    /// The answer as a socket would have carried it.
+    init(_ answer: APIResponse) {
+        self.init(
+            status: answer.status.code,
+            headers: answer.headers.map { (name: $0.name.canonicalName, value: $0.value) },
+            body: Self.body(of: answer)
+        )
+    }
+
+    /// The bytes, also where they come from a file.
+    private static func body(of answer: APIResponse) -> [UInt8] {
+        guard let file = answer.file else { return answer.body }
+        guard let handle = FileHandle(forReadingAtPath: file.path) else { return [] }
+        defer { try? handle.close() }
+        try? handle.seek(toOffset: UInt64(file.offset))
+        let data = try? handle.read(upToCount: Int(file.length))
+        return [UInt8](data ?? Data())
+    }
+}

@@ -1,0 +1,38 @@
+import Synchronization
+import ZoneKit
+
+/// How a frame of a notice socket travels.
+struct FramePlan {
+    /// One for each copy that arrives.
+    var delays: [Duration]
+    var isInOrder = true
+}
+
+extension TestNetwork {
+    /// How long a frame takes.
+    func frameDelay() -> Duration {
+        state.withLock { $0.latency + ($0.weather?.delay(&world.random.generator) ?? .zero) }
+    }
+
+    /// What becomes of something that the relay says on a socket.
+    func plan(for event: SocketEvent) -> FramePlan {
+        guard case .text(let text) = event else { return FramePlan(delays: [frameDelay()]) }
+        state.withLock { $0.frames.append(String(decoding: text, as: UTF8.self)) }
+        let delay = frameDelay()
+        // Only notices may get lost: without the relay's hello nothing would follow.
+        guard text.starts(with: Self.noticeMark) else { return FramePlan(delays: [delay]) }
+        let handling = state.withLock { state in
+            state.weather?.notices(&world.random.generator) ?? state.notices
+        }
+        switch handling {
+        case .delivered: return FramePlan(delays: [delay])
+        case .dropped: return FramePlan(delays: [])
+        case .doubled: return FramePlan(delays: [delay, delay])
+        case .reordered:
+            let more = Duration.milliseconds(Int64.random(in: 0...1000, using: &world.random.generator))
+            return FramePlan(delays: [delay + more], isInOrder: false)
+        }
+    }
+
+    private static let noticeMark = Array(#"{"notice""#.utf8)
+}

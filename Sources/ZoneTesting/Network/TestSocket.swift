@@ -1,0 +1,162 @@
+import HTTPTypes
+import RelayAPI
+import Synchronization
+package import ZoneKit
+
+/// Makes notice sockets of a device that end in the test relay itself.
+package struct TestSockets: SocketConnector {
+    let network: TestNetwork
+
+    package func connect(
+        to address: SocketAddress,
+        subprotocol: String,
+        deliver: @escaping @Sendable (SocketEvent) -> Void
+    ) -> any Socket {
+        let socket = TestSocket(network, deliver)
+        socket.connect(APIRequest(method: .get, path: address.path))
+        return socket
+    }
+}
+
+/// The client's half of a notice socket without a network; what it hears comes on its device's own line.
+final class TestSocket: Socket {
+    private struct State {
+        var deliver: (@Sendable (SocketEvent) -> Void)?
+        var end: TestSocketEnd?
+        /// When the last frame each way arrives: none overtakes another.
+        var lastArrival: TestClock.Instant?
+        var lastDeparture: TestClock.Instant?
+    }
+
+    private let network: TestNetwork
+    private let state: Mutex<State>
+
+    init(_ network: TestNetwork, _ deliver: @escaping @Sendable (SocketEvent) -> Void) {
+        self.network = network
+        state = Mutex(State(deliver: deliver))
+    }
+
+    func connect(_ request: APIRequest) {
+        guard let lane = network.laneForSocket(), network.adopt(self) else { return hand(.closed(code: nil)) }
+        let end = TestSocketEnd(lane: lane, client: self)
+        state.withLock { $0.end = end }
+        lane.open(request, end)
+    }
+
+    // MARK: What the client does
+
+    func send(text: [UInt8]) { atRelay { $0.received(text) } }
+    func ping() { atRelay { $0.pinged() } }
+
+    func drop() {
+        state.withLock { $0.deliver = nil }
+        atRelay { $0.finish() }
+        network.abandon(self)
+    }
+
+    private func atRelay(_ call: @escaping @Sendable (TestSocketEnd) -> Void) {
+        let delay = network.frameDelay()
+        let (end, time) = state.withLock { state in
+            (state.end, network.arrival(after: delay, notBefore: &state.lastDeparture))
+        }
+        guard let end else { return }
+        network.carry(until: time) { end.lane.run { call(end) } }
+    }
+
+    // MARK: What comes from the relay
+
+    /// A frame, or the end of it all, on its way to the client.
+    func take(_ event: SocketEvent) {
+        let plan = network.plan(for: event)
+        for delay in plan.delays {
+            if plan.isInOrder {
+                let time = state.withLock { network.arrival(after: delay, notBefore: &$0.lastArrival) }
+                network.carry(until: time) { self.hand(event) }
+            } else {
+                network.carry(until: network.relay.clock.now.advanced(by: delay)) { self.hand(event) }
+            }
+        }
+    }
+
+    /// The network or the relay is gone: neither side hears from the other again.
+    func cut() {
+        let end = state.withLock { $0.end }
+        if let end { end.lane.run { end.finish() } }
+        hand(.closed(code: nil))
+    }
+
+    private func hand(_ event: SocketEvent) {
+        network.line.run {
+            let deliver = self.state.withLock { state in
+                defer {
+                    if event.isLast { state.deliver = nil }
+                }
+                return state.deliver
+            }
+            if event.isLast { self.network.abandon(self) }
+            deliver?(event)
+        }
+    }
+}
+
+extension SocketEvent {
+    var isLast: Bool {
+        switch self {
+        case .closed, .refused: true
+        case .opened, .text, .pong: false
+        }
+    }
+}
+
+/// The relay's half of a `TestSocket`.
+final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
+    // Unchecked: every call but `init` is made on the lane.
+
+    let lane: TestLane
+    private let client: TestSocket
+    private var connection: NoticeConnection?
+    private var isOver = false
+
+    init(lane: TestLane, client: TestSocket) {
+        self.lane = lane
+        self.client = client
+    }
+
+    func opened(_ connection: NoticeConnection) {
+        guard !isOver else {
+            // Given up before it was open.
+            connection.closed()
+            return
+        }
+        self.connection = connection
+        client.take(.opened)
+    }
+
+    func received(_ text: [UInt8]) { connection?.handle(.received(text: text)) }
+    func pinged() { connection?.handle(.receivedPing(payload: [])) }
+    func tick() { connection?.tick() }
+    func end(_ reason: NoticeClose) { connection?.end(reason) }
+
+    func finish() {
+        isOver = true
+        let connection = connection
+        self.connection = nil
+        connection?.closed()
+        lane.forget(self)
+    }
+
+    // MARK: What the connection says
+
+    func send(_ frame: NoticeFrame) { client.take(.text(frame.text)) }
+
+    /// The answer is the client library's own, and instant.
+    func sendPing() { lane.run { self.connection?.handle(.receivedPong) } }
+
+    func sendPong(_ payload: [UInt8]) { client.take(.pong) }
+
+    func close(_ reason: NoticeClose) {
+        // Not at once: the connection is in the middle of saying so.
+        lane.run { self.finish() }
+        client.take(.closed(code: reason.code))
+    }
+}

@@ -1,0 +1,137 @@
+import Foundation
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Synchronization
+
+/// One life of a relay, from start to stop.
+struct RunningRelay: Sendable {
+    private(set) var relay: Relay
+    let lane: TestLane
+    let hub: NoticeHub
+    let party: Party
+    let stores: StoreFolder
+    private let deliveries = Deliveries()
+    private let authenticator: Authenticator
+    private let time: TimeSource
+    private let random: RandomSource
+
+    init(_ options: TestRelay.Options, limits: TestRelay.Limits, folder: TestFolder, world: World) throws {
+        let path = options.storage == .temporaryFolder ? folder.url.path : nil
+        let (random, party) = (world.random, Party("relay", on: world.stage))
+        let (line, commits) = (Line(of: party, on: world.stage), Line(of: party, on: world.stage))
+        self.party = party
+        time = world.clock.timeSource
+        let source = RandomSource { random.bytes($0) }
+        self.random = source
+        let directory: AccountStore
+        if let path {
+            directory = try AccountStore(folder: path, time: time, random: source, cost: .test)
+        } else {
+            directory = try AccountStore(inMemory: (), time: time, random: source)
+        }
+        var settings = SignInSettings()
+        settings.acceptsDevTokens = true
+        if options.isUnhurried {
+            settings.requestRate = nil
+            settings.publicRate = nil
+            settings.failedCredentialRate = nil
+        }
+        let hub = NoticeHub(relayName: "test", noticeID: { source.hex(byteCount: 16) }, tasks: party)
+        self.hub = hub
+        stores = StoreFolder(
+            folder: path,
+            draw: { random.number() },
+            onCommit: { home, changes in hub.publish(changes, of: home) },
+            later: { commits.run($0) }
+        )
+        authenticator = try Authenticator(directory: directory, settings: settings, time: time, random: source)
+        relay = Relay(
+            authenticator: authenticator,
+            stores: stores,
+            hub: hub,
+            limits: limits.all,
+            time: time,
+            random: source
+        )
+        let admission = RelayAdmission(relay: relay, hub: hub, time: time)
+        lane = TestLane(hub: hub, admission: admission, line: line, uptime: time.uptime)
+        world.clock.whenMoved { [weak lane] in lane?.tick() }
+    }
+
+    /// The same relay with other bounds.
+    mutating func apply(_ limits: TestRelay.Limits) {
+        relay = Relay(
+            authenticator: authenticator,
+            stores: stores,
+            hub: hub,
+            limits: limits.all,
+            time: time,
+            random: random
+        )
+    }
+
+    /// Answers a request; `nil` where the relay is killed before it has.
+    func answer(_ request: APIRequest) async -> APIResponse? {
+        // Files are also asked for by those who block the stage until they have them.
+        guard request.path.hasPrefix("/database/") else { return await relay.respond(to: request) }
+        let (relay, party, deliveries) = (relay, party, deliveries)
+        return await withCheckedContinuation { waiter in
+            guard let number = deliveries.begin(waiter) else { return }
+            Task(executorPreference: party) { deliveries.end(number, await relay.respond(to: request)) }
+        }
+    }
+
+    func stop() {
+        lane.stop()
+        stores.close()
+    }
+
+    func kill() {
+        party.end()
+        stores.abandon()
+        deliveries.endAll()
+    }
+}
+
+extension ScryptCost {
+    /// Cheap: nobody attacks a test's passwords.
+    fileprivate static let test = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
+}
+
+/// The requests that wait for an answer, so that none waits for ever for a relay that was killed.
+private final class Deliveries: Sendable {
+    private struct State {
+        var waiting: [Int: CheckedContinuation<APIResponse?, Never>] = [:]
+        var last = 0
+        var isOver = false
+    }
+
+    private let state = Mutex(State())
+
+    /// `nil`, and answered, where it is over already.
+    func begin(_ waiter: CheckedContinuation<APIResponse?, Never>) -> Int? {
+        let number = state.withLock { state -> Int? in
+            guard !state.isOver else { return nil }
+            state.last += 1
+            state.waiting[state.last] = waiter
+            return state.last
+        }
+        if number == nil { waiter.resume(returning: nil) }
+        return number
+    }
+
+    func end(_ number: Int, _ answer: APIResponse) {
+        state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(returning: answer)
+    }
+
+    func endAll() {
+        let waiting = state.withLock { state in
+            defer { state.waiting = [:] }
+            state.isOver = true
+            return state.waiting.sorted { $0.key < $1.key }.map(\.value)
+        }
+        waiting.forEach { $0.resume(returning: nil) }
+    }
+}

@@ -1,0 +1,79 @@
+import Records
+import RelayAPI
+import RelayCore
+import ZoneKit
+
+/// The one line of work on which a test relay's notice connections live.
+final class TestLane: NoticeLane, TaskExecutor, @unchecked Sendable {
+    // Unchecked for `roll`, `number` and `connections`: they are touched on `line` only, after `join` has set them up.
+
+    private let line: Line
+    private let roll = NoticeLaneRoll()
+    private let hub: NoticeHub
+    private let admission: any NoticeAdmission
+    private let uptime: @Sendable () -> Duration
+    private var number = 0
+    /// In the order in which they came.
+    private var connections: [TestSocketEnd] = []
+
+    init(hub: NoticeHub, admission: any NoticeAdmission, line: Line, uptime: @escaping @Sendable () -> Duration) {
+        self.hub = hub
+        self.admission = admission
+        self.line = line
+        self.uptime = uptime
+        number = hub.add(self)
+    }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        line.run { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+
+    func post(_ order: NoticeOrder) { line.run { self.roll.perform(order) } }
+
+    func run(_ body: @escaping @Sendable () -> Void) { line.run(body) }
+
+    /// Opens a connection; its events go to `end` on this lane.
+    func open(_ request: APIRequest, _ end: TestSocketEnd) {
+        line.run {
+            self.connections.append(end)
+            let connection = NoticeConnection(
+                request: request,
+                hub: self.hub,
+                lane: self.number,
+                roll: self.roll,
+                admission: self.admission,
+                uptime: self.uptime,
+                outlet: end
+            )
+            end.opened(connection)
+            let admitted = Confined(connection)
+            Task(executorPreference: self) { await admitted.value.admit() }
+        }
+    }
+
+    func forget(_ end: TestSocketEnd) {
+        line.run { self.connections.removeAll { $0 === end } }
+    }
+
+    /// The clock has been moved.
+    func tick() {
+        line.run { self.connections.forEach { $0.tick() } }
+    }
+
+    /// The relay stops: every connection is told so.
+    func stop() {
+        line.run { self.connections.forEach { $0.end(.stopping) } }
+    }
+
+    /// Returns when all that was posted before has been carried out.
+    func settle() async {
+        await withCheckedContinuation { done in line.run { done.resume() } }
+    }
+}
+
+/// Carries what is confined to a lane into a task that runs there.
+private struct Confined<Value>: @unchecked Sendable {
+    let value: Value
+    init(_ value: Value) { self.value = value }
+}

@@ -1,0 +1,192 @@
+public import Foundation
+import HTTPTypes
+import Records
+package import RelayAPI
+import RelayCore
+import RelayStore
+import Synchronization
+public import ZoneKit
+
+/// A whole relay inside a test: the server's own code, without sockets, under a clock that stands still until told.
+///
+///     let relay = try TestRelay()
+///     let phone = relay.device(of: "alice", named: "phone")
+///     try await phone.container.privateCloudDatabase.save(CKRecord(recordType: "Note"))
+///     try await relay.settle()
+///
+/// All rules are the real ones: permissions, limits, atomic zones, change tags, change feeds. Engines, mirrors and pollers
+/// of its devices live by its clock. Two relays of one seed draw the same tokens, names and zone identities.
+public final class TestRelay: Sendable {
+    /// Where the relay keeps its records.
+    public enum Storage: Sendable {
+        /// In memory; gone at the end of the test, or when the relay is restarted.
+        case memory
+        /// In files of a temporary folder, which goes with the relay. Restarting finds them again.
+        case temporaryFolder
+    }
+
+    /// What makes this relay different from an ordinary one.
+    public struct Options: Sendable {
+        /// Where records are kept.
+        public var storage = Storage.memory
+        /// Where randomness begins.
+        public var seed: UInt64 = 1
+        /// Where the clock begins.
+        public var start = Date(timeIntervalSince1970: 1_700_000_000)
+        /// Whether users may send any number of requests, as suits a clock that stands still.
+        public var isUnhurried = true
+        /// The bounds that it begins with.
+        public var limits = Limits()
+
+        /// The usual ones.
+        public init() {}
+    }
+
+    /// The clock that relay and devices share.
+    public let clock: TestClock
+    /// The container that devices use unless they name another.
+    public static let containerIdentifier = "iCloud.test"
+
+    package let world: World
+    /// The relay's files, and those of its devices.
+    package let folder: TestFolder
+    let options: Options
+    private let state: Mutex<State>
+    private let networks = Mutex<[KnownNetwork]>([])
+
+    private struct State {
+        /// `nil` while it is stopped.
+        var running: RunningRelay?
+        var limits: Limits
+    }
+
+    /// Starts a relay.
+    ///
+    /// - Parameter options: Left out: in memory, from seed 1.
+    /// - Throws: What SQLite or the file system throws when the store cannot be made.
+    public convenience init(_ options: Options = Options()) throws {
+        let world = World(clock: TestClock(start: options.start), seed: options.seed)
+        try self.init(options, world: world, folder: TestFolder())
+    }
+
+    /// A relay in a world that somebody else steps.
+    package init(_ options: Options, world: World, folder: TestFolder) throws {
+        self.options = options
+        self.world = world
+        self.folder = folder
+        clock = world.clock
+        if options.storage == .temporaryFolder { try folder.make() }
+        let running = try RunningRelay(options, limits: options.limits, folder: folder, world: world)
+        state = Mutex(State(running: running, limits: options.limits))
+    }
+
+    deinit { state.withLock { $0.running?.stop() } }
+
+    /// A device of a user, with an account, a name and a network of its own.
+    ///
+    /// - Parameters:
+    ///   - user: Any name; the user is made when first seen.
+    ///   - name: What the device is called; left out, `device`.
+    ///   - container: Left out, `TestRelay.containerIdentifier`.
+    ///   - encryptionKey: Gives the user's key of encrypted values; left out, they go to the relay as they are.
+    /// - Returns: A device that is online.
+    public func device(
+        of user: String,
+        named name: String = "device",
+        container: String = TestRelay.containerIdentifier,
+        encryptionKey: (any EncryptionKeyProvider)? = nil
+    ) -> TestDevice {
+        TestDevice(
+            relay: self,
+            TestDevice.Identity(user: user, name: name, container: container, encryptionKey: encryptionKey)
+        )
+    }
+
+    /// Somebody who is not signed in, and can but read the public database.
+    ///
+    /// - Parameter container: Left out, `TestRelay.containerIdentifier`.
+    /// - Returns: A device that is online.
+    public func visitor(container: String = TestRelay.containerIdentifier) -> TestDevice {
+        TestDevice(relay: self, TestDevice.Identity(user: nil, name: "visitor", container: container))
+    }
+
+    // MARK: Life
+
+    /// Stops the relay and starts it again on the same files; with storage in memory all is forgotten.
+    ///
+    /// - Throws: What SQLite or the file system throws when the store cannot be opened.
+    public func restart() throws {
+        stop()
+        try start()
+    }
+
+    /// Stops the relay in good order: what waits to be written is, and open notice connections are told.
+    ///
+    /// Until `start()` no device reaches it.
+    public func stop() { state.withLock { $0.running.take() }?.stop() }
+
+    /// Ends the relay at once, as the end of its process would: writes under way are not answered, and are there or not.
+    ///
+    /// Until `start()` no device reaches it.
+    public func kill() {
+        state.withLock { $0.running.take() }?.kill()
+        networks.withLock { $0.compactMap(\.network) }.forEach { $0.dropSockets() }
+    }
+
+    /// Starts the relay on its files; does nothing where it runs.
+    ///
+    /// - Throws: What SQLite or the file system throws when the store cannot be opened.
+    public func start() throws {
+        try state.withLock { state in
+            guard state.running == nil else { return }
+            state.running = try RunningRelay(options, limits: state.limits, folder: folder, world: world)
+        }
+    }
+
+    /// Whether it runs.
+    public var isRunning: Bool { state.withLock { $0.running != nil } }
+
+    /// The bounds that it holds requests and users to; what is set holds from the next request on.
+    public var limits: Limits {
+        get { state.withLock { $0.limits } }
+        set {
+            state.withLock { state in
+                state.limits = newValue
+                state.running?.apply(newValue)
+            }
+        }
+    }
+
+    // MARK: For the other parts
+
+    private struct KnownNetwork: Sendable { weak var network: TestNetwork? }
+
+    /// Makes a network known, weakly, so that it hears of the relay's sudden end.
+    func join(_ network: TestNetwork) {
+        networks.withLock { networks in
+            networks.removeAll { $0.network == nil }
+            networks.append(KnownNetwork(network: network))
+        }
+    }
+
+    var running: RunningRelay? { state.withLock { $0.running } }
+
+    /// The relay as a function.
+    package func respond(to request: APIRequest) async -> APIResponse {
+        guard let relay = running?.relay else { return APIResponse(status: .serviceUnavailable) }
+        return await relay.respond(to: request)
+    }
+
+    /// The relay itself; a stopped one gives nothing.
+    package var relay: Relay? { running?.relay }
+
+    /// Where this life's notice connections are.
+    var lane: TestLane? { running?.lane }
+
+    /// Returns when the notices of all commits so far have reached the devices that listen.
+    package func deliverNotices() async {
+        guard let running else { return }
+        await running.hub.queries.settle()
+        await running.lane.settle()
+    }
+}

@@ -1,0 +1,140 @@
+public import Foundation
+import Records
+package import RelayCore
+import Synchronization
+
+/// A clock that stands still until a test moves it, and wakes those who sleep by it in order.
+///
+/// Code under test takes it as `some Clock<Duration>`. A sleep whose time has come, or whose task is cancelled, ends at
+/// once; any other waits for `advance`.
+public final class TestClock: Clock, Sendable {
+    /// A moment, counted from the clock's making.
+    public struct Instant: InstantProtocol, Hashable, Sendable {
+        /// Time since the clock was made.
+        public var offset: Duration
+
+        /// A moment.
+        public init(offset: Duration) { self.offset = offset }
+
+        /// The moment so much later.
+        public func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
+
+        /// How much later another moment is.
+        public func duration(to other: Instant) -> Duration { other.offset - offset }
+
+        /// Whether one moment is before another.
+        public static func < (a: Instant, b: Instant) -> Bool { a.offset < b.offset }
+    }
+
+    private struct Sleeper {
+        enum Alarm {
+            case resume(CheckedContinuation<Void, any Error>)
+            case call(@Sendable () -> Void)
+        }
+
+        var deadline: Instant
+        var number: UInt64
+        var alarm: Alarm
+
+        func wake() {
+            switch alarm {
+            case .resume(let continuation): continuation.resume()
+            case .call(let call): call()
+            }
+        }
+    }
+
+    private struct State {
+        var now = Instant(offset: .zero)
+        var sleepers: [Sleeper] = []
+        /// Sleeps that were cancelled before they began to wait.
+        var cancelled: Set<UInt64> = []
+        var lastNumber: UInt64 = 0
+        var listeners: [@Sendable () -> Void] = []
+    }
+
+    /// The date at which the clock began.
+    public let start: Date
+    private let state = Mutex(State())
+
+    /// A clock that shows a date.
+    public init(start: Date = Date(timeIntervalSince1970: 1_700_000_000)) { self.start = start }
+
+    /// The moment it shows.
+    public var now: Instant { state.withLock { $0.now } }
+
+    /// The date it shows.
+    public var date: Date { start.addingTimeInterval(now.offset.inSeconds) }
+
+    /// Any wait is possible.
+    public var minimumResolution: Duration { .zero }
+
+    /// When the first sleeper wants to be woken; `nil` when nobody sleeps.
+    public var nextDeadline: Instant? { state.withLock { $0.sleepers.map(\.deadline).min() } }
+
+    /// How many wait for the clock to move.
+    public var sleeperCount: Int { state.withLock { $0.sleepers.count } }
+
+    /// Waits until the clock has been moved that far.
+    public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
+        let number = state.withLock { state in
+            state.lastNumber += 1
+            return state.lastNumber
+        }
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let answer: Result<Void, any Error>? = state.withLock { state in
+                    if state.cancelled.remove(number) != nil { return .failure(CancellationError()) }
+                    if deadline <= state.now { return .success(()) }
+                    state.sleepers.append(Sleeper(deadline: deadline, number: number, alarm: .resume(continuation)))
+                    return nil
+                }
+                if let answer { continuation.resume(with: answer) }
+            }
+        } onCancel: {
+            let sleeper = state.withLock { state -> Sleeper? in
+                guard let index = state.sleepers.firstIndex(where: { $0.number == number }) else {
+                    state.cancelled.insert(number)
+                    return nil
+                }
+                return state.sleepers.remove(at: index)
+            }
+            if case .resume(let continuation) = sleeper?.alarm { continuation.resume(throwing: CancellationError()) }
+        }
+        _ = state.withLock { $0.cancelled.remove(number) }
+    }
+
+    /// Calls `body` when the clock has been moved that far; at once where it has.
+    func call(at deadline: Instant, _ body: @escaping @Sendable () -> Void) {
+        let isDue = state.withLock { state in
+            guard deadline > state.now else { return true }
+            state.lastNumber += 1
+            state.sleepers.append(Sleeper(deadline: deadline, number: state.lastNumber, alarm: .call(body)))
+            return false
+        }
+        if isDue { body() }
+    }
+
+    /// Moves the clock, and wakes those whose time has come, first things first.
+    ///
+    /// - Parameter duration: How far; never back.
+    public func advance(by duration: Duration) {
+        let due = state.withLock { state -> [Sleeper] in
+            state.now = state.now.advanced(by: max(.zero, duration))
+            let due = state.sleepers.filter { $0.deadline <= state.now }
+            state.sleepers.removeAll { $0.deadline <= state.now }
+            return due.sorted { ($0.deadline, $0.number) < ($1.deadline, $1.number) }
+        }
+        due.forEach { $0.wake() }
+        state.withLock { $0.listeners }.forEach { $0() }
+    }
+
+    /// Calls `body` after each move.
+    func whenMoved(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.listeners.append(body) } }
+
+    /// The clock as the relay reads it.
+    package var timeSource: TimeSource {
+        let start = Timestamp(milliseconds: Int64((start.timeIntervalSince1970 * 1000).rounded()))
+        return TimeSource(now: { start + self.now.offset }, uptime: { self.now.offset })
+    }
+}

@@ -1,0 +1,123 @@
+import Foundation
+import Synchronization
+import ZoneKit
+
+/// What relay and devices of one test share: clock, chance, and the stage on which they act.
+package final class World: Sendable {
+    private struct Member {
+        weak var one: (any Settling)?
+        var party: Party
+        var device: String
+        /// Whether its device is on the network; nobody waits for one that is not.
+        var isReachable: @Sendable () -> Bool
+    }
+
+    private struct State {
+        var members: [Member] = []
+        var news: UInt64 = 0
+        var publicNews: UInt64 = 0
+        /// What the networks carry just now.
+        var underWay = 0
+    }
+
+    package let clock: TestClock
+    package let random: SeededRandom
+    package let stage: Stage
+    private let state = Mutex(State())
+
+    package init(clock: TestClock, seed: UInt64, stage: Stage = Stage()) {
+        self.clock = clock
+        self.stage = stage
+        random = SeededRandom(seed: seed)
+    }
+
+    func join(_ one: any Settling, of party: Party, device: String, isReachable: @escaping @Sendable () -> Bool) {
+        state.withLock { state in
+            state.members.removeAll { $0.one == nil || $0.party.isGone }
+            state.members.append(Member(one: one, party: party, device: device, isReachable: isReachable))
+        }
+    }
+
+    func newsCount(ofPublic isPublic: Bool) -> UInt64 { state.withLock { isPublic ? $0.publicNews : $0.news } }
+
+    /// Something was written.
+    func written(toPublic isPublic: Bool) {
+        state.withLock { state in
+            if isPublic { state.publicNews += 1 } else { state.news += 1 }
+        }
+    }
+
+    /// The network begins to carry something, or has handed it over.
+    func carries(_ change: Int) { state.withLock { $0.underWay += change } }
+
+    /// What is still to be done, by everybody who is on the network.
+    func unsettled() async -> [String] {
+        let (members, underWay) = state.withLock { ($0.members, $0.underWay) }
+        var all: [String] = underWay > 0 ? ["\(underWay) messages are on their way."] : []
+        for member in members where !member.party.isGone && member.isReachable() {
+            all += await member.one?.unsettled().map { "\(member.device): \($0)" } ?? []
+        }
+        return all
+    }
+
+    /// Moves the clock so far, and lets everything happen in between when its time comes.
+    func advance(by duration: Duration) async {
+        let end = clock.now.advanced(by: max(.zero, duration))
+        await stage.idle()
+        while let next = clock.nextDeadline, next <= end {
+            clock.advance(by: clock.now.duration(to: next))
+            await stage.idle()
+        }
+        clock.advance(by: clock.now.duration(to: end))
+        await stage.idle()
+    }
+
+    /// Moves the clock from one deadline to the next until nobody has anything left to do.
+    func settle(within limit: Duration) async throws(NotSettled) {
+        let start = clock.now
+        let end = start.advanced(by: limit)
+        while true {
+            await stage.idle()
+            let count = stage.count
+            let pending = await unsettled()
+            await stage.idle()
+            if pending.isEmpty, stage.count == count { return }
+            guard !pending.isEmpty else { continue }
+            guard let next = clock.nextDeadline, next <= end else {
+                throw NotSettled(pending: pending, waited: start.duration(to: clock.now), limit: limit)
+            }
+            clock.advance(by: clock.now.duration(to: next))
+        }
+    }
+}
+
+/// The world as one device sees it, in one of its lives.
+struct DeviceSurroundings: Surroundings {
+    let world: World
+    let party: Party
+    let device: String
+    let isReachable: @Sendable () -> Bool
+
+    var tasks: any TaskExecutor { party }
+
+    func join(_ one: any Settling) { world.join(one, of: party, device: device, isReachable: isReachable) }
+
+    func application(isAtWork: Bool) { world.stage.application(isAtWork: isAtWork) }
+
+    func newsCount(ofPublic: Bool) -> UInt64 { world.newsCount(ofPublic: ofPublic) }
+}
+
+/// Thrown by `TestRelay.settle(within:)`: somebody still has something to do.
+public struct NotSettled: Error, CustomStringConvertible, Sendable {
+    /// What is still to be done, one sentence each, beginning with the device.
+    public let pending: [String]
+    /// How far the clock was moved.
+    public let waited: Duration
+    let limit: Duration
+
+    /// All of it in words.
+    public var description: String {
+        "After \(waited) of the relay's clock (of \(limit) at the most) there is still something to do:\n"
+            + pending.map { "- \($0)" }.joined(separator: "\n")
+    }
+}

@@ -1,0 +1,134 @@
+import ArgumentParser
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+
+/// `zonecast console`: who may use the console, and what they did.
+struct ConsoleCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "console",
+        abstract: "Let people into the relay's console, and see what they did there.",
+        discussion: """
+            The console is at /console/ where the setting  console: true  (or --dev) opens it. Works beside a running relay.
+            """,
+        subcommands: [Link.self, Operators.self, Remove.self, Audit.self]
+    )
+
+    struct Link: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Print a one-time link to the console: one use, 15 minutes.",
+            discussion: "It makes a new operator; with --operator it sets that one's password anew."
+        )
+
+        @Option(help: ArgumentHelp("An operator who has forgotten the password.", valueName: "name"))
+        var `operator`: String?
+
+        @Option(help: ArgumentHelp("Where browsers reach the relay. (default: the running relay's)", valueName: "url"))
+        var url: String?
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            let code = try options.change("operator.link", `operator` ?? "new operator", creates: true) { store in
+                try store.makeOperatorLink(for: `operator`)
+            }
+            let running = FolderLock.runningRelay(in: options.folder).flatMap { $0 }
+            let address = ConsoleLink.address(url ?? running ?? "http://127.0.0.1:8080", code)
+            if options.json { return try Terminal.say(json: ["url": address, "code": code]) }
+            Terminal.say("\(address)  (one use, 15 minutes)")
+        }
+    }
+
+    struct Operators: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List those who may use the console.")
+
+        @OptionGroup var options: FolderOptions
+
+        private struct Row: Encodable {
+            var name: String
+            var created: String
+        }
+
+        func run() throws {
+            let rows = try options.withDirectory { try $0.operators() }
+                .map { Row(name: $0.name, created: $0.created.iso8601) }
+            if options.json { return try Terminal.say(json: ["operators": rows]) }
+            Terminal.say(
+                table: rows.map { [$0.name, $0.created] },
+                heading: ["OPERATOR", "CREATED"],
+                empty: "Nobody may use the console yet. Let somebody in with: zonecast console link"
+            )
+        }
+    }
+
+    struct Remove: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Remove an operator and end their sign-ins.")
+
+        @Argument(help: "The operator's name.")
+        var name: String
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            try options.change("operator.remove", name) { try $0.removeOperator(name) }
+            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.say("removed") }
+        }
+    }
+
+    struct Audit: ParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Show what was done there, the newest first.")
+
+        @Option(help: ArgumentHelp("How many entries.", valueName: "count"))
+        var limit = 50
+
+        @OptionGroup var options: FolderOptions
+
+        private struct Row: Encodable {
+            var at: String
+            var actor: String
+            var action: String
+            var container: String?
+            var environment: String?
+            var subject: String
+        }
+
+        func validate() throws {
+            guard (1...100_000).contains(limit) else { throw ValidationError("--limit is a number from 1 to 100000.") }
+        }
+
+        func run() throws {
+            let rows = try options.withDirectory { try $0.auditEntries(limit: limit) }.map {
+                Row(
+                    at: $0.at.iso8601,
+                    actor: $0.actor,
+                    action: $0.action,
+                    container: $0.home?.container.name,
+                    environment: $0.home?.environment.rawValue,
+                    subject: $0.subject
+                )
+            }
+            if options.json { return try Terminal.say(json: ["entries": rows]) }
+            Terminal.say(
+                table: rows.map { [$0.at, $0.actor, $0.action, $0.container ?? "-", $0.subject] },
+                heading: ["AT", "WHO", "DID", "CONTAINER", "TO"],
+                empty: "Nothing was done at the console yet."
+            )
+        }
+    }
+}
+
+/// Where a one-time link leads.
+enum ConsoleLink {
+    /// The code stands behind `#`, so that no server and no log gets to see it.
+    static func address(_ base: String, _ code: String) -> String {
+        "\(base.hasSuffix("/") ? String(base.dropLast()) : base)/console/#setup=\(code)"
+    }
+}
+
+extension AuditEntry {
+    /// What somebody who may write the data folder did by a command.
+    init(command action: String, _ subject: String, in home: ContainerEnvironment? = nil) {
+        self.init(at: TimeSource.system.now(), actor: "command line", action: action, home: home, subject: subject)
+    }
+}

@@ -1,0 +1,204 @@
+import ArgumentParser
+import AsyncHTTPClient
+import Crypto
+import Foundation
+import Records
+import RelayAPI
+import RelayCore
+import RelayGateways
+import RelayStore
+
+/// `zonecast push`: the services that wake sleeping devices, and the devices.
+struct PushCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "push",
+        abstract: "Show which push services wake sleeping devices, list the devices, send one a test.",
+        discussion: """
+            A device with an open notice socket needs no push. One that sleeps can be woken by Apple's push service
+            (push.apns-key-file and three more keys), by Web Push in browsers and UnifiedPush (push.contact), or by ntfy
+            (push.ntfy). Pushes say that something changed and never what; zonecast config reference has all keys.
+            Devices register themselves with push/register (zonecast.js: container.registerPush()).
+            """,
+        subcommands: [Show.self, List.self, Test.self, Remove.self]
+    )
+
+    /// The folder's settings, as a relay started with the same file would have them.
+    struct SettingsOption: ParsableArguments {
+        @Option(help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"))
+        var config: String?
+
+        func choices() async throws -> PushChoices {
+            let environment = ProcessInfo.processInfo.environment
+            let file = config ?? environment["ZONECAST_CONFIG"]
+            return try await ConfigurationReading(flags: [:], environment: environment, file: file).settings.push
+        }
+    }
+
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Show which push services are set up.")
+
+        @OptionGroup var settings: SettingsOption
+        @OptionGroup var options: FolderOptions
+
+        private struct Answer: Encodable {
+            var apns: Bool
+            var webPush: Bool
+            var ntfy: Bool
+            var applicationServerKey: String?
+            var hosts: [String]
+        }
+
+        func run() async throws {
+            let key = try options.withDirectory { try $0.relayKey() }
+            let found = try await settings.choices().settings(relayKey: key)
+            let publicKey = found?.webPush.map { Base64URL.encode($0.key.publicKey.x963Representation) }
+            if options.json {
+                return try Terminal.say(
+                    json: Answer(
+                        apns: found?.apns != nil,
+                        webPush: found?.webPush != nil,
+                        ntfy: found?.sendsToNtfy == true,
+                        applicationServerKey: publicKey,
+                        hosts: found?.hosts ?? []
+                    )
+                )
+            }
+            guard let found else {
+                Terminal.say(
+                    "No push service is set up: sleeping devices catch up when they wake. See: zonecast push --help"
+                )
+                return
+            }
+            Terminal.say("Apple      \(found.apns.map { "for \($0.topics.joined(separator: ", "))" } ?? "not set up")")
+            Terminal.say("Web Push   \(found.webPush.map { "as \($0.contact)" } ?? "not set up")")
+            if let publicKey { Terminal.say("           applicationServerKey \(publicKey)") }
+            Terminal.say("ntfy       \(found.sendsToNtfy ? "yes" : "not set up")")
+            Terminal.say("hosts      \(found.hosts.joined(separator: ", "))")
+        }
+    }
+
+    struct List: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "List the devices that asked to be woken, without what their push service knows them by."
+        )
+
+        @OptionGroup var filter: HomeFilter
+        @OptionGroup var options: FolderOptions
+
+        private struct Row: Encodable {
+            var id: String
+            var container: String
+            var environment: String
+            var user: String
+            var kind: String
+            var registered: String
+            var lastFault: String?
+
+            init(_ device: PushDevice) {
+                id = device.id
+                container = device.home.container.name
+                environment = device.home.environment.rawValue
+                user = device.user.recordName
+                kind = device.target.kind
+                registered = device.registered.iso8601
+                lastFault = device.lastFault
+            }
+        }
+
+        func run() throws {
+            let rows = try options.withDirectory { try $0.pushDevices() }.filter { filter.admits($0.home) }.map(
+                Row.init
+            )
+            if options.json { return try Terminal.say(json: ["pushDevices": rows]) }
+            Terminal.say(
+                table: rows.map { [$0.id, $0.container, $0.user, $0.kind, $0.registered, $0.lastFault ?? "-"] },
+                heading: ["ID", "CONTAINER", "USER", "KIND", "REGISTERED", "LAST FAULT"],
+                empty: "No device has registered for pushes."
+            )
+        }
+    }
+
+    struct Test: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Push to one device, and say what its service answers."
+        )
+
+        @Argument(help: "Its id, as in the list.")
+        var id: String
+
+        @OptionGroup var settings: SettingsOption
+        @OptionGroup var options: FolderOptions
+
+        func run() async throws {
+            let (found, key) = try options.withDirectory { accounts in
+                (try accounts.pushDevices().first { $0.id == id }, try accounts.relayKey())
+            }
+            guard let device = found else {
+                throw CommandFailure(.failed, "There is no device \(id). See: zonecast push list")
+            }
+            let choices = try await settings.choices()
+            guard let known = try choices.settings(relayKey: key) else {
+                throw CommandFailure(.failed, "No push service is set up. See: zonecast push --help")
+            }
+            let client = try PushClient.connections(choices)
+            let services = PushServices(known, client: client, time: .system, random: .system)
+            let outcome = await services.send(Self.push(to: device), to: device.target)
+            try await client.shutdown()
+            try report(outcome)
+        }
+
+        /// A notice that names no zone: the device asks for changes and finds none.
+        private static func push(to device: PushDevice) -> Push {
+            Push(
+                payload: Array(
+                    #"{"aps":{"content-available":1},"ck":{"cid":"\#(device.home.container.name)","met":{"dbs":2}}}"#
+                        .utf8
+                ),
+                topic: "test"
+            )
+        }
+
+        private func report(_ outcome: PushOutcome) throws {
+            switch outcome {
+            case .taken:
+                if options.json {
+                    try Terminal.say(json: ["taken": true])
+                } else {
+                    Terminal.say("The push service took it.")
+                }
+            case .gone:
+                throw CommandFailure(
+                    .failed,
+                    "The push service no longer knows this device; the relay forgets it with the next push."
+                )
+            case .later(_, let reason), .refused(let reason): throw CommandFailure(.failed, reason)
+            }
+        }
+    }
+
+    struct Remove: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Forget a device. A running relay goes by it after its next start."
+        )
+
+        @Argument(help: "Its id, as in the list.")
+        var id: String
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            try options.withDirectory { try $0.removePushDevice(id) }
+            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.say("removed") }
+        }
+    }
+}
+
+extension PushTarget {
+    fileprivate var kind: String {
+        switch self {
+        case .apns(_, _, let isSandbox): isSandbox ? "apns (sandbox)" : "apns"
+        case .webPush: "web push"
+        case .ntfy: "ntfy"
+        }
+    }
+}

@@ -1,0 +1,42 @@
+import Crypto
+import Foundation
+import RelayGateways
+
+/// What the configuration says of pushes, files not yet read.
+struct PushChoices: Sendable {
+    var contact: String?
+    var sendsToNtfy = false
+    var hosts = PushSettings.knownHosts
+    var trustFile: String?
+    var apnsKeyFile: String?
+    var apnsKeyID: String?
+    var apnsTeamID: String?
+    var apnsTopics: [String] = []
+
+    /// Reads the files; `nil` where no push service is set up.
+    ///
+    /// The key for Web Push is drawn from the data folder's own key.
+    func settings(relayKey: [UInt8]) throws -> PushSettings? {
+        guard contact != nil || sendsToNtfy || apnsKeyFile != nil else { return nil }
+        var settings = PushSettings()
+        settings.hosts = hosts
+        settings.sendsToNtfy = sendsToNtfy
+        settings.webPush = try contact.map { .init(key: try .webPush(relayKey: relayKey), contact: $0) }
+        settings.apns = try apnsKeyFile.map { try apple(file: $0) }
+        return settings
+    }
+
+    private func apple(file: String) throws -> PushSettings.APNs {
+        guard let apnsKeyID, let apnsTeamID, !apnsTopics.isEmpty else {
+            throw CommandFailure(
+                .usage,
+                "push.apns-key-file also wants push.apns-key-id, push.apns-team-id and push.apns-topics."
+            )
+        }
+        let text = FileManager.default.contents(atPath: file).map { String(decoding: $0, as: UTF8.self) }
+        guard let text, let key = try? P256.Signing.PrivateKey(pemRepresentation: text) else {
+            throw CommandFailure(.usage, "push.apns-key-file: \(file) is no readable .p8 file with a P-256 key.")
+        }
+        return PushSettings.APNs(key: key, keyID: apnsKeyID, teamID: apnsTeamID, topics: apnsTopics)
+    }
+}

@@ -1,0 +1,156 @@
+import Foundation
+import Records
+import ZoneKit
+import ZoneMirror
+
+/// One client's mirrors: a SQLite file each for its private, its shared and the public database.
+///
+/// Everything that the client shows and changes goes through these files; none of its calls waits for the network but those
+/// about sharing.
+final class DemoMirror: Sendable {
+    static let model = MirrorModel(
+        DemoNote.self,
+        DemoPost.self,
+        configurations: ["notes": [DemoNote.entityName], "board": [DemoPost.entityName]]
+    )
+
+    let container: MirroredContainer
+    let own: StoreID
+    let others: StoreID
+    let board: StoreID
+    private let place: DemoPlace
+
+    /// `path` is the beginning of the files' paths.
+    init(_ cloud: CKContainer, path: String, _ place: DemoPlace) {
+        self.place = place
+        var own = StoreDescription(
+            url: URL(fileURLWithPath: path + "-private.sqlite"),
+            configuration: "notes",
+            cloud: CloudOptions(container: cloud)
+        )
+        own.cloud?.usesPrefix = false
+        own.cloud?.zoneName = place.zoneName
+        var others = own
+        others.url = URL(fileURLWithPath: path + "-shared.sqlite")
+        others.cloud?.scope = .shared
+        // The relay is to refuse what the user may not do: that is what the demo shows.
+        others.unpermittedWrites = .allow
+        var board = StoreDescription(
+            url: URL(fileURLWithPath: path + "-public.sqlite"),
+            configuration: "board",
+            cloud: CloudOptions(container: cloud, scope: .public)
+        )
+        board.cloud?.usesPrefix = false
+        board.cloud?.pollInterval = place.boardInterval
+        var conditions = MirrorConditions()
+        conditions.shortestPoll = .seconds(1)
+        container = MirroredContainer(model: Self.model, stores: [own, others, board], conditions: conditions)
+        self.own = container.store(at: own.url)
+        self.others = container.store(at: others.url)
+        self.board = container.store(at: board.url)
+    }
+
+    // MARK: What is there
+
+    func notes(in store: StoreID) throws -> [DemoNote] {
+        var request = FetchRequest(DemoNote.self)
+        request.affectedStores = [store]
+        return try container.newBackgroundContext().fetch(request).filter { place.isOurs($0.name) }
+            .sorted { $0.name < $1.name }
+    }
+
+    func posts() throws -> [DemoPost] {
+        try container.newBackgroundContext().fetch(DemoPost.self).filter { place.isOurs($0.id.text) }
+            .sorted { $0.id < $1.id }
+    }
+
+    func pending() async throws -> Int {
+        var count = 0
+        for store in [own, others, board] { count += try await container.pendingExportCount(store) }
+        return count
+    }
+
+    /// Everything that a pane shows.
+    func holdings() async throws -> DemoHoldings {
+        var holdings = DemoHoldings()
+        let zones = try await container.zones(in: own)
+        holdings.lists = try await lists(in: own, zones)
+        let shared = Set(holdings.lists.flatMap(\.notes).map(\.name))
+        holdings.notes = try notes(in: own).filter { !shared.contains($0.name) }
+        holdings.lists += try await lists(in: others, container.zones(in: others))
+        holdings.posts = try posts().map(\.text)
+        holdings.pending = try await pending()
+        let home = zones.first { $0.name == place.zoneName }
+        if let token = home?.token.flatMap({ ChangeToken(encoded: $0) }) { holdings.token = "\(token.position)" }
+        return holdings
+    }
+
+    /// The shared lists alone, without their notes.
+    func lists() async throws -> [DemoList] { try await lists(in: own, []) + lists(in: others, []) }
+
+    private func lists(in store: StoreID, _ zones: [MirroredZone]) async throws -> [DemoList] {
+        let notes = zones.isEmpty ? [] : try notes(in: store)
+        return try await container.fetchShares(in: store).map { share in
+            let objects = zones.first { $0.name == share.recordID.zoneID.zoneName }?.objects ?? []
+            return list(share, notes.filter { objects.contains($0.name) })
+        }
+    }
+
+    private func list(_ share: CKShare, _ notes: [DemoNote]) -> DemoList {
+        let partners = share.participants.filter { $0.role != .owner }
+        let names = partners.map { name(of: $0) + ($0.acceptanceStatus == .accepted ? "" : "?") }
+        let right = share.isOwner ? partners.first?.permission ?? .none : share.currentUserPermission
+        return DemoList(
+            title: share.title ?? "untitled",
+            isMine: share.isOwner,
+            people: share.isOwner ? names : [name(of: share.owner)],
+            right: DemoRight(right),
+            notes: notes
+        )
+    }
+
+    private func name(of participant: CKShare.Participant) -> String {
+        place.people.name(of: participant.userIdentity.userRecordID?.recordName) ?? "somebody"
+    }
+
+    // MARK: Changes
+
+    /// Writes a note where it is; a new one into the user's own zone, or into `share`.
+    func save(_ note: DemoNote, in share: CKShare? = nil) throws {
+        let context = container.newBackgroundContext()
+        context.mergePolicy = .mergeByPropertyObjectTrump
+        if try context.object(DemoNote.self, note.id) != nil {
+            try context.edit(DemoNote.self, note.id) {
+                $0.title = note.title
+                $0.done = note.done
+            }
+        } else {
+            try context.insert(note)
+            if let share { try context.assign(note, to: share) }
+        }
+        try context.save()
+    }
+
+    func delete(_ note: String) throws {
+        let context = container.newBackgroundContext()
+        context.mergePolicy = .mergeByPropertyObjectTrump
+        try context.delete(DemoNote.self, id: RecordName(note))
+        try context.save()
+    }
+
+    func post(_ post: DemoPost) throws {
+        let context = container.newBackgroundContext()
+        try context.insert(post)
+        try context.save()
+    }
+
+    func hide(_ post: String) throws {
+        let context = container.newBackgroundContext()
+        context.mergePolicy = .mergeByPropertyObjectTrump
+        guard let known = try context.object(DemoPost.self, RecordName(post)) else {
+            throw CommandFailure(.failed, "There is no post \(post) on the board.")
+        }
+        try context.softDelete(known)
+        try context.save()
+    }
+}

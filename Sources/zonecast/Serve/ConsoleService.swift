@@ -1,0 +1,84 @@
+import Foundation
+import Logging
+import Records
+import RelayAPI
+import RelayCore
+import RelayServer
+import RelayStore
+import ServiceLifecycle
+
+/// Takes a reading of the metrics every ten seconds, for the console's charts.
+struct TelemetryKeeping: Service {
+    let telemetry: Telemetry
+    let metrics: RelayMetrics
+    let hub: NoticeHub
+
+    func run() async throws {
+        take()
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: .seconds(10))) != nil { take() }
+        }
+    }
+
+    private func take() {
+        telemetry.take(
+            Telemetry.Point(
+                at: TimeSource.system.now(),
+                reading: metrics.reading,
+                connections: hub.connectionCount,
+                notices: hub.noticeCounts
+            )
+        )
+    }
+}
+
+extension ServeSettings {
+    /// What the console says of the relay as a whole.
+    func consoleFacts(_ rows: [ConsoleFacts.Setting]) -> ConsoleFacts {
+        ConsoleFacts(
+            version: Zonecast.version,
+            isDev: isDev,
+            isSecure: signIn.publicURL?.hasPrefix("https://") ?? signIn.endsTLS,
+            publicURL: signIn.publicURL,
+            data: data,
+            started: TimeSource.system.now().milliseconds,
+            limits: limits,
+            settings: rows
+        )
+    }
+}
+
+extension ConfigurationReading {
+    /// Every key, for the console's configuration page; none is a secret itself, for those are in files that keys name.
+    var consoleRows: [ConsoleFacts.Setting] {
+        ConfigurationKeys.all.map { key in
+            let origin =
+                switch origins[key.name] {
+                case .flag: "flag"
+                case .environment: "environment"
+                case .file(let line): "file line \(line)"
+                case .standard, nil: "default"
+                }
+            return ConsoleFacts.Setting(
+                key: key.name,
+                value: key.read(settings),
+                unit: key.unit,
+                standard: key.read(ServeSettings()),
+                origin: origin,
+                meaning: key.meaning
+            )
+        }
+    }
+}
+
+extension AccountStore {
+    /// Prints a link for the first operator, while there is none; among lines for programs as one of them.
+    func tellOfConsole(at url: String, _ settings: ServeSettings, _ logger: Logger) {
+        guard (try? operators().isEmpty) == true, let code = try? makeOperatorLink() else { return }
+        let link = ConsoleLink.address(settings.signIn.publicURL ?? url, code)
+        switch settings.logFormat {
+        case .text: Terminal.complain("console \(link)  (one use, 15 minutes)")
+        case .json: logger.notice("The console has no operator yet.", metadata: ["link": "\(link)"])
+        }
+    }
+}

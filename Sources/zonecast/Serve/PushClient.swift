@@ -1,0 +1,45 @@
+import AsyncHTTPClient
+import Foundation
+import Logging
+import NIOCore
+import NIOPosix
+import NIOSSL
+import RelayAPI
+import RelayGateways
+import RelayStore
+import ServiceLifecycle
+
+/// The connections to push services, from the relay's start to its stop.
+struct PushClient: Service {
+    let service: PushService
+    private let client: HTTPClient
+
+    /// `nil` where no push service is set up.
+    init?(_ choices: PushChoices, accounts: AccountStore) throws {
+        guard let settings = try choices.settings(relayKey: accounts.relayKey()) else { return nil }
+        client = try Self.connections(choices)
+        service = PushService(
+            gateway: PushServices(settings, client: client, time: .system, random: .system),
+            register: accounts
+        )
+    }
+
+    /// Shut down by the caller.
+    static func connections(_ choices: PushChoices) throws -> HTTPClient {
+        var tls = TLSConfiguration.makeClientConfiguration()
+        if let file = choices.trustFile {
+            guard let roots = try? NIOSSLCertificate.fromPEMFile(file), !roots.isEmpty else {
+                throw CommandFailure(.usage, "push.trust-file: \(file) is no readable PEM file with certificates.")
+            }
+            tls.additionalTrustRoots = [.certificates(roots)]
+        }
+        var configuration = HTTPClient.Configuration(tlsConfiguration: tls, redirectConfiguration: .disallow)
+        configuration.timeout = .init(connect: .seconds(10), read: .seconds(30))
+        return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
+    }
+
+    func run() async throws {
+        try? await gracefulShutdown()
+        try? await client.shutdown()
+    }
+}

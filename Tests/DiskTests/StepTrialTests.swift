@@ -1,0 +1,13 @@
+import DiskTrials
+import Testing
+
+@Suite(.timeLimit(.minutes(3))) struct StepTrialTests {
+    @Test(arguments: 0..<StepTrials.stepCount) func everyWriteOnADiskThatFails(step: Int) async throws {
+        let stage = try await Stage.shared()
+        let effects: [FaultyDisk.Fault.Effect] = [.fails, .isFull, .isCutShort, .losesPower]
+        for (index, effect) in effects.enumerated() {
+            let report = try await StepTrials(step: step, effect: effect).run(on: stage) { ($0 + step) % 8 == index }
+            #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
+        }
+    }
+}

@@ -1,0 +1,232 @@
+import Foundation
+import Synchronization
+
+/// The disk beneath one folder, which fails when a test says so and can lose its power.
+///
+/// SQLite comes to it through a VFS of its own, the relay's own files through `DiskCalls`. Everything is really written, so
+/// programs read what they wrote; beside that the disk keeps what of it has been flushed, names included, for `cutPower`.
+///
+///     let disk = FaultyDisk(folder: folder)
+///     disk.arm(Fault(.sync, number: 3, .fails))
+package final class FaultyDisk: Sendable {
+    /// What a fault may strike.
+    package enum Operation: Hashable, Sendable, CaseIterable {
+        case create, write, sync, truncate, remove, rename, makeFolder
+        /// Never struck by a fault that names no operations: a program may read as often as it likes.
+        case read
+    }
+
+    /// What goes wrong, and when.
+    package struct Fault: Hashable, Sendable {
+        package enum Effect: Hashable, Sendable {
+            /// `EIO`.
+            case fails
+            /// `ENOSPC`.
+            case isFull
+            /// Half of a write, then `ENOSPC`.
+            case isCutShort
+            /// The image of what survives is taken; then everything fails.
+            case losesPower
+        }
+
+        package var operations: Set<Operation>
+        /// Which of them, counted from 1 since `arm`.
+        package var number: Int
+        package var effect: Effect
+        /// Whether all later ones are struck too, until `heal`.
+        package var lasts: Bool
+
+        /// Left out, `operations` are those that the effect can strike: of a full disk, what needs room.
+        package init(_ operations: Set<Operation>? = nil, number: Int, _ effect: Effect, lasts: Bool = false) {
+            let all: Set<Operation> =
+                switch effect {
+                case .isFull, .isCutShort: [.create, .write, .makeFolder]
+                case .fails, .losesPower: Set(Operation.allCases).subtracting([.read])
+                }
+            self.operations = operations ?? all
+            self.number = number
+            self.effect = effect
+            self.lasts = lasts
+        }
+    }
+
+    fileprivate struct State {
+        var fault: Fault?
+        var count = 0
+        var hasStruck = false
+        var isDead = false
+        /// Files by path, as programs find them; and folders, whose content is empty.
+        var names: [String: Int] = [:]
+        /// As a power cut leaves them.
+        var durableNames: [String: Int] = [:]
+        var files: [Int: DiskFile] = [:]
+        var folders: Set<String> = []
+        var durableFolders: Set<String> = []
+        var descriptors: [Int32: String] = [:]
+        var nextFile = 0
+    }
+
+    package let folder: String
+    private let state = Mutex(State())
+    private static let disks = Mutex<[String: FaultyDisk]>([:])
+
+    /// A disk in place of the system's for all that lies in `folder` and is opened from now on; the folder must exist.
+    package init(folder: String) {
+        self.folder = folder
+        FaultyVFS.register()
+        adopt()
+        Self.disks.withLock { $0[folder] = self }
+    }
+
+    /// Gives the folder back to the system's disk; files that are open stay with this one.
+    package func detach() { Self.disks.withLock { $0[folder] = nil } }
+
+    static func disk(of path: String) -> FaultyDisk? {
+        disks.withLock { disks in disks.first { path.hasPrefix($0.key + "/") }?.value }
+    }
+
+    // MARK: Faults
+
+    /// Begins to count; what went wrong before is over.
+    package func arm(_ fault: Fault?) {
+        state.withLock { state in
+            state.fault = fault
+            state.count = 0
+            state.hasStruck = false
+        }
+    }
+
+    /// The disk works again; one that lost its power does not.
+    package func heal() { arm(nil) }
+
+    /// No fault comes any more that has not come yet; says whether it has.
+    package func disarm() -> Bool {
+        state.withLock { state in
+            if !state.hasStruck { state.fault = nil }
+            return state.hasStruck
+        }
+    }
+
+    /// Whether the fault has been met.
+    package var hasStruck: Bool { state.withLock { $0.hasStruck } }
+
+    /// Operations since `arm` that the fault could have struck.
+    package var count: Int { state.withLock { $0.count } }
+
+    /// What is to happen instead of this operation.
+    func verdict(on operation: Operation) -> Fault.Effect? {
+        state.withLock { state in
+            if state.isDead { return .fails }
+            guard let fault = state.fault, fault.operations.contains(operation) else { return nil }
+            state.count += 1
+            guard state.count == fault.number || (fault.lasts && state.count > fault.number) else { return nil }
+            state.hasStruck = true
+            if fault.effect == .losesPower { state.isDead = true }
+            return fault.effect
+        }
+    }
+
+    // MARK: What the disk keeps
+
+    /// Takes what is there already for flushed.
+    private func adopt() {
+        let contents = FileManager.default.enumerator(atPath: folder)?.compactMap { $0 as? String } ?? []
+        state.withLock { state in
+            state.folders = [folder]
+            for name in contents {
+                let path = "\(folder)/\(name)"
+                var isFolder: ObjCBool = false
+                guard FileManager.default.fileExists(atPath: path, isDirectory: &isFolder) else { continue }
+                if isFolder.boolValue {
+                    state.folders.insert(path)
+                } else if !path.hasSuffix("-shm") {
+                    state.files[state.nextFile] = DiskFile(
+                        durable: [UInt8](FileManager.default.contents(atPath: path) ?? Data())
+                    )
+                    state.names[path] = state.nextFile
+                    state.nextFile += 1
+                }
+            }
+            state.durableNames = state.names
+            state.durableFolders = state.folders
+        }
+    }
+
+    func opened(_ path: String) {
+        state.withLock { state in
+            guard state.names[path] == nil else { return }
+            state.names[path] = state.nextFile
+            state.files[state.nextFile] = DiskFile()
+            state.nextFile += 1
+        }
+    }
+
+    func changed(_ path: String, _ change: DiskFile.Change) {
+        state.withLock { state in
+            guard let file = state.names[path] else { return }
+            state.files[file, default: DiskFile()].change(change)
+        }
+    }
+
+    func flushed(_ path: String, successfully isGood: Bool) {
+        state.withLock { state in
+            guard let file = state.names[path] else { return }
+            if isGood { state.files[file]?.flush() } else { state.files[file]?.flushFailed() }
+        }
+    }
+
+    func removed(_ path: String) { state.withLock { $0.names[path] = nil } }
+
+    func renamed(_ path: String, to target: String) {
+        state.withLock { $0.names[target] = $0.names.removeValue(forKey: path) }
+    }
+
+    func madeFolder(_ path: String) { state.withLock { _ = $0.folders.insert(path) } }
+
+    /// The names in a folder are as durable as those in memory.
+    func flushedFolder(_ path: String) {
+        func isInside(_ name: String) -> Bool { (name as NSString).deletingLastPathComponent == path }
+        state.withLock { state in
+            state.durableNames = state.durableNames.filter { !isInside($0.key) }
+            for (name, file) in state.names where isInside(name) { state.durableNames[name] = file }
+            state.durableFolders = state.durableFolders.filter { !isInside($0) }
+            state.durableFolders.formUnion(state.folders.filter(isInside))
+        }
+    }
+
+    func describes(_ descriptor: Int32, _ path: String?) { state.withLock { $0.descriptors[descriptor] = path } }
+    func path(of descriptor: Int32) -> String? { state.withLock { $0.descriptors[descriptor] } }
+
+    /// Writes into another folder what a power cut at this moment leaves, or left at the moment that the fault said.
+    ///
+    /// Call it once nothing writes any more.
+    package func cutPower(_ cut: PowerCut, leaving target: String) throws {
+        let (names, files) = state.withLock { state in
+            // Where everything survives, so do names.
+            let names = cut == .keepsAll ? state.names : state.durableNames
+            return (cut == .keepsAll ? names : names.filter { state.isReachable($0.key, from: folder) }, state.files)
+        }
+        var choice = PowerCut.Choice(cut)
+        for (path, number) in names.sorted(by: { $0.key < $1.key }) {
+            let place = target + path.dropFirst(folder.count)
+            try FileManager.default.createDirectory(
+                atPath: (place as NSString).deletingLastPathComponent,
+                withIntermediateDirectories: true
+            )
+            let bytes = files[number]?.survivors(&choice) ?? []
+            try Data(bytes).write(to: URL(fileURLWithPath: place))
+        }
+    }
+}
+
+extension FaultyDisk.State {
+    /// Whether all folders above it have names that survive.
+    fileprivate func isReachable(_ path: String, from root: String) -> Bool {
+        var parent = (path as NSString).deletingLastPathComponent
+        while parent.count > root.count {
+            guard durableFolders.contains(parent) else { return false }
+            parent = (parent as NSString).deletingLastPathComponent
+        }
+        return true
+    }
+}

@@ -1,0 +1,228 @@
+import Foundation
+import RelayStore
+
+/// Each write of the script on a disk that fails at one operation after the other, until it passes untouched.
+///
+/// Afterwards what was acknowledged is there, nothing is torn, no feed has a gap, no number was given twice; the relay goes
+/// on, or has said that it wants to be started anew. Reliability reference 2 and 5.
+package struct StepTrials: Sendable {
+    /// Which of the script's writes.
+    package var step: Int
+    package var effect: FaultyDisk.Fault.Effect
+    /// What it strikes; left out, everything but reads.
+    package var operations: Set<FaultyDisk.Operation>?
+
+    package init(step: Int, effect: FaultyDisk.Fault.Effect, operations: Set<FaultyDisk.Operation>? = nil) {
+        self.step = step
+        self.effect = effect
+        self.operations = operations
+    }
+
+    package static var stepCount: Int { Script.steps.count }
+
+    package var name: String { "\(Script.steps[step].name) (step \(step)), \(effect)" }
+
+    /// What was tried and what was wrong with it.
+    package struct Report: Sendable {
+        package var runs = 0
+        package var objections: [String] = []
+    }
+
+    /// Runs the trials whose numbers are in `numbers`, and the untouched one at the end.
+    ///
+    /// - Parameters:
+    ///   - stage: has the folder as it is before the step.
+    ///   - isIn: which of the operations, counted from 1, are struck.
+    /// - Returns: what was wrong, and how many trials there were.
+    /// - Throws: where a trial cannot be set up.
+    package func run(on stage: Stage, where isIn: (Int) -> Bool = { _ in true }) async throws -> Report {
+        var report = Report()
+        var number = 1
+        while true {
+            guard number < 2_000 else { throw WorldFailure("\(name): 2,000 operations were struck and there are more") }
+            guard isIn(number) || number > stage.operations(of: step) else {
+                number += 1
+                continue
+            }
+            let trial = Trial(self, number: number)
+            let isStruck = try await trial.run(on: stage, &report)
+            report.runs += 1
+            if !isStruck { return report }
+            number += 1
+        }
+    }
+
+    fileprivate func fault(_ number: Int) -> FaultyDisk.Fault {
+        // A full disk stays full until somebody makes room.
+        let lasts = effect == .isFull || effect == .isCutShort
+        return FaultyDisk.Fault(operations, number: number, effect, lasts: lasts)
+    }
+}
+
+/// The folder before each step of the script, made once.
+package struct Stage: Sendable {
+    private let folder: TestFolder
+    fileprivate let facts: [Facts]
+    private let counts: [Int]
+
+    package init() async throws {
+        folder = try TestFolder()
+        var (facts, counts): ([Facts], [Int]) = ([], [])
+        let work = folder.path + "/work"
+        try FileManager.default.createDirectory(atPath: work, withIntermediateDirectories: true)
+        var known = PossibleFacts()
+        for (number, step) in Script.steps.enumerated() {
+            let disk = FaultyDisk(folder: work)
+            do {
+                let world = try DiskWorld(work, on: disk, seed: UInt64(number + 1))
+                defer { world.close() }
+                // The first use makes the store's file and the users, which is not this step's work.
+                let found = try await world.facts()
+                if let objection = known.objection(to: found) {
+                    throw WorldFailure("before \(step.name): \(objection)")
+                }
+                facts.append(found)
+            }
+            disk.detach()
+            try FileManager.default.copyItem(atPath: work, toPath: folder.path + "/\(number)")
+            let counting = FaultyDisk(folder: work)
+            defer { counting.detach() }
+            let world = try DiskWorld(work, on: counting, seed: UInt64(number + 1))
+            defer { world.close() }
+            _ = try world.store()
+            counting.arm(FaultyDisk.Fault(number: .max, .fails))
+            let outcome = try await step.run(world)
+            guard outcome == .done else { throw WorldFailure("\(step.name) on a good disk: \(outcome)") }
+            counts.append(counting.count)
+            known.happened(step)
+        }
+        self.facts = facts
+        self.counts = counts
+    }
+
+    /// How many operations the step takes on a good disk.
+    package func operations(of step: Int) -> Int { counts[step] }
+
+    /// A copy of the folder before a step.
+    fileprivate func copy(before step: Int, to target: String) throws {
+        try FileManager.default.copyItem(atPath: folder.path + "/\(step)", toPath: target)
+    }
+}
+
+/// One write that is struck once.
+private struct Trial {
+    let trials: StepTrials
+    let number: Int
+    let step: Step
+
+    init(_ trials: StepTrials, number: Int) {
+        self.trials = trials
+        self.number = number
+        step = Script.steps[trials.step]
+    }
+
+    private var seed: UInt64 { UInt64(trials.step * 10_000 + number) }
+
+    /// Says whether the fault was met.
+    func run(on stage: Stage, _ report: inout StepTrials.Report) async throws -> Bool {
+        let folder = try TestFolder()
+        let work = folder.path + "/work"
+        try stage.copy(before: trials.step, to: work)
+        let disk = FaultyDisk(folder: work)
+        var facts = PossibleFacts(stage.facts[trials.step])
+        let tags = Tags()
+        var said: [String] = []
+        let isStruck: Bool
+        do {
+            let world = try DiskWorld(work, on: disk, seed: seed, tags: tags)
+            defer { world.close() }
+            _ = try world.store()
+            disk.arm(trials.fault(number))
+            let outcome = try await step.run(world)
+            isStruck = disk.disarm()
+            try await judge(outcome, isStruck, world, disk, &facts, &said)
+        }
+        disk.detach()
+        if trials.effect == .losesPower, isStruck {
+            for (index, cut) in [PowerCut.keepsNothing, .keepsSome(seed: seed), .keepsAll].enumerated() {
+                let left = folder.path + "/left\(index)"
+                try FileManager.default.createDirectory(atPath: left, withIntermediateDirectories: true)
+                try disk.cutPower(cut, leaving: left)
+                var rest: [String] = []
+                await check(left, facts, tags.copy, &rest)
+                said += rest.map { "after a power cut that \(cut): \($0)" }
+            }
+        } else {
+            await check(work, facts, tags, &said)
+        }
+        report.objections += said.map { "\(trials.name), operation \(number): \($0)" }
+        return isStruck
+    }
+
+    /// What the running relay answered and how it goes on.
+    private func judge(
+        _ outcome: Step.Outcome,
+        _ isStruck: Bool,
+        _ world: DiskWorld,
+        _ disk: FaultyDisk,
+        _ facts: inout PossibleFacts,
+        _ said: inout [String]
+    ) async throws {
+        switch outcome {
+        case .done: facts.happened(step)
+        case .refused(let code): said.append("the disk's fault was answered with \(code)")
+        case .unknown(let code, let reason):
+            facts.mayHaveHappened(step)
+            if !isStruck { said.append("nothing failed, but the answer was \(code)") }
+            if reason.isEmpty { said.append("\(code) without a sentence") }
+        }
+        guard trials.effect != .losesPower || !isStruck else { return }
+        // Reads go on while writes fail.
+        do {
+            let found = try await world.facts(pageSize: 1 + number % 3)
+            if let objection = facts.objection(to: found) { said.append("while it fails: \(objection)") }
+        } catch {
+            said.append("while it fails nothing can be read: \(error)")
+        }
+        disk.heal()
+        for probe in [Script.makeZone("Probe"), Script.addToken("probe")] {
+            let outcome = try await probe.run(world)
+            if outcome == .done {
+                facts.happened(probe)
+            } else if case .unknown = outcome, world.wantsRestart, trials.effect == .fails {
+                facts.mayHaveHappened(probe)
+            } else {
+                said.append("\(probe.name) afterwards: \(outcome)\(world.wantsRestart ? ", and it wants to end" : "")")
+                facts.mayHaveHappened(probe)
+            }
+        }
+    }
+
+    /// What the next start finds.
+    private func check(_ folder: String, _ facts: PossibleFacts, _ tags: Tags, _ said: inout [String]) async {
+        do {
+            let world = try DiskWorld(folder, seed: seed + 5_000, tags: tags)
+            defer { world.close() }
+            let found = try await world.facts(pageSize: [200, 2, 3][number % 3])
+            if let objection = facts.objection(to: found) { said.append("after the next start: \(objection)") }
+            let store = try world.store().integrityReport()
+            if store != "ok" { said.append("the store's file: \(store)") }
+            if let accounts = try world.directory.pragma("integrity_check"), accounts != "ok" {
+                said.append("relay.sqlite: \(accounts)")
+            }
+            for probe in [Script.makeZone("Again"), Script.save(["probe": 1], in: "Again"), Script.addToken("again")] {
+                let outcome = try await probe.run(world)
+                if outcome != .done { said.append("\(probe.name) after the next start: \(outcome)") }
+            }
+        } catch {
+            said.append("the next start failed: \(error)")
+        }
+    }
+}
+
+extension Stage {
+    private static let making = Task { try await Stage() }
+
+    /// The one of this process.
+    package static func shared() async throws -> Stage { try await making.value }
+}

@@ -1,0 +1,130 @@
+import Foundation
+
+/// Tries changed inputs on one target: a few thousand in a test, as many as fit in a soak.
+package struct FuzzRun: Sendable {
+    package let target: FuzzTarget
+    /// Where the kept corpus is, a folder for each target; `nil` for none.
+    package var corpus: String?
+    /// Where inputs are written that end the process or are objected to.
+    package var findings: String
+
+    package init(_ target: FuzzTarget, corpus: String?, findings: String) {
+        self.target = target
+        self.corpus = corpus
+        self.findings = findings
+    }
+
+    package struct Report: Sendable {
+        package var inputs = 0
+        /// Different ways in which the target took its inputs.
+        package var manners = 0
+        package var objections: [String] = []
+        /// Inputs with new manners, for those who tend the corpus.
+        package var news: [[UInt8]] = []
+    }
+
+    /// The folder with the corpora, as the sources have it.
+    package static var keptCorpus: String {
+        URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("Corpus").path
+    }
+
+    private static let slow = Duration.seconds(2)
+    private static let largestPool = 4_000
+    /// The corpus is read in every test run: few and short ones.
+    private static let mostNews = 24
+    private static let longestKept = 1_500
+
+    /// Runs the corpus as it is, then changes it until the number or the time is reached.
+    ///
+    /// - Parameters:
+    ///   - seed: of all chance.
+    ///   - count: inputs, beside the corpus.
+    ///   - deadline: ends it earlier; a run that is to be repeated has none.
+    /// - Returns: what was tried and objected to.
+    /// - Throws: where the folder for findings cannot be written, or the target not be prepared.
+    package func run(seed: UInt64, count: Int, until deadline: ContinuousClock.Instant? = nil) async throws -> Report {
+        try FileManager.default.createDirectory(atPath: findings, withIntermediateDirectories: true)
+        let last = LastInput(path: "\(findings)/\(target.name).trying")
+        let probe = try await target.prepare()
+        var report = Report()
+        if let unfinished = last?.unfinished {
+            let path = try keep(unfinished, as: "ended-the-process")
+            FileHandle.standardError.write(
+                Data(
+                    "fuzz \(target.name): an earlier run ended while it tried \(path). Trying that again first.\n".utf8
+                )
+            )
+            try await attempt(unfinished, probe, last, &report, label: "the input that ended an earlier run")
+        }
+        var pool: [[UInt8]] = []
+        var manners: Set<String> = []
+        for input in target.seeds + kept() {
+            manners.insert(try await attempt(input, probe, last, &report, label: "of the corpus"))
+            pool.append(input)
+        }
+        var mutation = Mutation(seed: seed, words: target.words)
+        for number in 0..<count {
+            if let deadline, number % 64 == 0, ContinuousClock.now > deadline { break }
+            // What came last has been looked into least.
+            let index =
+                mutation.below(2) == 0 ? mutation.below(pool.count) : max(0, pool.count - 1 - mutation.below(20))
+            let input = mutation.change(pool[index], other: pool[mutation.below(pool.count)])
+            let label = "seed \(seed), input \(number)"
+            if manners.insert(try await attempt(input, probe, last, &report, label: label)).inserted {
+                if pool.count < Self.largestPool { pool.append(input) }
+                if report.news.count < Self.mostNews, input.count <= Self.longestKept { report.news.append(input) }
+            }
+            if report.objections.count >= 5 { break }
+        }
+        report.manners = manners.count
+        return report
+    }
+
+    @discardableResult
+    private func attempt(
+        _ input: [UInt8],
+        _ probe: FuzzTarget.Probe,
+        _ last: LastInput?,
+        _ report: inout Report,
+        label: String
+    ) async throws -> String {
+        last?.begin(input)
+        let start = ContinuousClock.now
+        var finding = await probe(input)
+        let time = ContinuousClock.now - start
+        last?.end()
+        report.inputs += 1
+        if finding.objection == nil, time > Self.slow { finding.objection = "it took \(time)" }
+        if let objection = finding.objection {
+            let path = try keep(input, as: "objection")
+            report.objections.append("\(target.name), \(label): \(objection). Input: \(path)")
+        }
+        return finding.manner
+    }
+
+    /// Writes an input beside the others; gives its path.
+    private func keep(_ input: [UInt8], as kind: String) throws -> String {
+        let mark = input.reduce(UInt64(14_695_981_039_346_656_037)) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
+        let path = "\(findings)/\(target.name)-\(kind)-\(String(mark, radix: 16))"
+        try Data(input).write(to: URL(fileURLWithPath: path))
+        return path
+    }
+
+    private func kept() -> [[UInt8]] {
+        guard let corpus else { return [] }
+        let folder = "\(corpus)/\(target.name)"
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        return names.sorted().compactMap { FileManager.default.contents(atPath: "\(folder)/\($0)").map { [UInt8]($0) } }
+    }
+
+    /// Adds inputs to the kept corpus, named by their content.
+    package func extendCorpus(by inputs: [[UInt8]]) throws {
+        guard let corpus else { return }
+        let folder = "\(corpus)/\(target.name)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        for input in inputs {
+            let mark = input.reduce(UInt64(14_695_981_039_346_656_037)) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
+            try Data(input).write(to: URL(fileURLWithPath: "\(folder)/\(String(mark, radix: 16))"))
+        }
+    }
+}

@@ -1,0 +1,51 @@
+import Foundation
+
+/// Keeps the input that is being tried in a file, so that it survives the process that it ends.
+///
+/// The file is mapped into memory: writing to it costs a copy of the input, and the system keeps what a trapped process
+/// wrote. Layout: length of the input (8 bytes, -1 while none is being tried), then the input.
+final class LastInput: @unchecked Sendable {
+    // Unchecked: one run uses it at a time.
+    private static let size = 64 * 1024
+    private let memory: UnsafeMutableRawPointer
+
+    /// `nil` where the file cannot be made, or another process uses it.
+    init?(path: String) {
+        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return nil }
+        var status = stat()
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0, fstat(descriptor, &status) == 0 else {
+            close(descriptor)
+            return nil
+        }
+        let isNew = status.st_size == 0
+        guard ftruncate(descriptor, off_t(Self.size)) == 0,
+            let memory = mmap(nil, Self.size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0), memory != MAP_FAILED
+        else {
+            close(descriptor)
+            return nil
+        }
+        // The descriptor stays open with the process, and the lock with it.
+        self.memory = memory
+        if isNew { end() }
+    }
+
+    deinit { munmap(memory, Self.size) }
+
+    /// The input that a process was at when it ended.
+    var unfinished: [UInt8]? {
+        let count = memory.load(as: Int64.self)
+        guard count >= 0, count <= Self.size - 8 else { return nil }
+        return Array(UnsafeRawBufferPointer(start: memory + 8, count: Int(count)))
+    }
+
+    func begin(_ input: [UInt8]) {
+        let count = min(input.count, Self.size - 8)
+        input.withUnsafeBytes { bytes in
+            if let start = bytes.baseAddress { (memory + 8).copyMemory(from: start, byteCount: count) }
+        }
+        memory.storeBytes(of: Int64(count), as: Int64.self)
+    }
+
+    func end() { memory.storeBytes(of: -1, as: Int64.self) }
+}

@@ -1,0 +1,80 @@
+import Records
+import RelayAPI
+import Wire
+
+/// Queries from their JSON to what they find.
+extension FuzzTarget {
+    static let queries: [FuzzTarget] = [filters, marker]
+
+    /// The `query` object alone, asked of a database with records of every kind of field.
+    private static let filters = FuzzTarget(
+        "query-filters",
+        seeds: [
+            #"{"recordType":"Note","filterBy":[{"fieldName":"n","comparator":"EQUALS","fieldValue":{"value":3,"type":"INT64"}}]}"#,
+            #"{"recordType":"Note","filterBy":[{"fieldName":"title","comparator":"BEGINS_WITH","fieldValue":{"value":"a"}},{"fieldName":"tags","comparator":"LIST_CONTAINS","fieldValue":{"value":"a"}}]}"#,
+            #"{"recordType":"Note","filterBy":[{"fieldName":"place","comparator":"NEAR","distance":100,"fieldValue":{"value":{"latitude":1,"longitude":2}}}],"sortBy":[{"fieldName":"place","relativeLocation":{"value":{"latitude":1,"longitude":2}}}]}"#,
+            #"{"recordType":"Note","filterBy":[{"fieldName":"n","comparator":"IN","fieldValue":{"value":[1,2,3],"type":"INT64_LIST"}}],"sortBy":[{"fieldName":"___createTime","ascending":false}]}"#,
+            #"{"recordType":"Note","filterBy":[{"systemFieldName":"recordName","comparator":"NOT_EQUALS","fieldValue":{"value":{"recordName":"r1"}}},{"comparator":"CONTAINS_ALL_TOKENS","fieldValue":{"value":"a b"}}]}"#,
+        ],
+        words: [
+            #""EQUALS""#, #""NOT_EQUALS""#, #""LESS_THAN_OR_EQUALS""#, #""GREATER_THAN""#, #""NOT_IN""#, #""NEAR""#,
+            #""LIST_CONTAINS_ANY""#, #""LIST_MEMBER_BEGINS_WITH""#, #""NOT_LIST_CONTAINS_ALL""#,
+            #""CONTAINS_ANY_TOKENS""#, #""fieldName":"when""#, #""fieldName":"place""#, #""distance":-1"#,
+            #""latitude":91"#, #""___modTime""#, #""type":"DOUBLE""#, #""type":"TIMESTAMP""#,
+        ]
+    ) {
+        let relay = try await FuzzRelay()
+        return { input in
+            let first = await relay.ask(
+                "public/records/query",
+                Array(#"{"resultsLimit":2,"query":"#.utf8) + input + [0x7D]
+            )
+            let finding = FuzzRelay.finding(first)
+            guard finding.objection == nil, let root = try? JSONDocument(parsing: first.body).root,
+                let marker = try? root["continuationMarker"]?.string(), let page = names(root)
+            else { return finding }
+            // The marker of a page goes on behind it.
+            let more = Array(#"{"resultsLimit":200,"continuationMarker":"\#(marker)","query":"#.utf8) + input + [0x7D]
+            let second = await relay.ask("public/records/query", more)
+            let next = FuzzRelay.finding(second)
+            guard next.objection == nil, let rest = (try? JSONDocument(parsing: second.body).root).flatMap(names) else {
+                return Finding(finding.manner, objection: next.objection ?? "its own marker is refused: \(next.manner)")
+            }
+            let isTwice = !Set(page).isDisjoint(with: rest)
+            return Finding(finding.manner + " more", objection: isTwice ? "\(page) and then again \(rest)" : nil)
+        }
+    }
+
+    private static func names(_ root: JSONValue) -> [String]? {
+        try? root["records"]?.elements().map { try $0.required("recordName").string() }
+    }
+
+    /// Markers that clients hand back: only the relay's own are read.
+    private static let marker = FuzzTarget(
+        "query-marker",
+        seeds: [sampleMarker, "e30=", ""],
+        bytes: []
+    ) { input in
+        let text = String(decoding: input, as: UTF8.self)
+        for candidate in [text, Base64.encode(input)] {
+            guard let position = try? QueryMarker.decode(candidate, of: sampleQuery, in: nil) else { continue }
+            let again = try? QueryMarker.decode(
+                QueryMarker.encode(position, of: sampleQuery, in: nil),
+                of: sampleQuery,
+                in: nil
+            )
+            return Finding(
+                "read \(position.keys.count)",
+                objection: again == position ? nil : "its own writing is another"
+            )
+        }
+        return Finding("refused")
+    }
+
+    private static let sampleQuery = Query(recordType: "Note", sorts: [Query.Sort(.modified)])
+    private static let sampleMarker = QueryMarker.encode(
+        Query.Position(keys: [], recordName: "r1", zone: ZoneID("Notes", owner: UserID("_u"))),
+        of: sampleQuery,
+        in: nil
+    )
+}

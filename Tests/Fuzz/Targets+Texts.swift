@@ -1,0 +1,212 @@
+import Foundation
+import Records
+import Wire
+import ZoneKit
+
+/// Readers of whole texts.
+extension FuzzTarget {
+    static let texts: [FuzzTarget] = [json, schema, predicate, storedFields, engineState, relayAnswer]
+
+    /// The strict reader of every body: what it takes Foundation takes too, and means the same.
+    private static let json = FuzzTarget(
+        "json",
+        seeds: [
+            #"{"a":[1,-2.5e3,"x\u00e9\n",true,false,null,{}],"b":{"c":[]}}"#, #"[0,1,9007199254740993,-0.0]"#, #""""#,
+            #"{"records":[{"recordName":"n","fields":{"t":{"value":"😀"}}}]}"#,
+        ],
+        words: ["\"a\":", "\\u", "1e", "[[[[", "{\"a\":{\"a\":"]
+    ) { input in
+        guard let root = try? JSONDocument(parsing: input).root else { return Finding("refused") }
+        var writer = JSONWriter()
+        var depth = 0
+        do {
+            try copy(root, to: &writer, depth: 1, deepest: &depth)
+        } catch {
+            return Finding("unreadable", objection: "a checked text cannot be read: \(error)")
+        }
+        if depth > 32 { return Finding("deep", objection: "\(depth) levels were taken") }
+        guard let theirs = normal(input) else {
+            // Foundation has no number beyond a double; ours says so when it is asked for one.
+            let hasGreat = input.contains(UInt8(ascii: "e")) || input.contains(UInt8(ascii: "E")) || input.count > 300
+            return Finding("alone", objection: hasGreat ? nil : "Foundation refuses what was taken")
+        }
+        guard let again = normal(writer.bytes) else {
+            return Finding("bad copy", objection: "what was written again is no JSON")
+        }
+        return Finding("taken \(depth)", objection: theirs == again ? nil : "written again it means something else")
+    }
+
+    /// What Foundation makes of a text, in one form for all that means the same.
+    private static func normal(_ text: [UInt8]) -> Data? {
+        guard let value = try? JSONSerialization.jsonObject(with: Data(text), options: .fragmentsAllowed) else {
+            return nil
+        }
+        return try? JSONSerialization.data(withJSONObject: value, options: [.sortedKeys, .fragmentsAllowed])
+    }
+
+    private static func copy(_ value: JSONValue, to writer: inout JSONWriter, depth: Int, deepest: inout Int) throws {
+        if value.isObject || value.isArray { deepest = max(deepest, depth) }
+        if value.isObject {
+            let members = try value.members()
+            writer.open(UInt8(ascii: "{"))
+            for (name, member) in members {
+                writer.key(name)
+                try copy(member, to: &writer, depth: depth + 1, deepest: &deepest)
+            }
+            writer.close(UInt8(ascii: "}"))
+        } else if value.isArray {
+            writer.open(UInt8(ascii: "["))
+            for element in try value.elements() {
+                try copy(element, to: &writer, depth: depth + 1, deepest: &deepest)
+            }
+            writer.close(UInt8(ascii: "]"))
+        } else if value.isString {
+            writer.string(try value.string())
+        } else {
+            writer.raw(Array(value.rawBytes))
+        }
+    }
+
+    /// The schema language: what is valid is printed, and read again as the same.
+    private static let schema = FuzzTarget(
+        "schema",
+        seeds: [
+            """
+            DEFINE SCHEMA
+                CREATE ROLE editors;
+                RECORD TYPE Note (
+                    "___createTime" TIMESTAMP QUERYABLE SORTABLE,
+                    "___recordID" REFERENCE QUERYABLE,
+                    title STRING QUERYABLE SEARCHABLE SORTABLE,
+                    tags LIST<STRING> QUERYABLE,
+                    secret ENCRYPTED STRING,
+                    place LOCATION QUERYABLE SORTABLE,
+                    file ASSET, owner REFERENCE, size INT64, rate DOUBLE, raw BYTES,
+                    GRANT WRITE TO "_creator",
+                    GRANT READ, CREATE TO "_icloud",
+                    GRANT READ TO "_world"
+                );
+            """,
+            "DEFINE SCHEMA RECORD TYPE \"Ü ber\" ( \"a b\" LIST<DOUBLE> );",
+        ],
+        words: [
+            "DEFINE", "SCHEMA", "RECORD", "TYPE", "GRANT", "READ", "WRITE", "CREATE", "TO", "ROLE", "LIST<", "STRING",
+            "INT64", "NUMBER(int64)", "OBJECT", "PREFERRED", "AS", "ENCRYPTED", "QUERYABLE", "--", "//", "/*", "*/",
+            ";",
+        ]
+    ) { input in
+        let text = String(decoding: input, as: UTF8.self)
+        let read = SchemaText(parsing: text)
+        guard read.isValid else {
+            return Finding("issues \(min(read.issues.count, 4))", gist: read.issues.first?.message ?? "")
+        }
+        let printed = SchemaPrinter.text(of: read.schema)
+        let again = SchemaText(parsing: printed)
+        guard again.isValid else {
+            return Finding("print", objection: "its own print is refused: \(again.issues.first.map { "\($0)" } ?? "")")
+        }
+        let isSame = again.schema.types == read.schema.types && again.schema.roles == read.schema.roles
+        return Finding(
+            "valid \(min(read.schema.types.count, 3))",
+            objection: isSame ? nil : "its own print is another schema"
+        )
+    }
+
+    /// The format language of predicates, with arguments of every kind.
+    private static let predicate = FuzzTarget(
+        "predicate",
+        seeds: [
+            "title BEGINSWITH 'a' AND count > 3", "modificationDate > %@", "%K == %@ AND NOT (a IN {1, 2, 3})",
+            "distanceToLocation:fromLocation:(place, %@) < 100.5", "self CONTAINS 'words of it'",
+            "ANY tags IN {'a', \"b\"} OR title LIKE[cd] 'x*?'", "n BETWEEN {1, 2} && !(x = nil)", "TRUEPREDICATE",
+            String(repeating: "NOT ", count: 4_000) + "a = 1", String(repeating: "(", count: 16_000),
+            "title MATCHES '[a-z]+' || %d < n", "created >= CAST(0, 'NSDate')", "x = -1.5e3 AND y != YES",
+        ],
+        words: [
+            "AND", "OR", "NOT", "IN", "BETWEEN", "CONTAINS[cd]", "BEGINSWITH", "ENDSWITH", "LIKE", "MATCHES",
+            "TOKENMATCHES", "ANY", "ALL", "NONE", "SELF", "CAST(", "NULL", "%K", "%@", "%d", "%lld", "%f", "==", "!=",
+            "<=", "&&", "||", "!", "title", "allTokens", "'%'", "{", "}",
+        ]
+    ) { input in
+        let text = String(decoding: input, as: UTF8.self)
+        let record = CKRecord(recordType: "Note")
+        record["title"] = "abc"
+        record["n"] = 3
+        record["tags"] = ["a", "b"]
+        let place = CLLocation(latitude: 1, longitude: 2)
+        let arguments: [Any] = ["title", 3, place, Date(timeIntervalSince1970: 5), ["a", "b"], NSNull(), 1.5, record]
+        let predicate = NSPredicate(format: text, argumentArray: arguments)
+        let inMemory = predicate.evaluate(with: record)
+        do throws(CKError) {
+            let query = try CKQuery(recordType: "Note", predicate: predicate).query()
+            return Finding("asked \(min(query?.filters.count ?? -1, 4)) \(inMemory)")
+        } catch {
+            let why = error.localizedDescription
+            if why.isEmpty { return Finding("refused", objection: "refused without a sentence") }
+            return Finding("refused \(inMemory)", gist: why.replacing(text, with: ""))
+        }
+    }
+
+    /// A record's fields as they are stored.
+    private static let storedFields = FuzzTarget(
+        "stored-fields",
+        seeds: [
+            #"{"title":{"value":"a","type":"STRING"},"n":{"value":3,"type":"INT64"},"l":{"value":["a"],"type":"STRING_LIST"}}"#,
+            #"{"f":{"value":{"fileChecksum":"AAAA","size":4},"type":"ASSETID"},"r":{"value":{"recordName":"x","action":"NONE"},"type":"REFERENCE"}}"#,
+        ],
+        words: [
+            #""type":"INT64""#, #""type":"DOUBLE_LIST""#, #""type":"TIMESTAMP""#, #""type":"LOCATION""#,
+            #""type":"BYTES""#, #""isEncrypted":true"#, #"{"value":"#,
+        ]
+    ) { input in
+        _ = try? FieldsJSON.assets(in: input)
+        _ = try? FieldsJSON.bindingReferences(in: input)
+        _ = try? FieldsJSON.select(.init(desiredKeys: ["title", "n"], numbersAsStrings: true), from: input)
+        guard let entries = try? FieldsJSON.decode(input) else { return Finding("refused") }
+        let written = FieldsJSON.encode(entries)
+        guard let again = try? FieldsJSON.decode(written) else {
+            return Finding("bad copy", objection: "its own writing is refused")
+        }
+        let names = Set(entries.map(\.name)) == Set(again.map(\.name))
+        return Finding("read \(min(entries.count, 5))", objection: names ? nil : "its own writing has other fields")
+    }
+
+    /// The saved state of a sync engine, which an application may hand over damaged.
+    private static let engineState = FuzzTarget(
+        "engine-state",
+        seeds: [
+            #"{"version":1,"databaseToken":"AAAA","zones":[{"name":"Notes","owner":"_u","token":"AA"}],"unfetched":[],"#
+                + #""changes":[{"operation":"save","record":"a","zone":{"name":"Notes","owner":"_u"}}],"isUntracked":false,"#
+                + #""heldUntil":700000000,"user":"_u"}"#
+        ],
+        words: [#""version":"#, #""changes":"#, #""operation":"delete""#, #""token":"#]
+    ) { input in
+        let decoded = try? JSONDecoder().decode(CKSyncEngine.State.Serialization.self, from: Data(input))
+        guard let decoded else { return Finding("refused") }
+        guard let written = try? JSONEncoder().encode(decoded) else {
+            // A date that no calendar has cannot be written.
+            return Finding("unwritable")
+        }
+        let again = try? JSONDecoder().decode(CKSyncEngine.State.Serialization.self, from: written)
+        return Finding("read", objection: again == nil ? "its own writing is refused" : nil)
+    }
+
+    /// What a relay, or whoever stands in its place, answers a client.
+    private static let relayAnswer = FuzzTarget(
+        "relay-answer",
+        seeds: [
+            #"{"records":[{"recordName":"a","recordType":"Note","recordChangeTag":"1","created":{"timestamp":1,"userRecordName":"_u","deviceID":"d"},"fields":{"t":{"value":"x","type":"STRING"}}},{"recordName":"b","deleted":true},{"recordName":"c","serverErrorCode":"CONFLICT","reason":"r","retryAfter":2}]}"#,
+            #"{"records":[{"recordName":"s","recordType":"cloudkit.share","shortGUID":"g","publicPermission":"NONE","participants":[{"participantId":"p","type":"OWNER","permission":"READ_WRITE","acceptanceStatus":"ACCEPTED","userIdentity":{"userRecordName":"_u"}}],"fields":{}}]}"#,
+        ],
+        words: [#""deleted":true"#, #""serverErrorCode":"#, #""zoneID":{"zoneName":"z"}"#, #""retryAfter":"#]
+    ) { input in
+        guard let root = try? JSONDocument(parsing: input).root else { return Finding("no JSON") }
+        var count = 0
+        do {
+            try ClientResponse.records(root, zone: nil) { _ in count += 1 }
+        } catch {
+            return Finding("refused after \(min(count, 4))")
+        }
+        return Finding("entries \(min(count, 5))")
+    }
+}

@@ -1,0 +1,91 @@
+import Foundation
+import GRDB
+import ZoneKit
+import ZoneMirror
+
+/// A note as apps have them: a text, a number, a date, yes or no.
+struct MirrorNote: SyncedRecord {
+    var id = RecordName()
+    var title = ""
+    var count = 0
+    var at: Date?
+    var done = false
+}
+
+/// A device's mirror in a folder of its own, gone with the object.
+final class BenchMirror: Sendable {
+    let container: MirroredContainer
+    let store: StoreID
+    let file: URL
+    private let folder: URL
+
+    /// A mirror of a device's private database; without a device, a store of this machine alone.
+    init(_ device: CKContainer?) async throws {
+        folder = FileManager.default.temporaryDirectory.appendingPathComponent("kit-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        file = folder.appendingPathComponent("notes.sqlite")
+        let cloud = device.map { CloudOptions(container: $0) }
+        let description = StoreDescription(url: file, cloud: cloud)
+        container = MirroredContainer(model: MirrorModel(MirrorNote.self), stores: [description])
+        store = container.store(at: file)
+    }
+
+    deinit { try? FileManager.default.removeItem(at: folder) }
+
+    /// How many rows the file holds, as long as none is deleted; asked so that it costs nothing.
+    func count() throws -> Int {
+        try container.database(of: store)?.read { try Int.fetchOne($0, sql: "SELECT max(rowid) FROM MirrorNote") } ?? 0
+    }
+
+    /// Waits until everything is sent, so that what is measured next has the file for itself.
+    func settle() async throws {
+        while try await container.pendingExportCount(store) > 0 { try await Task.sleep(for: .milliseconds(2)) }
+    }
+}
+
+extension CKDatabase {
+    /// Notes as a mirror would have saved them.
+    func fillMirror(count: Int) async throws {
+        let zone = CKRecordZone(zoneName: "com.apple.coredata.cloudkit.zone")
+        try await save(zone)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for start in stride(from: 0, to: count, by: 200) {
+                if start >= 800 { try await group.next() }
+                group.addTask {
+                    let records = (start..<min(start + 200, count)).map { Self.mirrorNote($0, in: zone.zoneID) }
+                    let results = try await self.modifyRecords(saving: records, deleting: [], savePolicy: .allKeys)
+                    for result in results.saveResults.values { _ = try result.get() }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    private static func mirrorNote(_ number: Int, in zone: CKRecordZone.ID) -> CKRecord {
+        let record = CKRecord(recordType: "CD_MirrorNote", recordID: .init(recordName: UUID().uuidString, zoneID: zone))
+        record["CD_entityName"] = "MirrorNote"
+        record["CD_title"] = "Note number \(number)"
+        record["CD_count"] = number
+        record["CD_at"] = Date(timeIntervalSince1970: Double(number))
+        record["CD_done"] = number % 2
+        return record
+    }
+}
+
+/// A process's memory as Linux counts it, in MB: now, and at its highest; 0 elsewhere.
+func memory() -> (now: Int, peak: Int) {
+    guard let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8) else { return (0, 0) }
+    func value(_ name: String) -> Int {
+        let line = status.split(separator: "\n").first { $0.hasPrefix(name) } ?? ""
+        return (line.split(separator: " ").compactMap { Int($0) }.first ?? 0) / 1024
+    }
+    return (value("VmRSS"), value("VmHWM"))
+}
+
+/// A sorted list's value below which so many of a hundred lie.
+func percentile(_ sorted: [Double], _ percent: Int) -> Double {
+    sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, sorted.count * percent / 100)]
+}
+
+/// To two digits.
+func rounded(_ value: Double) -> Double { (value * 100).rounded() / 100 }

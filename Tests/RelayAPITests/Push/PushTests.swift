@@ -1,0 +1,166 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+import Wire
+
+@Suite(.timeLimit(.minutes(1))) struct PushTests {
+    @Test func aBurstOfCommitsIsOnePush() async throws {
+        let push = try PushWorld()
+        try await push.sleepingPhone()
+        try await push.change("a")
+        #expect(await push.clock.nextSleep() == .seconds(1))
+        try await push.change("b")
+        push.clock.advance(by: .seconds(1))
+        let sent = try #require(await push.peer.nextPush())
+        let payload = try JSONDocument(parsing: sent.payload).root
+        #expect(try payload.required("aps").required("content-available").int64() == 1)
+        #expect(try payload.required("ck").required("met").required("zid").string() == "Notes")
+        #expect(sent.alert == nil)
+        #expect(sent.topic.utf8.count == 24)
+        // The next burst waits until the device has had its rest.
+        try await push.change("c")
+        #expect(await push.clock.nextSleep() == .seconds(5))
+        #expect(push.peer.pushCount == 1)
+    }
+
+    @Test func aDeviceThatListensIsNotPushedTo() async throws {
+        let push = try PushWorld()
+        try await push.sleepingPhone()
+        let phone = await push.world.device("phone")
+        try await push.change("a")
+        #expect(await push.clock.nextSleep() == .seconds(100))
+        push.clock.advance(by: .seconds(100))
+        // Its socket has outlived the pings: it had the notice.
+        try await push.change("b")
+        #expect(await push.clock.nextSleep() == .seconds(100))
+        #expect(push.peer.pushCount == 0)
+        phone.disconnect()
+    }
+
+    @Test func aSocketThatProvesDeadIsMadeUpFor() async throws {
+        let push = try PushWorld()
+        try await push.sleepingPhone()
+        let phone = await push.world.device("phone")
+        try await push.change("a")
+        _ = await push.clock.nextSleep()
+        phone.disconnect()
+        push.clock.advance(by: .seconds(100))
+        #expect(await push.peer.nextPush() != nil)
+    }
+
+    @Test func itsOwnChangesAreNotPushed() async throws {
+        let push = try PushWorld()
+        try await push.sleepingPhone()
+        #expect(try await push.register("tablet") == 200)
+        try await push.change("a", from: "phone")
+        _ = await push.clock.nextSleep()
+        push.clock.advance(by: .seconds(1))
+        _ = await push.peer.nextPush()
+        // The tablet's alone: nobody else sleeps by the clock.
+        push.clock.advance(by: .seconds(1_000))
+        #expect(push.peer.pushCount == 1)
+    }
+
+    @Test func anAlertGoesAtOnce() async throws {
+        let push = try PushWorld()
+        #expect(try await push.register("phone") == 200)
+        try await push.world.subscribe(
+            "alerts",
+            extra: #","notificationInfo":{"alertBody":"Something is new"}"#
+        )
+        try await push.world.change("a")
+        await push.world.settle()
+        let sent = try #require(await push.peer.nextPush())
+        #expect(sent.alert == "Something is new")
+    }
+
+    @Test func aDeadTokenEndsTheRegistration() async throws {
+        let push = try PushWorld()
+        try await push.sleepingPhone()
+        push.peer.willAnswer(.gone)
+        let connections = push.world.hub.connectionCount
+        try await push.change("a")
+        _ = await push.clock.nextSleep()
+        push.clock.advance(by: .seconds(1))
+        _ = await push.peer.nextPush()
+        try await push.until {
+            try push.directory.pushDevices().isEmpty && push.world.hub.connectionCount < connections
+        }
+    }
+
+    @Test func aServiceThatCannotIsAskedAtGrowingIntervals() async throws {
+        let push = try PushWorld()
+        try await push.sleepingPhone()
+        push.peer.willAnswer(.later(nil, "busy"), .later(nil, "busy"), .later(.seconds(90), "come back"))
+        try await push.change("a")
+        for (wait, next) in [(1, 5), (5, 10), (10, 90)] {
+            #expect(await push.clock.nextSleep() == .seconds(wait))
+            push.clock.advance(by: .seconds(wait))
+            #expect(await push.peer.nextPush() != nil, "before \(next) s")
+        }
+        #expect(await push.clock.nextSleep() == .seconds(90))
+        try await push.until { try push.directory.pushDevices().first?.lastFault == "come back" }
+        push.clock.advance(by: .seconds(90))
+        #expect(await push.peer.nextPush() != nil)
+    }
+
+    @Test func registrationsOutliveTheRelay() async throws {
+        let directory = try AccountStore(inMemory: ())
+        let first = try PushWorld(directory: directory)
+        try await first.sleepingPhone()
+        first.world.close()
+        let second = try PushWorld(directory: directory)
+        #expect(second.world.relay.pushDeviceCount == 1)
+        try await second.world.makeZone("Notes")
+        _ = try await second.world.ask("private/subscriptions/modify", PushWorld.subscription)
+        try await second.change("a")
+        _ = await second.clock.nextSleep()
+        second.clock.advance(by: .seconds(1))
+        #expect(await second.peer.nextPush() != nil)
+    }
+
+    @Test func aDeviceHasOneRegistrationAndAUserTwenty() async throws {
+        let push = try PushWorld()
+        for _ in 0..<3 { #expect(try await push.register("phone") == 200) }
+        #expect(try push.directory.pushDevices().count == 1)
+        for number in 0..<25 { #expect(try await push.register("device-\(number)") == 200) }
+        #expect(try push.directory.pushDevices().count == 20)
+        #expect(push.world.hub.connectionCount == 20)
+        #expect(try await push.world.device("push/unregister", "{}", from: "device-24").status == 200)
+        #expect(try await push.world.device("push/unregister", "{}", from: "nobody").status == 200)
+        #expect(try push.directory.pushDevices().count == 19)
+        #expect(push.world.hub.connectionCount == 19)
+    }
+
+    @Test func theEndOfTheSignInEndsIt() async throws {
+        let push = try PushWorld()
+        try await push.sleepingPhone()
+        let user = try #require(try push.directory.pushDevices().first)
+        push.world.hub.revokeAll(of: NoticeAddress(store: user.home, user: user.user))
+        #expect(try push.directory.pushDevices().isEmpty)
+        #expect(push.world.hub.connectionCount == 0)
+    }
+
+    @Test(arguments: [
+        #"{}"#, #"{"apns":{}}"#, #"{"apns":{"token":"zz","topic":"a"}}"#, #"{"webPush":{"endpoint":"https://p"}}"#,
+        #"{"webPush":{"endpoint":"https://p","keys":{"p256dh":"AAAA","auth":"AAAA"}}}"#,
+        #"{"ntfy":{"topicURL":"https://ntfy.sh/a"}}"#,
+    ])
+    func whatCannotBeIsRefused(_ body: String) async throws {
+        let answer = try await PushWorld().world.device("push/register", body)
+        #expect(answer.status == 400 && answer.code == "BAD_REQUEST")
+        #expect(answer.json.text("reason")?.isEmpty == false)
+    }
+
+    @Test func aRelayWithoutPushServicesSaysSo() async throws {
+        let answer = try await SubscriptionWorld().device("push/register", PushWorld.apns)
+        #expect(answer.status == 404)
+        #expect(answer.json.text("reason")?.contains("sends no pushes") == true)
+        #expect(try await PushWorld().world.device("push/keys", "", method: .get).status == 200)
+        let nobody = try await PushWorld().world.device("push/register", as: nil, PushWorld.apns)
+        #expect(nobody.status == 421)
+    }
+}

@@ -1,0 +1,122 @@
+import RelayAPI
+import RelayCore
+import RelayStore
+import Synchronization
+import Testing
+
+/// A clock that stands still until a test moves it, and says who sleeps by it.
+final class PushClock: Sendable {
+    private struct State {
+        var now = Duration.seconds(1_000)
+        var sleepers: [(due: Duration, wake: CheckedContinuation<Void, Never>)] = []
+    }
+
+    private let state = Mutex(State())
+    private let asked = AsyncStream<Duration>.makeStream()
+
+    var uptime: Duration { state.withLock { $0.now } }
+
+    func sleep(_ time: Duration) async throws {
+        await withCheckedContinuation { wake in
+            state.withLock { $0.sleepers.append(($0.now + time, wake)) }
+            asked.continuation.yield(time)
+        }
+        try Task.checkCancellation()
+    }
+
+    /// How long the next one to sleep wants to; waits for it.
+    func nextSleep() async -> Duration? {
+        var sleeps = asked.stream.makeAsyncIterator()
+        return await sleeps.next()
+    }
+
+    func advance(by time: Duration) {
+        let due = state.withLock { state in
+            state.now += time
+            let due = state.sleepers.filter { $0.due <= state.now }
+            state.sleepers.removeAll { $0.due <= state.now }
+            return due
+        }
+        for sleeper in due { sleeper.wake.resume() }
+    }
+}
+
+/// A push service of the test's own: says what it is told to, and `taken` when it is told nothing.
+final class PushPeer: PushGateway {
+    private let answers = Mutex<[PushOutcome]>([])
+    private let arrived = AsyncStream<Push>.makeStream()
+    private let count = Mutex(0)
+
+    var webPushKey: [UInt8]? { [4, 5, 6] }
+    var pushCount: Int { count.withLock { $0 } }
+
+    func willAnswer(_ outcomes: PushOutcome...) { answers.withLock { $0 += outcomes } }
+
+    func objection(to target: PushTarget) -> String? {
+        if case .ntfy = target { return "This relay does not use ntfy." }
+        return nil
+    }
+
+    func send(_ push: Push, to target: PushTarget) async -> PushOutcome {
+        count.withLock { $0 += 1 }
+        let outcome = answers.withLock { $0.isEmpty ? .taken : $0.removeFirst() }
+        arrived.continuation.yield(push)
+        return outcome
+    }
+
+    /// The next push; waits for it.
+    func nextPush() async -> Push? {
+        var pushes = arrived.stream.makeAsyncIterator()
+        return await pushes.next()
+    }
+}
+
+/// A relay in memory whose sleeping devices are woken by a `PushPeer`, by a `PushClock`.
+struct PushWorld {
+    let clock = PushClock()
+    let peer = PushPeer()
+    let directory: AccountStore
+    let world: SubscriptionWorld
+
+    init(directory: AccountStore? = nil) throws {
+        let directory = try directory ?? AccountStore(inMemory: ())
+        self.directory = directory
+        let clock = clock
+        world = try SubscriptionWorld(
+            directory: directory,
+            time: TimeSource(now: TimeSource.system.now, uptime: { clock.uptime }),
+            push: PushService(gateway: peer, register: directory, sleep: { try await clock.sleep($0) })
+        )
+        try world.relay.beginPushes()
+    }
+
+    static let subscription = #"""
+        {"operations":[{"operationType":"create","subscription":{"subscriptionID":"db","subscriptionType":"database"}}]}
+        """#
+    static let apns = #"{"apns":{"token":"\#(String(repeating: "0a", count: 32))","topic":"org.example.notes"}}"#
+
+    /// A zone that alice's devices hear of, and a device of hers that sleeps.
+    func sleepingPhone() async throws {
+        try await world.makeZone("Notes")
+        _ = try await world.ask("private/subscriptions/modify", Self.subscription)
+        #expect(try await register("phone") == 200)
+    }
+
+    func register(_ device: String, _ body: String = Self.apns) async throws -> Int {
+        try await world.device("push/register", body, from: device).status
+    }
+
+    /// Waits for what a task of the relay's brings about, at most as long as the suite may take.
+    func until(_ isSo: () throws -> Bool) async throws {
+        while try !isSo() {
+            try Task.checkCancellation()
+            await Task.yield()
+        }
+    }
+
+    /// Changes a record of that zone; returns when all of the relay has heard of it.
+    func change(_ name: String, from device: String = "writer") async throws {
+        try await world.change(name, zone: "Notes", from: device)
+        await world.settle()
+    }
+}

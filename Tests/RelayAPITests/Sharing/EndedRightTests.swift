@@ -1,0 +1,136 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import Testing
+import Wire
+
+/// What was handed out while a right held is worth nothing once it has ended: tokens, links, addresses of assets, sockets.
+@Suite(.timeLimit(.minutes(1))) struct EndedRightTests {
+    typealias World = ShareWorld
+
+    /// A zone with a picture, shared with bob and carol.
+    private func pictures() async throws -> (world: World, share: JSONValue) {
+        let world = try World()
+        try await world.makeZone()
+        let upload = try await world.world.ask(
+            "private/assets/upload",
+            #"{"zoneID":{"zoneName":"Notes"},"tokens":[{"recordName":"p","recordType":"Photo","fieldName":"file"}]}"#
+        )
+        let address = try #require(try upload.items("tokens").first?.text("url"))
+        let stored = await get(world, address, method: .post, body: Array("a picture".utf8))
+        let file = try JSONDocument(parsing: stored.body).root.required("singleFile").source
+        try await world.one(
+            #"{"operationType":"create","record":{"recordName":"p","recordType":"Photo","fields":{"file":{"value":\#(file)}}}}"#
+        )
+        return (world, try await world.shareZone(with: [World.bob: "READ_WRITE", World.carol: "READ_WRITE"]))
+    }
+
+    private func get(
+        _ world: World,
+        _ address: String,
+        method: HTTPRequest.Method = .get,
+        body: [UInt8] = []
+    ) async -> APIResponse {
+        let parts = URLComponents(string: address)
+        return await world.world.relay.respond(
+            to: APIRequest(method: method, path: parts?.path ?? "", query: parts?.percentEncodedQuery, body: body)
+        )
+    }
+
+    private func picture(_ world: World, as user: String) async throws -> String {
+        let record = try await world.record("p", in: "shared", as: user)
+        return try #require(try record.required("fields").required("file").required("value").text("downloadURL"))
+    }
+
+    /// Takes bob out, one way or another.
+    private func end(_ way: String, _ world: World, _ share: JSONValue) async throws {
+        switch way {
+        case "removed":
+            let kept = try world.participants(of: share).filter { !$0.source.contains(World.bob) }.map(\.source)
+            try await world.one(World.share("forceUpdate", with: kept))
+        case "left": try await world.one(World.delete(Share.zoneWideName), in: "shared", as: World.bob)
+        default: try await world.one(World.delete(Share.zoneWideName))
+        }
+    }
+
+    @Test(arguments: ["removed", "left", "stopped"]) func addressesOfAssetsEnd(_ way: String) async throws {
+        let (world, share) = try await pictures()
+        let (bobs, carols) = (try await picture(world, as: World.bob), try await picture(world, as: World.carol))
+        #expect(await get(world, bobs).status == .ok)
+        let upload = try await world.world.ask(
+            "shared/assets/upload",
+            as: World.bob,
+            #"""
+            {"zoneID":\#(try await world.zoneID()),
+            "tokens":[{"recordName":"q","recordType":"Photo","fieldName":"file"}]}
+            """#
+        )
+        let place = try #require(try upload.items("tokens").first?.text("url"))
+        let receipt = try JSONDocument(
+            parsing: await get(world, place, method: .post, body: Array("another".utf8)).body
+        ).root.required("singleFile").source
+        try await end(way, world, share)
+        #expect(await get(world, bobs).status == .notFound)
+        #expect(await get(world, carols).status == (way == "stopped" ? .notFound : .ok))
+        // What was uploaded before cannot be put anywhere there any more.
+        let save =
+            #"{"operationType":"create","record":{"recordName":"q","recordType":"Photo","fields":{"file":{"value":\#(receipt)}}}}"#
+        #expect(try await world.refusal(save, in: "shared", as: World.bob) == "ZONE_NOT_FOUND")
+        #expect(try await world.record("q").text("serverErrorCode") == "NOT_FOUND")
+    }
+
+    @Test(arguments: ["removed", "left", "stopped"]) func tokensAndLinksEnd(_ way: String) async throws {
+        let (world, share) = try await pictures()
+        let page = try await world.changes(limit: 1)
+        #expect(page.flag("moreComing") == true)
+        let query = #"{"zoneID":\#(try await world.zoneID()),"resultsLimit":1,"query":{"recordType":"Note"}}"#
+        let found = try await world.world.ask("shared/records/query", as: World.bob, query)
+        let marker = try #require(found.json.text("continuationMarker"))
+        let link = try #require(share.text("shortGUID"))
+        try await end(way, world, share)
+        #expect(try await world.changes(since: page.text("syncToken")).text("serverErrorCode") == "ZONE_NOT_FOUND")
+        let next = query.dropLast() + #","continuationMarker":"\#(marker)"}"#
+        #expect(try await world.world.ask("shared/records/query", as: World.bob, String(next)).code == "ZONE_NOT_FOUND")
+        for operation in ["resolve", "accept"] {
+            let opened = try await world.open(link, as: World.bob, by: operation)
+            #expect(opened.text("serverErrorCode") == (way == "stopped" ? "NOT_FOUND" : "ACCESS_DENIED"))
+            #expect(opened["share"] == nil && opened["rootRecord"] == nil)
+        }
+        // Invited again, what was before is not gone on with.
+        guard way == "removed" else { return }
+        try await world.one(World.share("forceUpdate", with: [World.participant(World.bob)]))
+        try await world.accept(share, as: World.bob)
+        #expect(try await world.changes(since: page.text("syncToken")).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
+    }
+
+    /// The hub reads rights when it sends, so a socket that was open hears of the end, and of nothing after it: at once,
+    /// where five seconds are allowed.
+    @Test(arguments: ["removed", "left", "stopped"])
+    func openSocketsHearOfTheEndAndOfNothingMore(_ way: String) async throws {
+        let (world, share) = try await pictures()
+        _ = try await world.world.ask(
+            "shared/subscriptions/modify",
+            as: World.bob,
+            #"{"operations":[{"operationType":"create","subscription":{"subscriptionID":"all","subscriptionType":"database"}}]}"#
+        )
+        let tablet = await world.world.device("tablet", of: World.bob, since: [.shared: "x"])
+        await world.world.settle()
+        tablet.forget()
+        try await world.one(World.save("a"))
+        await world.world.settle()
+        #expect(tablet.zones == ["Notes"])
+        tablet.forget()
+        let clock = ContinuousClock()
+        let start = clock.now
+        try await end(way, world, share)
+        await world.world.settle()
+        #expect(tablet.zones == ["Notes"] && tablet.notices.first?.syncToken == nil)
+        #expect(start.duration(to: clock.now) < .seconds(5))
+        tablet.forget()
+        try await world.one(World.save("a"))
+        await world.world.settle()
+        #expect(tablet.zones == [])
+    }
+}

@@ -1,0 +1,89 @@
+import GRDB
+import Records
+import RelayCore
+import Synchronization
+import Testing
+import Wire
+
+@testable import RelayStore
+
+/// What sharing costs in statements: none for each record of a page, and none for each participant of a save.
+@Suite struct SharingCostTests {
+    typealias World = ShareWorld
+
+    private final class Counter: Sendable {
+        private let count = Mutex(0)
+        var value: Int { count.withLock { $0 } }
+        func add() { count.withLock { $0 += 1 } }
+    }
+
+    private func store(_ world: World) throws -> any Store {
+        let container = try #require(ContainerID(world.world.container))
+        return try world.world.stores.store(of: ContainerEnvironment(container, .development))
+    }
+
+    /// Statements that reading one page of a zone's feed runs.
+    private func pageCost(_ world: World, as user: String, _ scope: DatabaseScope, limit: Int) async throws -> Int {
+        let caller = UserID(try await world.name(of: user))
+        let zone = ZoneID("Notes", owner: UserID(try await world.name(of: "alice")))
+        let database = DatabaseAddress(scope: scope, caller: Caller(.user(caller), deviceID: "phone"))
+        let store = try store(world)
+        return try store.read { reader throws(RelayError) in
+            let counter = Counter()
+            let connection = (reader as? SQLiteReader)?.database
+            connection?.trace(options: .statement) { _ in counter.add() }
+            defer { connection?.trace() }
+            var records = 0
+            _ = try ZoneChanges(zone: zone, of: database, limit: limit).read(from: reader, epoch: store.epoch) { _ in
+                records += 1
+            }
+            #expect(records == limit)
+            return counter.value
+        }
+    }
+
+    @Test(arguments: [false, true]) func aPageCostsTheSameHoweverManyRecordsItHas(_ isHierarchy: Bool) async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["root"])
+        try await world.modify((0..<150).map { HierarchyShareTests.child("n\($0)", of: "root") }).checked()
+        let people = [World.participant(World.bob)]
+        let share = try await world.one(
+            isHierarchy ? World.share(name: "share", root: "root", with: people) : World.share(with: people)
+        )
+        try await world.accept(share, as: World.bob)
+        let owners = try await pageCost(world, as: "alice", .private, limit: 100)
+        let small = try await pageCost(world, as: World.bob, .shared, limit: 5)
+        let large = try await pageCost(world, as: World.bob, .shared, limit: 100)
+        #expect(small == large)
+        #expect(large <= owners + 4, "\(large) statements, the owner's page \(owners)")
+    }
+
+    /// Statements that the writer's connection runs for one request.
+    private func saveCost(_ world: World, zone: String) async throws -> Int {
+        let counter = Counter()
+        let store = try store(world)
+        try await store.write { writer throws(RelayError) in
+            (writer as? SQLiteWriter)?.database.trace(options: .statement) { _ in counter.add() }
+        }
+        let before = counter.value
+        try await world.modify((0..<20).map { World.save("n\($0)") }, zone: zone).checked()
+        let cost = counter.value - before
+        try await store.write { writer throws(RelayError) in (writer as? SQLiteWriter)?.database.trace() }
+        return cost
+    }
+
+    @Test func aSaveCostsTheSameHoweverManyItIsSharedWith() async throws {
+        let world = try World()
+        try await world.makeZone("Alone")
+        try await world.makeZone()
+        let people = (0..<100).map { "p\($0)@example.org" }
+        let share = try await world.one(World.share(with: people.map { World.participant($0) }))
+        for user in people { try await world.accept(share, as: user) }
+        // Once before: what is looked up once is known then.
+        for zone in ["Alone", "Notes"] { _ = try await saveCost(world, zone: zone) }
+        let alone = try await saveCost(world, zone: "Alone")
+        let shared = try await saveCost(world, zone: "Notes")
+        #expect(alone > 20)
+        #expect(shared <= alone + 2, "\(shared) statements, unshared \(alone)")
+    }
+}

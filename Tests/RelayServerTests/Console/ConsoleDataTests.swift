@@ -1,0 +1,200 @@
+import Foundation
+import HTTPTypes
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+
+/// What operators see and do.
+@Suite struct ConsoleDataTests {
+    private static let secret = "very-private-word"
+
+    /// A world with a public record and a private one whose name and contents nobody is to see.
+    private func world() async throws -> ConsoleWorld {
+        let world = try ConsoleWorld()
+        try await world.wire("private/zones/modify", as: "alice", Self.makesZone)
+        try await world.wire("private/records/modify", as: "alice", Self.privateRecord)
+        try await world.wire("public/records/modify", as: "alice", Self.publicRecord)
+        try await world.enter()
+        return world
+    }
+
+    private static let makesZone =
+        #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
+    private static let privateRecord = """
+        {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":{"recordName":"\(secret)-name",
+        "recordType":"Note","fields":{"title":{"value":"\(secret)"}}}}]}
+        """
+    private static let publicRecord = """
+        {"operations":[{"operationType":"create","record":{"recordName":"p1","recordType":"Post",
+        "fields":{"title":{"value":"Hello"}}}}]}
+        """
+
+    private struct Zones: Decodable {
+        struct Zone: Decodable { var zoneName: String, owner: String, records: Int, database: String }
+        var zones: [Zone]
+    }
+
+    private struct Feed: Decodable {
+        struct Row: Decodable { var mark: String, recordType: String, change: UInt64, isDeleted: Bool }
+        var token: String
+        var records: [Row]
+    }
+
+    private func notes(_ world: ConsoleWorld) async throws -> Zones.Zone {
+        let zones = try await world.ask(.get, "/console/api/zones").json(Zones.self).zones
+        return try #require(zones.first { $0.zoneName == "Notes" })
+    }
+
+    @Test func noPrivateContentsAreInAnyAnswer() async throws {
+        let world = try await world()
+        let zone = try await notes(world)
+        #expect(zone.records == 1)
+        for name in ConsoleDoorTests.readings {
+            let answer = try await world.ask(.get, "/console/api/\(name)")
+            #expect(answer.status == .ok, "\(name): \(answer.text)")
+            #expect(!answer.text.contains(Self.secret), "\(name)")
+        }
+        let feed = try await world.ask(.get, "/console/api/changes", query: "zone=Notes&owner=\(zone.owner)")
+        #expect(try feed.json(Feed.self).records.map(\.recordType) == ["Note"])
+        #expect(!feed.text.contains(Self.secret))
+        let since = try await world.ask(
+            .post,
+            "/console/api/changes/since",
+            body: #"{"zone":{"zoneName":"Notes","owner":"\#(zone.owner)"},"syncToken":""}"#
+        )
+        #expect(try since.json(Feed.self).records.count == 1)
+        #expect(!since.text.contains(Self.secret))
+    }
+
+    @Test(arguments: ["private/records/query", "../private/records/lookup", "records/changes", "users/current"])
+    func theWireBehindItIsThePublicDatabasesAlone(operation: String) async throws {
+        let world = try await world()
+        let answer = try await world.ask(
+            .post,
+            "/console/api/wire/\(operation)",
+            body: #"{"zoneID":{"zoneName":"Notes"},"query":{"recordType":"Note"}}"#
+        )
+        #expect(answer.status.code >= 400, "\(answer.text)")
+        #expect(!answer.text.contains(Self.secret))
+    }
+
+    @Test func aDevicesTokenTellsWhatItMisses() async throws {
+        let world = try await world()
+        let zone = try await notes(world)
+        let path = "/console/api/changes/since"
+        func since(_ token: String) async throws -> APIResponse {
+            let zoneText = #"{"zoneName":"Notes","owner":"\#(zone.owner)"}"#
+            return try await world.ask(.post, path, body: #"{"zone":\#(zoneText),"syncToken":"\#(token)"}"#)
+        }
+        let first = try await since("").json(Feed.self)
+        #expect(try await since(first.token).json(Feed.self).records.isEmpty)
+        try await world.wire(
+            "private/records/modify",
+            as: "alice",
+            """
+            {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"forceDelete",
+            "record":{"recordName":"\(Self.secret)-name"}}]}
+            """
+        )
+        #expect(try await since(first.token).json(Feed.self).records.map(\.isDeleted) == [true])
+        #expect(try await since("bm9uZQ==").status == .badRequest)
+    }
+
+    @Test func operatorsWriteWhatTheSchemaGrantsToNobody() async throws {
+        let world = try await world()
+        let closed = try await world.ask(
+            .post,
+            "/console/api/schema/edit",
+            body: #"{"recordType":"Post","grants":{"_world":[],"_icloud":[],"_creator":[]}}"#
+        )
+        #expect(closed.status == .ok, "\(closed.text)")
+        let read = try await world.ask(
+            .post,
+            "/console/api/wire/records/lookup",
+            body: #"{"records":[{"recordName":"p1"}]}"#
+        )
+        #expect(read.text.contains("Hello"))
+        let change = try await world.ask(
+            .post,
+            "/console/api/wire/records/modify",
+            body: """
+                {"operations":[{"operationType":"forceUpdate","record":{"recordName":"p1","recordType":"Post",
+                "fields":{"title":{"value":"Hi"}}}}]}
+                """
+        )
+        #expect(change.text.contains(#""Hi""#), "\(change.text)")
+        #expect(try world.accounts.auditEntries(limit: 1).first?.action == "records.modify")
+    }
+
+    @Test func productionAsksForItsName() async throws {
+        let world = try await world()
+        let place = "container=\(world.container)&environment=production"
+        let body = #"{"operations":[]}"#
+        let path = "/console/api/wire/records/modify"
+        let asked = try await world.ask(.post, path, query: place, body: body)
+        #expect(asked.status == .conflict)
+        #expect(asked.text.contains(#""code":"confirm""#))
+        let named = try await world.ask(.post, path, query: "\(place)&confirm=\(world.container)", body: body)
+        #expect(named.status != .conflict, "\(named.text)")
+        #expect(try await world.ask(.post, "/console/api/schema/promote", query: place).status == .conflict)
+    }
+
+    @Test func adviceFollowsRealQueries() async throws {
+        struct Advice: Decodable {
+            struct Row: Decodable { var recordType: String, field: String, index: String, advice: String }
+            var rows: [Row]
+        }
+        let world = try await world()
+        let query = #"{"query":{"recordType":"Post","sortBy":[{"fieldName":"title"}]}}"#
+        let edit = #"{"recordType":"Post","declaration":"title STRING QUERYABLE"}"#
+        #expect(try await world.ask(.post, "/console/api/schema/edit", body: edit).status == .ok)
+        // What the operator tries does not count.
+        for isOperator in [true, false] {
+            let rows = try await world.ask(.get, "/console/api/schema/indexes").json(Advice.self).rows
+            #expect(!rows.contains { $0.advice == "missing" })
+            let refused =
+                try await isOperator
+                ? world.ask(.post, "/console/api/wire/records/query", body: query)
+                : world.answer("public/records/query", as: "alice", query)
+            #expect(refused.status == .badRequest, "\(refused.text)")
+        }
+        let rows = try await world.ask(.get, "/console/api/schema/indexes").json(Advice.self).rows
+        let title = rows.filter { $0.recordType == "Post" && $0.field == "title" }
+        #expect(title.first { $0.index == "SORTABLE" }?.advice == "missing")
+        #expect(title.first { $0.index == "QUERYABLE" }?.advice == "unused")
+    }
+
+    @Test func aDeletedZoneIsGone() async throws {
+        let world = try await world()
+        let zone = try await notes(world)
+        let body = #"{"zoneName":"Notes","owner":"\#(zone.owner)"}"#
+        #expect(try await world.ask(.post, "/console/api/zones/delete", body: body).status == .ok)
+        #expect(try await world.ask(.post, "/console/api/zones/delete", body: body).status == .notFound)
+        #expect(try await !world.ask(.get, "/console/api/zones").text.contains(#""Notes""#))
+    }
+
+    @Test func backupsAreMadeAndChecked() async throws {
+        struct Made: Decodable { var name: String, records: Int }
+        let world = try await world()
+        let made = try await world.ask(.post, "/console/api/backups/create").json(Made.self)
+        #expect(made.records > 0)
+        let verdict = try await world.ask(.post, "/console/api/backups/verify", body: #"{"name":"\#(made.name)"}"#)
+        #expect(verdict.text == #"{"faults":[]}"#)
+        let elsewhere = try await world.ask(.post, "/console/api/backups/verify", body: #"{"name":"../x"}"#)
+        #expect(elsewhere.status == .badRequest)
+    }
+
+    @Test func aTokensTextIsShownOnce() async throws {
+        let world = try await world()
+        struct Made: Decodable { var text: String, id: String }
+        let made = try await world.ask(.post, "/console/api/tokens/add", body: #"{"name":"app"}"#).json(Made.self)
+        #expect(made.text.count == 64)
+        let list = try await world.ask(.get, "/console/api/tokens")
+        #expect(list.text.contains(made.id) && !list.text.contains(made.text))
+        #expect(try await !world.ask(.get, "/console/api/audit").text.contains(made.text))
+        let revoked = try await world.ask(.post, "/console/api/tokens/revoke", body: #"{"id":"\#(made.id)"}"#)
+        #expect(revoked.status == .ok)
+        #expect(try world.accounts.apiToken(id: made.id)?.revoked != nil)
+    }
+}

@@ -1,0 +1,158 @@
+import Foundation
+import HTTPTypes
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+
+/// Who gets into the console, and who does not.
+@Suite struct ConsoleDoorTests {
+    /// What the pages ask for by GET.
+    static let readings = [
+        "overview", "zones", "schema", "schema/diff", "schema/indexes", "users", "tokens", "keys", "devices",
+        "subscriptions", "shares", "telemetry", "logs", "quotas", "backups", "configuration", "audit", "operators",
+    ]
+
+    private struct Refusal: Decodable { var code: String, error: String }
+
+    @Test func whereItIsNotConfiguredThereIsNothing() async throws {
+        let world = try ConsoleWorld(isOpen: false)
+        for path in ["/console", "/console/", "/console/main.js", "/console/api/session"] {
+            #expect(try await world.ask(.get, path).status == .teapot)
+        }
+    }
+
+    @Test func leavesTheWireAlone() async throws {
+        let world = try ConsoleWorld()
+        for path in ["/", "/database/1/iCloud.x/development/public/console/", "/consoles", "/healthz"] {
+            #expect(try await world.ask(.get, path).status == .teapot)
+        }
+    }
+
+    @Test func pagesHoldNoInlineScriptAndNothingForeign() async throws {
+        let world = try ConsoleWorld()
+        let page = try await world.ask(.get, "/behind/a/proxy/console/")
+        let policy = try #require(page.headers[.contentSecurityPolicy])
+        #expect(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"))
+        #expect(!policy.contains("unsafe"))
+        #expect(!page.text.contains("http://") && !page.text.contains("https://"))
+        #expect(try await world.ask(.get, "/console").status == .permanentRedirect)
+        #expect(try await world.ask(.get, "/console/none.js").status == .notFound)
+    }
+
+    /// Whatever a part of the console names is served.
+    @Test func whatItNamesIsThere() async throws {
+        let world = try ConsoleWorld()
+        var open = [""]
+        var seen: Set<String> = []
+        while let name = open.popLast() {
+            guard seen.insert(name).inserted else { continue }
+            let answer = try await world.ask(.get, "/console/\(name)")
+            #expect(answer.status == .ok, "\(name)")
+            #expect(answer.headers[.xContentTypeOptions] == "nosniff")
+            open += answer.text.matches(of: /(?:from |href=|src=)"(?:\.\/)?([a-z]+\.(?:js|css))"/).map { String($0.1) }
+        }
+        #expect(seen.count > 25)
+    }
+
+    /// Text goes in as text: the one way to make markup out of data is not there.
+    @Test func noPartMakesMarkupOutOfText() async throws {
+        let world = try ConsoleWorld()
+        for name in ["dom", "shell", "records", "editor", "explorer", "schema", "users", "zones", "changes", "charts"] {
+            let text = try await world.ask(.get, "/console/\(name).js").text
+            for way in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"] {
+                #expect(!text.contains(way), "\(name).js: \(way)")
+            }
+        }
+    }
+
+    @Test func strangersGetNothing() async throws {
+        let world = try ConsoleWorld()
+        for name in Self.readings {
+            let answer = try await world.ask(.get, "/console/api/\(name)")
+            #expect(answer.status == .unauthorized, "\(name)")
+            #expect(try answer.json(Refusal.self).code == "signIn")
+        }
+        #expect(try await world.ask(.post, "/console/api/wire/records/query", body: "{}").status == .unauthorized)
+    }
+
+    @Test func otherPagesGetNothingEvenWithTheCookie() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        #expect(try await world.ask(.get, "/console/api/session").status == .ok)
+        #expect(try await world.ask(.get, "/console/api/session", isOwnPage: false).status == .forbidden)
+        #expect(try await world.ask(.post, "/console/api/zones/delete", isOwnPage: false).status == .forbidden)
+    }
+
+    @Test func aLinkWorksOnce() async throws {
+        let world = try ConsoleWorld()
+        let code = try world.accounts.makeOperatorLink()
+        let body = #"{"code":"\#(code)","name":"Ada","password":"correct horse"}"#
+        #expect(try await world.ask(.get, "/console/api/setup", query: "code=\(code.lowercased())").status == .ok)
+        let first = try await world.ask(.post, "/console/api/setup", body: body)
+        #expect(first.status == .ok)
+        let cookie = try #require(first.headers[.setCookie])
+        #expect(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains("Path"))
+        world.forgetCookie()
+        #expect(try await world.ask(.get, "/console/api/setup", query: "code=\(code)").status == .notFound)
+        #expect(try await world.ask(.post, "/console/api/setup", body: body).status == .notFound)
+        #expect(try await world.ask(.get, "/console/api/session").status == .unauthorized)
+        #expect(try world.accounts.operators().map(\.name) == ["ada"])
+    }
+
+    @Test func aLinkForSomebodySetsTheirPasswordAndEndsTheirSignIns() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter("ada")
+        let code = try world.accounts.makeOperatorLink(for: "ADA")
+        let wrong = #"{"code":"\#(code)","name":"bob","password":"correct horse"}"#
+        #expect(try await world.ask(.post, "/console/api/setup", body: wrong).status == .badRequest)
+        #expect(try await world.ask(.get, "/console/api/session").status == .ok)
+        _ = try world.accounts.useOperatorLink(code, name: "ada", password: "battery staple")
+        #expect(try await world.ask(.get, "/console/api/session").status == .unauthorized)
+    }
+
+    @Test func passwordsAreChecked() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter("ada")
+        world.forgetCookie()
+        let path = "/console/api/session"
+        #expect(try await world.ask(.post, path, body: #"{"name":"ada","password":"wrong"}"#).status == .forbidden)
+        #expect(
+            try await world.ask(.post, path, body: #"{"name":"eve","password":"correct horse"}"#).status == .forbidden
+        )
+        #expect(
+            try await world.ask(.post, path, body: #"{"name":" ADA ","password":"correct horse"}"#).status == .ok
+        )
+        #expect(try await world.ask(.get, path).status == .ok)
+        #expect(try await world.ask(.delete, path).status == .ok)
+        #expect(try await world.ask(.get, path).status == .unauthorized)
+    }
+
+    @Test func guessersHaveToWait() async throws {
+        let world = try ConsoleWorld()
+        var statuses: [Int] = []
+        for _ in 0..<12 {
+            let body = #"{"name":"ada","password":"guess"}"#
+            statuses.append(try await world.ask(.post, "/console/api/session", body: body).status.code)
+        }
+        #expect(statuses.prefix(10).allSatisfy { $0 == 403 })
+        #expect(statuses.suffix(2).allSatisfy { $0 == 429 })
+        // Codes too.
+        #expect(try await world.ask(.get, "/console/api/setup", query: "code=AAAA").status.code == 429)
+    }
+
+    @Test func whatIsDoneIsWrittenDown() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter("ada")
+        let made = try await world.ask(
+            .post,
+            "/console/api/containers/add",
+            body: #"{"id":"iCloud.org.example.notes"}"#
+        )
+        #expect(made.status == .ok, "\(made.text)")
+        let entries = try world.accounts.auditEntries(limit: 10)
+        #expect(entries.map(\.action) == ["container.create", "operator.setup"])
+        #expect(entries.allSatisfy { $0.actor == "ada" })
+        #expect(!entries.contains { "\($0)".contains("correct horse") })
+    }
+}

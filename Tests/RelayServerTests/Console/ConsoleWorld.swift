@@ -1,0 +1,140 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayServer
+import RelayStore
+import Synchronization
+import Testing
+
+/// A relay in a folder of its own with a console, asked by request values.
+final class ConsoleWorld: Sendable {
+    let folder = NSTemporaryDirectory() + "zonecast-console-\(UUID().uuidString)"
+    let container = "iCloud.org.example.notes"
+    let accounts: AccountStore
+    let relay: Relay
+    let recent: RecentRequests
+    private let door: RelayServer.Responder
+    private let cookie = Mutex<String?>(nil)
+    private let stores: StoreFolder
+
+    init(isOpen: Bool = true) throws {
+        let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
+        accounts = try AccountStore(
+            folder: folder,
+            time: time,
+            cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
+        )
+        let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: .min ... .max) })
+        self.stores = stores
+        var settings = SignInSettings()
+        settings.acceptsDevTokens = true
+        let hub = NoticeHub(relayName: "test", noticeID: { "n" })
+        relay = Relay(
+            authenticator: try Authenticator(directory: accounts, settings: settings, time: time, random: .system),
+            stores: stores,
+            hub: hub,
+            time: time,
+            random: .system
+        )
+        recent = RecentRequests(now: time.now)
+        let parts = ConsoleParts(
+            accounts: accounts,
+            stores: stores,
+            relay: relay,
+            hub: hub,
+            metrics: RelayMetrics(),
+            telemetry: Telemetry(),
+            requests: recent,
+            facts: ConsoleFacts(
+                version: "0",
+                isDev: true,
+                isSecure: false,
+                publicURL: nil,
+                data: folder,
+                started: 0,
+                limits: Limits(),
+                settings: []
+            ),
+            time: time
+        )
+        door = ConsoleDoor(isOpen ? parts : nil).before { _ in APIResponse(status: .teapot) }
+    }
+
+    deinit {
+        stores.close()
+        try? FileManager.default.removeItem(atPath: folder)
+    }
+
+    /// Asks as a browser with the console's page would.
+    func ask(
+        _ method: HTTPRequest.Method,
+        _ path: String,
+        query: String = "",
+        body: String = "",
+        isOwnPage: Bool = true
+    ) async throws -> APIResponse {
+        var headers: HTTPFields = [:]
+        if isOwnPage { headers[try #require(HTTPField.Name("X-Zonecast-Console"))] = "1" }
+        if let cookie = cookie.withLock({ $0 }) { headers[.cookie] = cookie }
+        let place = "container=\(container)&environment=development"
+        let response = await door(
+            APIRequest(
+                method: method,
+                path: path,
+                query: query.contains("environment=") ? query : "\(place)&\(query)",
+                headers: headers,
+                body: Array(body.utf8)
+            )
+        )
+        if let set = response.headers[.setCookie] {
+            cookie.withLock { $0 = set.split(separator: ";").first.map(String.init) }
+        }
+        return response
+    }
+
+    func forgetCookie() { cookie.withLock { $0 = nil } }
+
+    /// Comes in by a one-time link.
+    func enter(_ name: String = "ada@example.org") async throws {
+        let code = try accounts.makeOperatorLink()
+        let answer = try await ask(
+            .post,
+            "/console/api/setup",
+            body: #"{"code":"\#(code)","name":"\#(name)","password":"correct horse"}"#
+        )
+        #expect(answer.status == .ok, "\(answer.text)")
+    }
+
+    /// Calls an operation of the wire as a user.
+    func answer(_ operation: String, as user: String, _ body: String) async -> APIResponse {
+        await relay.respond(
+            to: APIRequest(
+                method: .post,
+                path: "/database/1/\(container)/development/\(operation)",
+                query: "ckWebAuthToken=dev-\(user)",
+                body: Array(body.utf8)
+            )
+        )
+    }
+
+    /// Likewise, and it has to go well.
+    func wire(_ operation: String, as user: String, _ body: String) async throws {
+        let response = await answer(operation, as: user, body)
+        #expect(response.status == .ok, "\(response.text)")
+    }
+}
+
+extension APIResponse {
+    var text: String { String(decoding: body, as: UTF8.self) }
+
+    func json<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
+        try JSONDecoder().decode(type, from: Data(body))
+    }
+}
+
+extension HTTPResponse.Status {
+    /// What the responder behind the console answers.
+    static let teapot = HTTPResponse.Status(code: 418)
+}

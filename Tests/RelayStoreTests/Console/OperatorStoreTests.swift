@@ -1,0 +1,83 @@
+import Records
+import RelayCore
+import RelayStore
+import Synchronization
+import Testing
+
+/// Links, sign-ins and their ends, under a clock that the test turns.
+@Suite struct OperatorStoreTests {
+    private final class Clock: Sendable {
+        let now = Mutex(Timestamp(milliseconds: 1_780_000_000_000))
+        func pass(_ time: Duration) { now.withLock { $0 = $0 + time } }
+        var source: TimeSource { TimeSource(now: { self.now.withLock { $0 } }, uptime: { .zero }) }
+    }
+
+    private let clock = Clock()
+    private let store: AccountStore
+
+    init() throws { store = try AccountStore(inMemory: (), time: clock.source) }
+
+    private func enter(_ name: String = "ada") throws -> Operator {
+        try store.useOperatorLink(try store.makeOperatorLink(), name: name, password: "correct horse")
+    }
+
+    @Test func aLinkEndsAfterAQuarterOfAnHour() throws {
+        let code = try store.makeOperatorLink()
+        #expect(code.count == 14)
+        clock.pass(.seconds(14 * 60))
+        #expect(try store.operatorLink(code).isGood)
+        clock.pass(.seconds(2 * 60))
+        #expect(try !store.operatorLink(code).isGood)
+        #expect(throws: DirectoryError.self) {
+            try store.useOperatorLink(code, name: "ada", password: "correct horse")
+        }
+    }
+
+    @Test func aLinkForNobodyMakesNobodyElse() throws {
+        _ = try enter("ada")
+        let code = try store.makeOperatorLink()
+        #expect(throws: DirectoryError.exists("operator ada")) {
+            try store.useOperatorLink(code, name: "Ada", password: "correct horse")
+        }
+        // A mistake does not use it up.
+        #expect(try store.useOperatorLink(code, name: "bob", password: "correct horse").name == "bob")
+        #expect(throws: DirectoryError.missing("operator eve")) { try store.makeOperatorLink(for: "eve") }
+    }
+
+    @Test func aSignInEndsUnusedAndAtTheLatestAfterHalfADay() throws {
+        let person = try enter()
+        let rules = OperatorSessionRules()
+        let idle = try store.startOperatorSession(person.id)
+        clock.pass(.seconds(3 * 3600))
+        #expect(try store.operatorSession(idle, rules) == nil)
+        let used = try store.startOperatorSession(person.id)
+        for _ in 0..<11 {
+            clock.pass(.seconds(3600))
+            #expect(try store.operatorSession(used, rules)?.name == "ada")
+        }
+        clock.pass(.seconds(3600))
+        #expect(try store.operatorSession(used, rules) == nil)
+    }
+
+    @Test func aNewPasswordEndsTheOtherSignIns() throws {
+        let person = try enter()
+        let (own, other) = (try store.startOperatorSession(person.id), try store.startOperatorSession(person.id))
+        try store.setPassword("battery staple", ofOperator: person.id, keeping: own)
+        #expect(try store.operatorSession(own, OperatorSessionRules()) != nil)
+        #expect(try store.operatorSession(other, OperatorSessionRules()) == nil)
+        #expect(try store.operator(name: "ada", password: "correct horse") == nil)
+        #expect(try store.operator(name: "ada", password: "battery staple")?.id == person.id)
+    }
+
+    @Test func theAuditLogIsReadBackwards() throws {
+        for number in 1...5 {
+            let now = clock.source.now()
+            try store.note(AuditEntry(at: now, actor: "ada", action: "zone.delete", subject: "Z\(number)"))
+        }
+        let first = try store.auditEntries(limit: 2)
+        #expect(first.map(\.subject) == ["Z5", "Z4"])
+        #expect(try store.auditEntries(before: first.last?.number, limit: 9).map(\.subject) == ["Z3", "Z2", "Z1"])
+        #expect(try store.auditEntries(with: "z2", limit: 9).map(\.subject) == ["Z2"])
+        #expect(try store.auditEntries(with: "%", limit: 9).isEmpty)
+    }
+}

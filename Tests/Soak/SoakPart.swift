@@ -1,0 +1,104 @@
+import DiskTrials
+import Foundation
+import Fuzz
+
+/// One thing that is tried for a while.
+struct SoakPart: Sendable {
+    var name: String
+    /// How much of the time it gets, compared with the others.
+    var weight: Double
+    var run: @Sendable (SoakSlice) async throws -> SoakReport
+
+    static let all: [SoakPart] = [history, steps, damage] + fuzz
+}
+
+/// The time and the chance that a part has.
+struct SoakSlice: Sendable {
+    var seed: UInt64
+    var deadline: ContinuousClock.Instant
+    /// A folder for what did harm.
+    var findings: String
+    /// Whether the kept corpus is to grow.
+    var keeps: Bool
+    /// Shows how far it has come.
+    var say: @Sendable (String) -> Void
+
+    var isOver: Bool { ContinuousClock.now > deadline }
+}
+
+/// What a part did and what was wrong; each objection says how to repeat it.
+struct SoakReport: Sendable {
+    var summary: String
+    var objections: [String] = []
+}
+
+extension SoakPart {
+    /// Lives of relays on bad disks.
+    private static let history = SoakPart(name: "disk-history", weight: 3) { slice in
+        var total = HistoryTrial.Report(starts: 0)
+        var objections: [String] = []
+        var seed = slice.seed
+        while !slice.isOver, objections.count < 5 {
+            let report = await HistoryTrial(seed: seed, length: 120).run()
+            total.writes += report.writes
+            total.faults += report.faults
+            total.starts += report.starts
+            total.cuts += report.cuts
+            if let objection = report.objection { objections.append(objection) }
+            seed += 1
+            if (seed - slice.seed) % 10 == 0 { slice.say("\(seed - slice.seed) lives") }
+        }
+        let summary =
+            "\(seed - slice.seed) lives: \(total.writes) writes, \(total.faults) faults, \(total.starts) starts, "
+            + "\(total.cuts) power cuts; seeds \(slice.seed) to \(seed - 1)"
+        return SoakReport(summary: summary, objections: objections)
+    }
+
+    /// Every write of the script, struck at every operation, in each way.
+    private static let steps = SoakPart(name: "disk-steps", weight: 2) { slice in
+        let stage = try await Stage.shared()
+        let effects: [FaultyDisk.Fault.Effect] = [.losesPower, .fails, .isFull, .isCutShort]
+        var (runs, done, objections) = (0, 0, [String]())
+        let all = effects.flatMap { effect in (0..<StepTrials.stepCount).map { StepTrials(step: $0, effect: effect) } }
+        for trials in all where !slice.isOver && objections.count < 5 {
+            let report = try await trials.run(on: stage) { _ in !slice.isOver }
+            runs += report.runs
+            done += 1
+            objections += report.objections
+            slice.say("\(done) of \(all.count) writes, \(runs) faults")
+        }
+        return SoakReport(summary: "\(done) of \(all.count) writes with \(runs) faults", objections: objections)
+    }
+
+    /// Damaged pages.
+    private static let damage = SoakPart(name: "disk-damage", weight: 0.5) { slice in
+        var (seed, met, wrong, objections) = (slice.seed, 0, 0, [String]())
+        while !slice.isOver, objections.count < 5 {
+            let damage = DamageTrial.Damage.allCases[Int(seed % 3)]
+            let report = try await DamageTrial(seed: seed, damage).run()
+            if report.isMet { met += 1 }
+            // Known, and told in the summary: flipped bytes are beyond what SQLite can see.
+            if damage == .flipped, report.objection != nil { wrong += 1 }
+            if damage != .flipped, let objection = report.objection { objections.append(objection) }
+            seed += 1
+        }
+        let summary =
+            "\(seed - slice.seed) damaged pages, \(met) met by a reader, \(wrong) with flipped bytes that showed as wrong values; "
+            + "seeds \(slice.seed) to \(seed - 1)"
+        return SoakReport(summary: summary, objections: objections)
+    }
+
+    /// One part for each reader of strangers' bytes.
+    private static let fuzz = FuzzTarget.all.map { target in
+        SoakPart(name: "fuzz-\(target.name)", weight: 0.4) { slice in
+            let corpus = FuzzRun.keptCorpus
+            let run = FuzzRun(target, corpus: corpus, findings: slice.findings)
+            let report = try await run.run(seed: slice.seed, count: .max, until: slice.deadline)
+            if slice.keeps { try run.extendCorpus(by: report.news) }
+            return SoakReport(
+                summary: "\(report.inputs) inputs taken in \(report.manners) manners; seed \(slice.seed)",
+                objections: report.objections
+            )
+        }
+    }
+}

@@ -1,0 +1,190 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// How people come into a share whom its owner cannot name: by a link for one, and by asking.
+@Suite(.timeLimit(.minutes(1))) struct NewcomerTests {
+    let relay: TestRelay
+    let alice: TestDevice
+    let bob: TestDevice
+    let carol: TestDevice
+    let zone = CKRecordZone(zoneName: "Lists")
+
+    init() async throws {
+        relay = try TestRelay()
+        alice = relay.device(of: "alice")
+        bob = relay.device(of: "bob")
+        carol = relay.device(of: "carol")
+        try await alice.privateDatabase.save(zone)
+    }
+
+    private func save(_ share: CKShare) async throws -> CKShare {
+        try #require(try await alice.privateDatabase.save(share) as? CKShare)
+    }
+
+    private func current() async throws -> CKShare {
+        let id = CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: zone.zoneID)
+        return try #require(try await alice.privateDatabase.record(for: id) as? CKShare)
+    }
+
+    private func join(_ url: URL, _ device: TestDevice) async throws -> CKShare {
+        try await device.container.accept(try await device.container.shareMetadata(for: url))
+    }
+
+    private func ask(_ url: URL, _ device: TestDevice) async throws {
+        try await device.container.requestShareAccess(for: [url])[url]?.get()
+    }
+
+    // MARK: Links for one
+
+    @Test func aLinkForOneIsForWhoeverComesFirst() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        let guest = CKShare.Participant.oneTimeURLParticipant()
+        guest.permission = .readWrite
+        share.addParticipant(guest)
+        #expect(share.oneTimeURL(for: guest.participantID) == nil, "before the save there is no link")
+        let saved = try await save(share)
+        let url = try #require(saved.oneTimeURL(for: guest.participantID))
+        #expect(url != saved.url)
+        let waiting = try #require(saved.participants.first { $0.participantID == guest.participantID })
+        #expect(waiting.acceptanceStatus == .pending && waiting.userIdentity.lookupInfo == nil)
+        #expect(waiting.userIdentity.nameComponents == nil && waiting.dateAddedToShare != nil)
+        // The same for as long as nobody has used it, on each of the owner's devices.
+        #expect(try await current().oneTimeURL(for: guest.participantID) == url)
+
+        let joined = try await join(url, bob)
+        #expect(joined.currentUserParticipant?.permission == .readWrite)
+        #expect(try await bob.sharedDatabase.allRecordZones().map(\.zoneID.zoneName) == ["Lists"])
+        let now = try await current()
+        #expect(now.oneTimeURL(for: guest.participantID) == nil)
+        #expect(now.participants.first { $0.participantID == guest.participantID }?.acceptanceStatus == .accepted)
+        await #expect { try await join(url, carol) } throws: { ($0 as? CKError)?.code == .permissionFailure }
+        // The link that anybody could have still lets nobody in.
+        let open = try #require(now.url)
+        await #expect { try await join(open, carol) } throws: { ($0 as? CKError)?.code == .permissionFailure }
+    }
+
+    @Test func aLinkForOneEndsWithItsParticipant() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        let guests = [CKShare.Participant.oneTimeURLParticipant(), .oneTimeURLParticipant()]
+        guests.forEach(share.addParticipant)
+        let saved = try await save(share)
+        let urls = try guests.map { try #require(saved.oneTimeURL(for: $0.participantID)) }
+        #expect(urls[0] != urls[1])
+        saved.removeParticipant(try #require(saved.participants.first { $0.participantID == guests[0].participantID }))
+        _ = try await save(saved)
+        await #expect { try await join(urls[0], bob) } throws: { ($0 as? CKError)?.code == .permissionFailure }
+        _ = try await join(urls[1], bob)
+    }
+
+    // MARK: Requests
+
+    @Test func whoAsksIsLetIn() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        share.allowsAccessRequests = true
+        let saved = try await save(share)
+        #expect(saved.allowsAccessRequests && saved.requesters.isEmpty)
+        let url = try #require(saved.url)
+        try await ask(url, bob)
+        try await ask(url, bob)
+        let seen = try await current()
+        let requester = try #require(seen.requesters.first)
+        #expect(seen.requesters.count == 1)
+        #expect(requester.userIdentity.userRecordID?.recordName.hasPrefix("_") == true)
+        await #expect { try await join(url, bob) } throws: { ($0 as? CKError)?.code == .permissionFailure }
+
+        let found = try await alice.container.shareParticipants(for: [requester.participantLookupInfo])
+        seen.addParticipant(try #require(try found.values.first?.get()))
+        let answered = try await save(seen)
+        #expect(answered.requesters.isEmpty)
+        #expect(answered.participants.last?.isApprovedRequester == true)
+        await #expect { try await ask(url, bob) } throws: { ($0 as? CKError)?.code == .participantAlreadyInvited }
+        _ = try await join(url, bob)
+        #expect(try await current().participants.count == 2)
+    }
+
+    @Test func noIsNoAndForGoodIsForGood() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        share.allowsAccessRequests = true
+        let url = try #require(try await save(share).url)
+        try await ask(url, bob)
+        var seen = try await current()
+        seen.denyRequesters(seen.requesters)
+        #expect(seen.requesters.isEmpty)
+        seen = try await save(seen)
+        try await ask(url, bob)
+        seen = try await current()
+        seen.blockRequesters(seen.requesters)
+        #expect(seen.blockedIdentities.count == 1)
+        seen = try await save(seen)
+        #expect(seen.requesters.isEmpty && seen.blockedIdentities.count == 1)
+        await #expect { try await ask(url, bob) } throws: { ($0 as? CKError)?.code == .unknownItem }
+        seen.unblockIdentities(seen.blockedIdentities)
+        #expect(try await save(seen).blockedIdentities.isEmpty)
+        try await ask(url, bob)
+    }
+
+    @Test func whoIsBlockedIsOut() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        share.allowsAccessRequests = true
+        let url = try #require(try await save(share).url)
+        try await ask(url, bob)
+        let seen = try await current()
+        let requesters = seen.requesters
+        let found = try await alice.container.shareParticipants(for: requesters.map(\.participantLookupInfo))
+        seen.addParticipant(try #require(try found.values.first?.get()))
+        _ = try await save(seen)
+        _ = try await join(url, bob)
+        let later = try await current()
+        later.blockRequesters(requesters)
+        _ = try await save(later)
+        #expect(try await bob.sharedDatabase.allRecordZones().isEmpty)
+        #expect(try await current().participants.count == 1)
+    }
+
+    @Test func aShareThatTakesNoRequestsIsLikeNone() async throws {
+        let url = try #require(try await save(CKShare(recordZoneID: zone.zoneID)).url)
+        let nowhere = url.deletingLastPathComponent().appendingPathComponent("none")
+        let results = try await bob.container.requestShareAccess(for: [url, nowhere])
+        let errors = [url, nowhere].map { url -> CKError? in
+            if case .failure(let error)? = results[url] { error as? CKError } else { nil }
+        }
+        #expect(errors.map { $0?.code } == [.unknownItem, .unknownItem])
+        #expect(errors[0]?.localizedDescription == errors[1]?.localizedDescription)
+        #expect(try await current().requesters.isEmpty)
+    }
+
+    @Test func theOperationAsksToo() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        share.allowsAccessRequests = true
+        let url = try #require(try await save(share).url)
+        let operation = CKShareRequestAccessOperation(shareURLs: [url])
+        let asked: Bool = try await withCheckedThrowingContinuation { continuation in
+            operation.shareAccessRequestResultBlock = { result in
+                continuation.resume(with: result.map { true })
+            }
+            bob.container.add(operation)
+        }
+        #expect(asked)
+        #expect(try await current().requesters.count == 1)
+    }
+
+    // MARK: What a change would do
+
+    @Test func theLossIsShownBeforeTheSave() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        let invited = try await alice.container.shareParticipant(forEmailAddress: "dave@example.org")
+        share.addParticipant(invited)
+        let saved = try await save(share)
+        #expect(saved.effectsOfChangingPublicPermission(to: .none).isEmpty)
+        #expect(saved.effectsOfChangingPublicPermission(to: .readOnly).count == 1)
+        saved.publicPermission = .readOnly
+        let open = try await save(saved)
+        #expect(open.participants.count == 1)
+        _ = try await join(try #require(open.url), bob)
+        let seen = try await current()
+        #expect(seen.effectsOfChangingPublicPermission(to: .readWrite).isEmpty)
+        #expect(seen.effectsOfChangingPublicPermission(to: .none).map(\.role) == [.publicUser])
+    }
+}

@@ -1,0 +1,177 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// A program that is killed at every named place, and started again on what is left on the disk.
+@Suite(.timeLimit(.minutes(5))) struct CrashTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    static let cases = CrashPoint.allCases.flatMap { point in [(point, 1), (point, 2)] }
+
+    @Test(arguments: cases) func killedAt(_ point: CrashPoint, _ pass: Int) async throws {
+        let story = try await Story(relay, relayMoves: !CrashPoint.copying.contains(point))
+        let isReached = try await story.run(until: (point, pass))
+        // Some places are passed once in the whole story.
+        #expect(isReached || pass == 2)
+        try await story.check()
+    }
+
+    @Test(arguments: [true, false]) func theStoryWithoutADeath(_ relayMoves: Bool) async throws {
+        let story = try await Story(relay, relayMoves: relayMoves)
+        #expect(try await !story.run(until: nil))
+        try await story.check()
+    }
+}
+
+extension CrashPoint {
+    /// Only passed where the relay cannot move records itself.
+    static let copying: Set<CrashPoint> = [.beforeOriginalsGo, .afterOriginalsGo]
+}
+
+/// What one user does on a phone, step by step, each step as often as it takes; a laptop and a participant look on.
+private final class Story: Sendable {
+    private let relay: TestRelay
+    private let lives: Lives
+    private let laptop: NotesApp
+    private let bob: NotesApp
+    private let relayMoves: Bool
+    private static let large = String(repeating: "large ", count: 200_000)
+
+    init(_ relay: TestRelay, relayMoves: Bool) async throws {
+        self.relay = relay
+        self.relayMoves = relayMoves
+        lives = try Lives()
+        laptop = try await NotesApp(relay.device(of: "alice", named: "laptop"))
+        bob = try await NotesApp(relay.device(of: "bob@example.org", named: "pc"))
+    }
+
+    /// Goes through all steps; returns whether a life ended where it was to end.
+    func run(until deadline: (point: CrashPoint, passes: Int)?) async throws -> Bool {
+        let steps: [(NotesApp) async throws -> Void] = [write, readAndWrite, share, listAnew, stop]
+        var next = 0
+        var deaths = 0
+        for life in 0..<4 {
+            let device = relay.device(of: "alice", named: "phone \(life)")
+            var conditions = lives.begin(device, until: life == 0 ? deadline : nil)
+            conditions.relayMoves = relayMoves
+            var phone: NotesApp? = try await NotesApp(device, folder: lives.folder, conditions)
+            while next < steps.count, let app = phone {
+                // A dead program's errors are nobody's; a living one's are a failure.
+                do { try await steps[next](app) } catch  where lives.isOver {}
+                if lives.isOver { phone = nil } else { next += 1 }
+            }
+            guard let app = phone else {
+                deaths += 1
+                continue
+            }
+            await app.container.close()
+            return deaths > 0
+        }
+        Issue.record("The story did not end.")
+        return true
+    }
+
+    // MARK: Steps, each of which may be begun again
+
+    private func write(_ phone: NotesApp) async throws {
+        let context = phone.context()
+        if try phone.note == nil {
+            let note = SharedNote(id: "trip", title: "Trip")
+            try context.insert(note)
+            for text in ["1 passport", "2 tickets", "3 gone"] {
+                var memo = Memo(text: text, note: note)
+                memo.id = RecordName("memo " + text)
+                try context.insert(memo)
+            }
+            try context.save()
+        }
+        try await phone.sync()
+    }
+
+    private func readAndWrite(_ phone: NotesApp) async throws {
+        try await laptop.sync()
+        let there = laptop.context()
+        if try there.object(Memo.self, "memo 4") == nil, let note = try laptop.note {
+            var memo = Memo(text: "4 map", note: note)
+            memo.id = "memo 4"
+            try there.insert(memo)
+            try there.save()
+            try await laptop.sync()
+        }
+        let context = phone.context()
+        // A value too large for its record, and a deletion.
+        try context.edit(Memo.self, "memo 1 passport") { $0.text = Self.large }
+        if try context.object(Memo.self, "memo 3 gone") != nil { try context.delete(Memo.self, id: "memo 3 gone") }
+        try context.save()
+        try await phone.sync()
+    }
+
+    private func share(_ phone: NotesApp) async throws {
+        let note = try #require(try phone.note)
+        let id = try phone.id(note)
+        if try await phone.container.fetchShares(matching: [id])[id] == nil {
+            // A share that was made and not noted comes with the next fetch.
+            try await phone.sync()
+        }
+        var share = try await phone.container.fetchShares(matching: [id])[id]
+        if share == nil { share = try await phone.container.share([id]).share }
+        let known = try #require(share)
+        if known.participants.count == 1 {
+            known.addParticipant(emailAddress: "bob@example.org", permission: .readWrite)
+            try await phone.container.persistUpdatedShare(known, in: phone.mine)
+        }
+        let link = try #require(known.url)
+        try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
+        #expect(try bob.context().fetch(Memo.self).count == 3)
+        try await phone.sync()
+    }
+
+    /// Every token is lost: all is listed from the beginning.
+    private func listAnew(_ phone: NotesApp) async throws {
+        let zone = CKRecordZone.ID(
+            zoneName: try #require(try await phone.container.fetchShares(in: phone.mine).first)
+                .recordID.zoneID.zoneName
+        )
+        try await phone.container.forgetTokens(in: phone.mine)
+        _ = try? await laptop.device.privateDatabase.deleteRecord(
+            withID: CKRecord.ID(recordName: "memo 2 tickets", zoneID: zone)
+        )
+        try await phone.sync()
+    }
+
+    private func stop(_ phone: NotesApp) async throws {
+        if let share = try await phone.container.fetchShares(in: phone.mine).first {
+            try await phone.container.stopSharing(share, in: phone.mine)
+        }
+        try await phone.sync()
+    }
+
+    // MARK: The end
+
+    /// Nothing is lost and nothing is there twice, wherever one looks.
+    func check() async throws {
+        let device = relay.device(of: "alice", named: "phone at the end")
+        let phone = try await NotesApp(device, folder: lives.folder, lives.begin(device, until: nil))
+        for _ in 0..<2 { for app in [phone, laptop, bob] { try await app.sync() } }
+        for app in [phone, laptop] {
+            let memos = try app.context().fetch(Memo.self, sortedBy: .ascending(\.text))
+            #expect(memos.map(\.id) == ["memo 4", "memo 1 passport"])
+            #expect(memos.map(\.text) == ["4 map", Self.large])
+            #expect(memos.allSatisfy { $0.note.target == "trip" })
+            #expect(try app.context().fetch(SharedNote.self).map(\.title) == ["Trip"])
+            #expect(try await app.container.fetchShares(in: app.mine).isEmpty)
+            #expect(try await app.container.pendingExportCount(app.mine) == 0)
+            #expect(try await app.container.rejectedWrites(app.mine).isEmpty)
+        }
+        #expect(try bob.context().fetch(Memo.self).isEmpty)
+        let zones = try await device.privateDatabase.allRecordZones().filter { $0.zoneID.zoneName != "_defaultZone" }
+        #expect(zones.map(\.zoneID.zoneName) == ["com.apple.coredata.cloudkit.zone"])
+        let page = try await device.privateDatabase.recordZoneChanges(inZoneWith: zones[0].zoneID, since: nil)
+        #expect(page.modificationResultsByID.count == 3)
+    }
+}

@@ -1,0 +1,266 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// An entry with a secret.
+struct Diary: SyncedRecord, Equatable {
+    var id = RecordName()
+    var title = ""
+    var secret = ""
+    var mood: Int?
+
+    init() {}
+
+    init(id: RecordName = RecordName(), title: String, secret: String) {
+        self.id = id
+        self.title = title
+        self.secret = secret
+    }
+
+    static func describe(_ entity: inout Entity) {
+        entity.attribute("secret") { $0.isEncrypted = true }
+        entity.attribute("mood") { $0.isEncrypted = true }
+        entity.displayAttribute = "title"
+    }
+}
+
+/// Values that do not stand in their records as they are: encrypted ones, and those too large for a record.
+@Suite(.timeLimit(.minutes(2))) struct ValueTests {
+    let relay: TestRelay
+    static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+
+    init() throws { relay = try TestRelay() }
+
+    func diary(_ name: String, _ passphrase: String? = "open sesame") async throws -> Mirrored {
+        let key = passphrase.map { PassphraseEncryptionKey($0, cost: .light) }
+        let device = relay.device(of: "alice", named: name, encryptionKey: key)
+        return try await Mirrored(device, model: MirrorModel(Diary.self))
+    }
+
+    func save(_ entry: Diary, _ mirror: Mirrored) throws {
+        let context = mirror.context()
+        try context.insert(entry)
+        try context.save()
+    }
+
+    // MARK: Encrypted
+
+    @Test func encryptedAttributesLeaveTheDeviceSealed() async throws {
+        let (phone, laptop) = (try await diary("phone"), try await diary("laptop"))
+        var entry = Diary(id: "d", title: "in clear", secret: "the treasure is in the garden")
+        entry.mood = 7
+        try save(entry, phone)
+        try await phone.sync()
+        try await laptop.sync()
+        #expect(try laptop.context().object(Diary.self, "d") == entry)
+        // Whoever has no key sees that there is something, and not what.
+        let raw = relay.device(of: "alice", named: "raw")
+        let record = try await raw.privateDatabase.record(for: CKRecord.ID(recordName: "d", zoneID: Self.home))
+        #expect(record["CD_title"] == "in clear")
+        #expect(record["CD_secret"] as String? == nil)
+        #expect(record.encryptedValues.allKeys().sorted() == ["CD_mood", "CD_secret"])
+        #expect(record.encryptedValues["CD_secret"] as String? == nil)
+        // Edits of both kinds meet, and the keys' own records show nowhere.
+        let (here, there) = (phone.context(), laptop.context())
+        try here.edit(Diary.self, "d") { $0.secret = "moved to the cellar" }
+        try there.edit(Diary.self, "d") { $0.mood = 3 }
+        try here.save()
+        try there.save()
+        for mirror in [phone, laptop, phone, laptop] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            let found = try mirror.context().object(Diary.self, "d")
+            #expect(found?.secret == "moved to the cellar")
+            #expect(found?.mood == 3)
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+            let keys = try await mirror.container.database(of: mirror.store)?.read { db in
+                try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_record WHERE type = 'ZonecastZoneKey'")
+            }
+            #expect(keys == 0)
+        }
+    }
+
+    @Test func whoHasNoKeyDestroysNothing() async throws {
+        let (phone, stranger) = (try await diary("phone"), try await diary("stranger", "wrong"))
+        try save(Diary(id: "d", title: "1", secret: "hidden"), phone)
+        try await phone.sync()
+        try await stranger.sync()
+        #expect(try stranger.context().object(Diary.self, "d")?.secret == "")
+        let events = try await stranger.container.events(of: stranger.store)
+        #expect(events.contains { $0.details.contains(.keyMissing(zone: Self.home.zoneName)) })
+        let context = stranger.context()
+        try context.edit(Diary.self, "d") { $0.title = "2" }
+        try context.save()
+        try await stranger.sync()
+        try await phone.sync()
+        let found = try phone.context().object(Diary.self, "d")
+        #expect(found?.title == "2")
+        #expect(found?.secret == "hidden")
+    }
+
+    @Test func withoutAKeyTheValuesGoAsTheyAre() async throws {
+        let (phone, laptop) = (try await diary("phone", nil), try await diary("laptop", nil))
+        try save(Diary(id: "d", title: "1", secret: "readable"), phone)
+        try await phone.sync()
+        try await laptop.sync()
+        #expect(try laptop.context().object(Diary.self, "d")?.secret == "readable")
+    }
+
+    /// The share's people get the zone's key; what came before it is read when it comes.
+    @Test func participantsReadWhatIsSharedWithThem() async throws {
+        let phone = try await diary("phone")
+        try save(Diary(id: "d", title: "1", secret: "for two"), phone)
+        try await phone.sync()
+        let key = PassphraseEncryptionKey("bob's own", cost: .light)
+        let device = relay.device(of: "bob@example.org", named: "pc", encryptionKey: key)
+        let bob = try await SharedDiary(device)
+        let id = try phone.context().objectID(of: try #require(try phone.context().object(Diary.self, "d")))
+        let share = try await phone.container.share([id], title: "Ours").share
+        share.addParticipant(emailAddress: "bob@example.org", permission: .readWrite)
+        try await phone.container.persistUpdatedShare(share, in: phone.store)
+        let link = try #require(share.url)
+        try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
+        #expect(try bob.entry?.title == "1")
+        // The owner sees who has come, and gives them the key.
+        try await phone.sync()
+        try await bob.container.fetchChanges()
+        #expect(try bob.entry?.secret == "for two")
+        let context = bob.container.newBackgroundContext()
+        try context.edit(Diary.self, "d") { $0.secret = "answered" }
+        try context.save()
+        try await bob.container.sendChanges()
+        try await phone.sync()
+        #expect(try phone.context().object(Diary.self, "d")?.secret == "answered")
+        // Back among the unshared, under that zone's own key.
+        try await phone.container.stopSharing(share, in: phone.store)
+        let laptop = try await diary("laptop")
+        try await laptop.sync()
+        #expect(try laptop.context().object(Diary.self, "d")?.secret == "answered")
+    }
+
+    // MARK: Large
+
+    func notes(_ name: String) async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: name)) }
+
+    @Test func largeValuesGoIntoFiles() async throws {
+        let (phone, laptop) = (try await notes("phone"), try await notes("laptop"))
+        var note = Note(id: "n", title: "large")
+        note.body = String(repeating: "Grüße ", count: 200_000)
+        note.photo = Data((0..<2_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+        try phone.save(note)
+        try await phone.sync()
+        try await laptop.sync()
+        #expect(try laptop.context().object(Note.self, "n") == note)
+        let id = CKRecord.ID(recordName: "n", zoneID: Self.home)
+        let record = try await phone.device.privateDatabase.record(for: id)
+        #expect(record["CD_body"] as String? == nil && record["CD_photo"] as Data? == nil)
+        let file = try #require((record["CD_photo_ckAsset"] as? CKAsset)?.fileURL)
+        #expect(try Data(contentsOf: file) == note.photo)
+        #expect(record["CD_body_ckAsset"] is CKAsset)
+        // What has not changed is sent no more, in neither direction.
+        for mirror in [phone, laptop] { mirror.device.network.forgetOperations() }
+        let context = laptop.context()
+        try context.edit(Note.self, "n") { $0.title = "renamed" }
+        try context.save()
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try phone.context().object(Note.self, "n")?.title == "renamed")
+        #expect(try phone.context().object(Note.self, "n")?.photo == note.photo)
+        let operations = phone.device.network.operations + laptop.device.network.operations
+        #expect(!operations.contains { $0.contains("assets/upload") })
+        // And small again.
+        try context.edit(Note.self, "n") { $0.body = "short" }
+        try context.edit(Note.self, "n") { $0.photo = nil }
+        try context.save()
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try phone.context().object(Note.self, "n")?.body == "short")
+        #expect(try phone.context().object(Note.self, "n")?.photo == nil)
+        let small = try await phone.device.privateDatabase.record(for: id)
+        #expect(small["CD_body"] == "short")
+        #expect(small["CD_body_ckAsset"] == nil && small["CD_photo_ckAsset"] == nil)
+        #expect(try await laptop.container.rejectedWrites(laptop.store).isEmpty)
+    }
+
+    /// As Core Data writes it: the reader looks into the file where the field is empty.
+    @Test func filesOfOtherProgramsAreRead() async throws {
+        let laptop = try await notes("laptop")
+        let folder = try TemporaryFolder()
+        let file = folder.url.appendingPathComponent("body")
+        try Data("small, but in a file".utf8).write(to: file)
+        let database = laptop.device.privateDatabase
+        try await database.save(CKRecordZone(zoneID: Self.home))
+        let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "n", zoneID: Self.home))
+        record["CD_entityName"] = "Note"
+        record["CD_title"] = "theirs"
+        record["CD_body_ckAsset"] = CKAsset(fileURL: file)
+        try await database.save(record)
+        try await laptop.sync()
+        #expect(try laptop.context().object(Note.self, "n")?.body == "small, but in a file")
+        #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
+    }
+
+    @Test func theLargestMoveOutFirst() {
+        let sizes = ["a": 500, "b": 400, "c": 100]
+        #expect(LargeValues.moved(out: sizes, total: 1_000, limit: 1_000).isEmpty)
+        #expect(LargeValues.moved(out: sizes, total: 1_000, limit: 999) == ["a"])
+        #expect(LargeValues.moved(out: sizes, total: 1_000, limit: 499) == ["a", "b"])
+        #expect(LargeValues.moved(out: sizes, total: 1_000, limit: 0) == ["a", "b", "c"])
+    }
+
+    /// What a newer program has put beside an object goes along into a share and back.
+    @Test(arguments: [true, false]) func unknownRecordsAndFieldsMoveToo(_ relayMoves: Bool) async throws {
+        var conditions = MirrorConditions()
+        conditions.relayMoves = relayMoves
+        let device = relay.device(of: "alice", named: "phone")
+        let phone = try await Mirrored(device, model: MirrorModel(Diary.self), conditions: conditions)
+        try save(Diary(id: "d", title: "1", secret: ""), phone)
+        try await phone.sync()
+        let id = try phone.context().objectID(of: try #require(try phone.context().object(Diary.self, "d")))
+        let share = try await phone.container.share([id], title: "Ours").share
+        let zone = share.recordID.zoneID
+        let unknown = CKRecord(recordType: "CD_Newer", recordID: CKRecord.ID(recordName: "new", zoneID: zone))
+        unknown["CD_text"] = "kept"
+        try await device.privateDatabase.save(unknown)
+        let record = try await device.privateDatabase.record(for: CKRecord.ID(recordName: "d", zoneID: zone))
+        record["CD_newField"] = "kept too"
+        try await device.privateDatabase.save(record)
+        try await phone.sync()
+        try await phone.container.stopSharing(share, in: phone.store)
+        let back = try await device.privateDatabase.record(for: CKRecord.ID(recordName: "new", zoneID: Self.home))
+        #expect(back["CD_text"] == "kept")
+        let own = try await device.privateDatabase.record(for: CKRecord.ID(recordName: "d", zoneID: Self.home))
+        #expect(own["CD_newField"] == "kept too")
+        let zones = try await device.privateDatabase.allRecordZones().map(\.zoneID.zoneName)
+        #expect(!zones.contains(zone.zoneName))
+        let requests = device.network.operations.filter { $0 == "private/records/move" }
+        #expect(requests.isEmpty == !relayMoves)
+    }
+}
+
+/// A diary that others may share: a private store and a shared one.
+final class SharedDiary: Sendable {
+    let container: MirroredContainer
+    let others: StoreID
+    private let folder: TemporaryFolder
+
+    init(_ device: TestDevice) async throws {
+        folder = try TemporaryFolder()
+        let own = StoreDescription(
+            url: folder.url.appendingPathComponent("private.sqlite"),
+            cloud: CloudOptions(container: device.container)
+        )
+        var shared = own
+        shared.url = folder.url.appendingPathComponent("shared.sqlite")
+        shared.cloud?.scope = .shared
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        container = MirroredContainer(model: MirrorModel(Diary.self), stores: [own, shared], conditions: conditions)
+        others = container.store(at: shared.url)
+        try await container.loadStores()
+    }
+
+    var entry: Diary? { get throws { try container.newBackgroundContext().object(Diary.self, "d") } }
+}

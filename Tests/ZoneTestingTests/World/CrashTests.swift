@@ -1,0 +1,80 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// Devices that end in the middle of their work, and go on from what they had stored.
+@Suite(.timeLimit(.minutes(1))) struct CrashTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    @Test(arguments: [
+        TestDevice.CrashPlace.sending("records/modify"), .answered("records/modify"), .answered("changes/zone"),
+    ])
+    func anEngineGoesOnFromItsState(_ place: TestDevice.CrashPlace) async throws {
+        let laptop = Notebook(on: relay.device(of: "alice", named: "laptop"))
+        let device = relay.device(of: "alice", named: "phone")
+        var phone = Notebook(on: device)
+        phone.write("a", "1")
+        try await relay.settle()
+        device.crash(at: place)
+        phone.write("b", "2")
+        laptop.write("c", "3")
+        try await relay.settle()
+        #expect(device.hasCrashed)
+        let left = phone.left
+        phone = Notebook(on: try device.restarted(), with: left)
+        // What was pending and not in the state that was stored, a program finds in its own data.
+        for name in left.texts.keys.sorted() { phone.write(name, left.texts[name] ?? "") }
+        try await relay.settle()
+        #expect(phone.texts == ["a": "1", "b": "2", "c": "3"])
+        #expect(laptop.texts == phone.texts)
+    }
+
+    @Test(arguments: TestDevice.MirrorPlace.allCases)
+    func aMirrorGoesOnFromItsFile(_ place: TestDevice.MirrorPlace) async throws {
+        let laptop = try await relay.device(of: "alice", named: "laptop").mirror(of: SettleTests.model)
+        var device = relay.device(of: "alice", named: "phone")
+        var phone = try await device.mirror(of: SettleTests.model)
+        try insert("before", in: phone)
+        try await relay.settle()
+        device.crash(at: .mirror(place))
+        try insert("here", in: phone)
+        try insert("there", in: laptop)
+        if place == .insideSweep || place == .insideDatabasePage { try relay.expireChangeTokens() }
+        try await relay.settle()
+        let hadCrashed = device.hasCrashed
+        device = try device.restarted()
+        phone = try await device.mirror(of: SettleTests.model)
+        try await relay.settle()
+        #expect(hadCrashed || place == .insideSweep || place == .insideDatabasePage)
+        #expect(try titles(phone) == ["before", "here", "there"])
+        #expect(try titles(laptop) == ["before", "here", "there"])
+    }
+
+    private func insert(_ title: String, in mirror: MirroredContainer) throws {
+        let context = mirror.newBackgroundContext()
+        try context.insert(SettleTests.Task(title: title))
+        try context.save()
+    }
+
+    private func titles(_ mirror: MirroredContainer) throws -> [String] {
+        try mirror.newBackgroundContext().fetch(SettleTests.Task.self).map(\.title).sorted()
+    }
+
+    @Test func aCrashedDeviceDoesNothingMore() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let phone = Notebook(on: device)
+        try await relay.settle()
+        device.crash()
+        device.network.forgetOperations()
+        phone.write("a", "1")
+        await relay.advance(by: .seconds(3600))
+        #expect(device.network.operations.isEmpty)
+        let again = try device.restarted()
+        #expect(again.name == device.name)
+        #expect(try await again.privateDatabase.allRecordZones().count == 2)
+    }
+}

@@ -1,0 +1,279 @@
+import Foundation
+import Testing
+
+/// The console in a real browser, as an operator uses it.
+@Suite(
+    .serialized,
+    .timeLimit(.minutes(5)),
+    .enabled(if: Chromium.program != nil, "chromium is not installed: sudo apt install chromium")
+)
+struct ConsoleTests {
+    private static let container = "iCloud.org.example.notes"
+    private static let pages = [
+        "overview", "records", "zones", "changes", "devices", "shares", "schema", "indexes", "roles", "promote",
+        "users", "tokens", "keys", "operators", "telemetry", "logs", "quotas", "backups", "configuration", "explorer",
+        "audit",
+    ]
+
+    /// A relay with something in it, and the link it printed.
+    private final class Stage {
+        let folder = ScratchFolder()
+        let relay: RelayProcess
+        let link: String
+
+        init() throws {
+            let log = folder.path + "-log"
+            relay = try RelayProcess(folder: folder.path, log: log)
+            defer { unlink(log) }
+            let deadline = ContinuousClock.now + .seconds(10)
+            var found: String?
+            while found == nil, ContinuousClock.now < deadline {
+                let text = FileManager.default.contents(atPath: log).map { String(decoding: $0, as: UTF8.self) } ?? ""
+                found = text.firstMatch(of: /console (http[^ ]+#setup=[\w-]+)/).map { String($0.1) }
+                if found == nil { usleep(20_000) }
+            }
+            link = try #require(found, "waited 10 s for the console's link")
+        }
+
+        func wire(_ operation: String, _ body: String, user: String = "alice") throws {
+            let path = "/database/1/\(ConsoleTests.container)/development/\(operation)?ckWebAuthToken=dev-\(user)"
+            #expect(try relay.connect().send("POST", path, body: body).status == 200)
+        }
+
+        func fill() throws {
+            try wire("private/zones/modify", Self.zone)
+            try wire("private/records/modify", Self.note)
+            for (number, title) in ["Hello", "From the public", "=1+1", "<img src=x onerror=alert(1)>"].enumerated() {
+                try wire(
+                    "public/records/modify",
+                    """
+                    {"operations":[{"operationType":"create","record":{"recordName":"post-\(number)","recordType":"Post",
+                    "fields":{"title":{"value":"\(title)"},"stars":{"value":\(number)},
+                    "tags":{"value":["a","b"]},"reply":{"value":{"recordName":"post-0","action":"NONE"}}}}}]}
+                    """
+                )
+            }
+        }
+
+        private static let zone =
+            #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
+        private static let note = """
+            {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":{"recordName":"secret-name",
+            "recordType":"Note","fields":{"title":{"value":"secret words"}}}}]}
+            """
+
+        /// A browser that has come in by the link.
+        func enter(_ browser: Chromium, width: Int = 1280, isDark: Bool = false) throws -> Chromium.Page {
+            let page = try browser.open(link, width: width, isDark: isDark)
+            try page.wait(for: "document.querySelectorAll('.door input').length === 3")
+            #expect(try !page.text("location.href").contains("setup"))
+            try page.text("document.querySelector('.door input').focus()")
+            for word in ["ada@example.org", "correct horse", "correct horse"] {
+                try page.type(word)
+                try page.press("Tab")
+            }
+            try page.press("Enter")
+            return page
+        }
+    }
+
+    private func isReady(_ name: String) -> String { "document.body.dataset.ready === '\(name)'" }
+
+    private func go(_ page: Chromium.Page, _ name: String, _ query: String = "", production: Bool = false) throws {
+        let environment = production ? "production" : "development"
+        let address = "#/\(Self.container)/\(environment)/\(name)\(query)"
+        // By way of another address, so that the one where the page is now is a new one too.
+        try page.text("history.replaceState(null, '', '#')")
+        try page.text("(document.body.dataset.ready = '', location.hash = '\(address)')")
+        try page.wait(for: isReady(name))
+    }
+
+    @Test func everyPageShowsItselfWithoutAFault() throws {
+        let stage = try Stage()
+        try stage.fill()
+        let browser = try Chromium()
+        let page = try stage.enter(browser)
+        try page.wait(for: isReady("overview"))
+        for name in Self.pages {
+            try go(page, name)
+            #expect(try page.text("document.querySelector('main .trouble')?.innerText ?? ''") == "", "\(name)")
+            #expect(try page.text("document.querySelector('nav [aria-current]')?.dataset.page") == name)
+            #expect(try !page.text("document.body.innerText").contains("secret"), "\(name)")
+            try page.keepPicture("console-\(name)")
+        }
+        try go(page, "overview", production: true)
+        #expect(try page.text("document.body.className") == "production")
+        try page.keepPicture("console-production")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+        let own = "http://127.0.0.1:\(stage.relay.port)/"
+        #expect(page.requests.allSatisfy { $0.hasPrefix(own) || $0.hasPrefix("data:") || $0.hasPrefix("blob:") })
+    }
+
+    @Test func darkAndNarrowItFits() throws {
+        let stage = try Stage()
+        try stage.fill()
+        let page = try stage.enter(try Chromium(), width: 390, isDark: true)
+        try page.wait(for: isReady("overview"))
+        for name in Self.pages {
+            try go(page, name)
+            let root = "document.documentElement"
+            let isWide = try page.text("\(root).scrollWidth > \(root).clientWidth")
+            #expect(isWide == "false", "\(name) is too wide")
+            try page.keepPicture("console-narrow-\(name)")
+        }
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func aRecordsLife() throws {
+        let stage = try Stage()
+        try stage.fill()
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try go(page, "records", "?type=Post&sort=stars")
+        #expect(try page.text("document.querySelectorAll('tbody tr').length") == "4")
+        // What looks like markup is text.
+        #expect(try page.text("document.querySelectorAll('main td img').length") == "0")
+        #expect(try page.text("document.querySelector('main tbody').innerText").contains("<img src=x"))
+        try go(page, "records", "?type=Post&filter=stars+GREATER_THAN+1")
+        #expect(try page.text("document.querySelectorAll('tbody tr').length") == "2")
+        // Made, found by its name, changed, deleted.
+        try page.text("document.getElementById('new-record').click()")
+        try page.wait(for: "document.querySelector('dialog[open] form') !== null")
+        try page.text("document.querySelector('dialog input').focus()")
+        try page.type("made-here")
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('dialog') === null")
+        try go(page, "records", "?type=Post&record=made-here")
+        try page.wait(for: "document.querySelector('dialog[open] h2')?.innerText === 'made-here'")
+        try page.keepPicture("console-record")
+        try page.text(
+            """
+            (() => { const field = [...document.querySelectorAll('dialog .field')].find((one) => one.innerText.startsWith('title'));
+            field.querySelector('textarea').value = 'Changed here'; })()
+            """
+        )
+        try page.text("document.querySelector('dialog button[type=submit]').click()")
+        try page.wait(for: "document.querySelector('dialog') === null")
+        try page.wait(for: "document.querySelector('main').innerText.includes('Changed here')")
+        try page.text("[...document.querySelectorAll('td button')].find((one) => one.title === 'made-here').click()")
+        try page.wait(for: "document.querySelector('dialog[open] .danger') !== null")
+        try page.text("document.querySelector('dialog .danger').click()")
+        try page.wait(for: "document.querySelectorAll('dialog[open]').length === 2")
+        try page.text("[...document.querySelectorAll('dialog')].at(-1).querySelector('.danger').click()")
+        try page.wait(for: "document.querySelector('dialog') === null")
+        try page.wait(for: "!document.querySelector('main tbody').innerText.includes('made-here')")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func fromDevelopmentToProductionWithTheKeyboard() throws {
+        let stage = try Stage()
+        try stage.fill()
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try page.press("g")
+        try page.press("p")
+        try page.wait(for: isReady("promote"))
+        #expect(try page.text("document.querySelector('main tbody').innerText").contains("record type 'Post'"))
+        try page.text("document.getElementById('promote').click()")
+        try page.wait(for: "document.querySelector('dialog.production input') !== null")
+        try page.keepPicture("console-promote")
+        #expect(try page.text("document.querySelector('dialog .danger').disabled") == "true")
+        try page.text("document.querySelector('dialog input').focus()")
+        try page.type(Self.container)
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('main').innerText.includes('No difference.')")
+        try page.press("g")
+        try page.press("a")
+        try page.wait(for: isReady("audit"))
+        #expect(try page.text("document.querySelector('main tbody').innerText").contains("schema.promote"))
+        try page.press("?")
+        try page.wait(for: "document.querySelector('dialog[open] .keys') !== null")
+        try page.press("Escape")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func theFeedIsLive() throws {
+        let stage = try Stage()
+        try stage.fill()
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try go(page, "changes")
+        try page.text("document.querySelector('main tbody a').click()")
+        try page.wait(for: "document.querySelectorAll('main tbody tr').length === 1")
+        try stage.wire(
+            "private/records/modify",
+            """
+            {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"forceDelete","record":{"recordName":"secret-name"}}]}
+            """
+        )
+        try page.wait(for: "document.querySelector('main tbody .badge.bad') !== null")
+        try page.text("document.querySelector('main form button[type=submit]').click()")
+        try page.wait(for: "document.querySelector('main').innerText.includes('this device is up to date')")
+        try page.keepPicture("console-feed")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func theExplorerCallsAsAUser() throws {
+        let stage = try Stage()
+        try stage.fill()
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try go(page, "explorer", "?operation=records/lookup")
+        try page.text("document.querySelectorAll('main .tokens input')[1].focus()")
+        try page.type("dev-alice")
+        try page.text("document.getElementById('send').click()")
+        try page.wait(for: "document.querySelector('main .badge.good')?.innerText === '200'")
+        #expect(try page.text("document.querySelector('main').innerText").contains("NOT_FOUND"))
+        #expect(try page.text("document.querySelector('main').innerText").contains("try await database.record(for:"))
+        try page.keepPicture("console-explorer-answer")
+        // As the operator there are no tokens, and the public database alone.
+        try page.text(
+            """
+            (() => { const who = [...document.querySelectorAll('main select')][1]; who.value = 'operator';
+            who.dispatchEvent(new Event('change')); document.querySelector('main textarea').value = '{"records":[{"recordName":"post-0"}]}'; })()
+            """
+        )
+        #expect(try page.text("document.querySelector('main .tokens').hidden") == "true")
+        try page.text("document.getElementById('send').click()")
+        try page.wait(for: "document.querySelector('main').innerText.includes('\"Hello\"')")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func theEndOfASignInLeadsToTheDoor() throws {
+        let stage = try Stage()
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("none"))
+        try page.keepPicture("console-first")
+        #expect(try Command.run(["console", "remove", "ada@example.org", "--data", stage.folder.path]).status == 0)
+        try page.text("location.reload()")
+        try page.wait(for: "document.querySelector('.door h1')?.innerText === 'Sign in'")
+        try page.keepPicture("console-sign-in")
+        let link = try Command.run(["console", "link", "--data", stage.folder.path])
+        #expect(link.output.contains("http://127.0.0.1:\(stage.relay.port)/console/#setup="))
+    }
+
+    /// What a page says can be typed is a command.
+    @Test func theSameByCommandIsACommand() throws {
+        let stage = try Stage()
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("none"))
+        let commands = try page.text(
+            """
+            import('./sections.js').then(({ sections }) => sections.flatMap(({ pages }) => pages)
+            .map(({ command }) => command?.({ container: '\(Self.container)', environment: 'development' }) ?? '')
+            .filter(Boolean).join('\\n'))
+            """
+        ).split(separator: "\n")
+        #expect(commands.count > 14)
+        for command in commands {
+            let words = command.split(separator: " ").prefix { $0 != "#" }.map(String.init)
+            // Asking for help reads the words before it as the command, and refuses what is none.
+            let verbs = words.prefix { !$0.hasPrefix("-") && $0.lowercased() == $0 && !$0.contains(".") }
+            let help = try Command.run(verbs + ["--help"])
+            #expect(help.status == 0, "\(command)")
+            for option in words where option.hasPrefix("--") {
+                #expect(help.output.contains(option), "\(command): \(option)")
+            }
+        }
+    }
+}

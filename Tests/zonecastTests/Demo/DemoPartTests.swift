@@ -1,0 +1,118 @@
+import Foundation
+import Testing
+import ZoneKit
+
+@testable import zonecast
+
+/// What the log makes of the bytes that a client exchanged with its relay.
+@Suite struct DemoOverheardTests {
+    private func steps(_ path: String, _ answer: String, asked: String = "{}") -> [DemoOverheard.Step] {
+        let request = RelayRequest(method: .post, path: "/database/1/c/development/" + path, body: Array(asked.utf8))
+        let response = RelayResponse(status: 200, body: Array(answer.utf8))
+        return DemoOverheard.steps(request, response, client: "alice/phone")
+    }
+
+    @Test func everyItemOfAWriteIsALine() {
+        let answer = """
+            {"records":[
+                {"recordName":"n1","recordType":"Note","recordChangeTag":"8","fields":{}},
+                {"recordName":"n2","deleted":true},
+                {"recordName":"n3","serverErrorCode":"CONFLICT","reason":"newer"},
+                {"recordName":"n4","serverErrorCode":"ACCESS_DENIED","reason":"no"},
+                {"recordName":"n5","serverErrorCode":"ATOMIC_ERROR","reason":"another"}]}
+            """
+        let found = steps("private/records/modify", answer)
+        #expect(found.map(\.what) == ["commit", "commit", "conflict", "refuse"])
+        #expect(found.first?.detail == "Note/n1  tag 8")
+        #expect(found.last?.detail == "Note/n4 by alice/phone: ACCESS_DENIED")
+    }
+
+    @Test func aFetchSaysFromWhereToWhere() {
+        let zone = "\"zoneID\":{\"zoneName\":\"com.apple.coredata.cloudkit.share.0A-BCDE\"}"
+        let page = """
+            {"zones":[{\(zone),"syncToken":"x","moreComing":false,"records":[
+                {"recordName":"n1","recordType":"Note","fields":{}},{"recordName":"n2","deleted":true}]}]}
+            """
+        let found = steps("private/changes/zone", page)
+        #expect(found.map(\.detail) == ["share-bcde since – → 1 changed, 1 deleted, token –"])
+        // Nothing came: no line.
+        #expect(steps("private/changes/zone", "{\"zones\":[{\(zone),\"syncToken\":\"x\",\"records\":[]}]}").isEmpty)
+    }
+
+    @Test func aMoveIsOneLine() {
+        let answer = """
+            {"records":[{"recordName":"n1","recordChangeTag":"8"},{"recordName":"n2","recordChangeTag":"9"}],
+            "source":{"zoneID":{"zoneName":"Notes"}},"destination":{"zoneID":{"zoneName":"Other"}}}
+            """
+        #expect(steps("private/records/move", answer).map(\.detail) == ["n1, n2 moved to Other, all at once"])
+    }
+
+    @Test(arguments: ["", "nonsense", "[]", "{\"records\":7}", "{\"zones\":[]}"])
+    func whatIsNoAnswerIsNoLine(_ answer: String) {
+        #expect(steps("private/records/modify", answer).isEmpty)
+        #expect(steps("private/changes/zone", answer).isEmpty)
+        #expect(steps("private/zones/modify", answer).isEmpty)
+        #expect(steps("private/records/move", answer).isEmpty)
+    }
+}
+
+@Suite struct DemoLedgerTests {
+    @Test func whatTheRelayRefusesIsTakenBack() {
+        let ledger = DemoLedger()
+        ledger.added("a", of: "alice")
+        ledger.added("b", of: "alice")
+        ledger.added("c", of: "alice")
+        ledger.deleted("a")
+        #expect(ledger.notes(of: "alice") == ["b", "c"])
+        // A deletion that is refused leaves the note, a new note that is refused is none; an edit changes nothing.
+        ledger.refused("a", isDeletion: true, isNew: false)
+        ledger.refused("b", isDeletion: false, isNew: true)
+        ledger.refused("c", isDeletion: false, isNew: false)
+        #expect(ledger.notes(of: "alice") == ["a", "c"])
+        #expect(ledger.refusals == 3)
+        #expect(ledger.notes(of: "bob").isEmpty)
+    }
+}
+
+@Suite struct WaitTests {
+    @Test func endsAtItsLimitEvenWhereTheWorkDoesNot() async {
+        let failure = await #expect(throws: CommandFailure.self) {
+            try await Wait.upTo(.zero, "the sun to rise") {
+                // Heeds no cancellation.
+                await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+            }
+        }
+        #expect(failure?.description == "Waited 0 s for the sun to rise.")
+    }
+
+    @Test func handsOnResultAndFailure() async throws {
+        #expect(try await Wait.upTo(.seconds(20), "a result") { 7 } == 7)
+        await #expect(throws: CommandFailure.self) {
+            try await Wait.upTo(.seconds(20), "a failure") { throw CommandFailure(.failed, "no") }
+        }
+    }
+}
+
+@Suite struct DemoRecorderTests {
+    private let pictures = [
+        DemoRecorder.Picture(seconds: 0, lines: ["┌ a < b ┐", "\u{1B}[31mred & bold\u{1B}[0m after"]),
+        DemoRecorder.Picture(seconds: 1.5, lines: ["┌ a < b ┐", "gone"]),
+    ]
+
+    @Test func aCastHasAHeadAndALineForEachPicture() throws {
+        let lines = try DemoRecorder.cast(pictures).split(separator: "\n")
+        #expect(lines.count == 3)
+        #expect(lines[0].contains("\"version\":2"))
+        #expect(lines[2].hasPrefix("[1.500, \"o\", \""))
+        #expect(lines[2].contains("gone"))
+    }
+
+    @Test func aDrawingHoldsEachLineOnceAndIsXML() throws {
+        let svg = DemoDrawing(pictures: pictures).svg
+        #expect(svg.components(separatedBy: "<text ").count == 4)
+        #expect(svg.contains("class=\"c31\">red &amp; bold</tspan>"))
+        #expect(svg.contains("a &lt; b"))
+        // The second picture stays from 1.5 s of 5.5 s on.
+        #expect(svg.contains("27.273%{transform:translateX(-856.0px)}"))
+    }
+}

@@ -1,0 +1,124 @@
+import Testing
+
+@testable import zonecast
+
+@Suite struct DemoScreenTests {
+    private func pane(_ index: Int) -> DemoScreen.Pane {
+        let names = [("alice", "phone"), ("alice", "laptop"), ("bob", "tablet")]
+        let notes = (0..<40).map { DemoNote(name: "n\($0)", title: "Buy milk \($0)") }
+        let shared = [
+            DemoNote(name: "s0", title: "Pitch the tent", done: true), DemoNote(name: "s1", title: "Pack the guitar"),
+        ]
+        let isAlice = index % 3 != 2
+        let list = DemoList(
+            title: "Camping",
+            isMine: isAlice,
+            people: [isAlice ? "bob?" : "alice"],
+            right: .readOnly,
+            notes: shared
+        )
+        return DemoScreen.Pane(
+            user: names[index % 3].0,
+            device: names[index % 3].1,
+            isOnline: index != 1,
+            isLive: index != 2,
+            holdings: DemoHoldings(
+                notes: notes,
+                lists: [list],
+                posts: ["Picnic on Sunday"],
+                pending: index % 3,
+                token: "\(14 - index % 2)"
+            ),
+            selectedNote: "s1",
+            secondsToPoll: 4
+        )
+    }
+
+    private func screen(panes count: Int = 3) -> DemoScreen {
+        DemoScreen(
+            panes: (0..<count).map(pane),
+            log: (0..<50).map { "line \($0)" },
+            selected: 0,
+            isRelayRunning: true,
+            isOurRelay: true,
+            hint: nil
+        )
+    }
+
+    private func text(_ screen: DemoScreen, _ width: Int, _ height: Int) -> String {
+        screen.lines(width: width, height: height, hasColour: false).joined(separator: "\n")
+    }
+
+    @Test(arguments: [(80, 24), (120, 40), (200, 60), (40, 12), (20, 8)], [1, 3, 50, 100])
+    func fillsTheTerminalExactly(_ size: (width: Int, height: Int), _ panes: Int) {
+        let lines = screen(panes: panes).lines(width: size.width, height: size.height, hasColour: false)
+        #expect(lines.count == size.height)
+        #expect(lines.allSatisfy { $0.count <= size.width })
+    }
+
+    @Test func showsWhatEachClientHolds() {
+        let shown = text(screen(), 120, 40)
+        for part in [
+            "alice / phone", "bob / tablet", "token 13  ✎ pending 1", "○ offline", "◌ connecting", "☐ Buy milk 39",
+            "⇄ r/o Camping → bob?", "⇄ r/o Camping ← alice", "☑ Pitch the tent", "› ☐ Pack the guitar",
+            "PUBLIC Board  next 4 s", "PUBLIC Board  paused", "Picnic", "line 49", "q quit", "s share", "relay up",
+        ] {
+            #expect(shown.contains(part), "\(part)")
+        }
+    }
+
+    @Test func theFiguresAreThereAt80Columns() {
+        let shown = text(screen(), 80, 24)
+        for part in [
+            "alice/laptop", "○ off", "token 13  ✎ 1", "⇄ r/o Camping ← alice", "k kill relay", "w rights", "q quit",
+        ] {
+            #expect(shown.contains(part), "\(part)")
+        }
+    }
+
+    @Test func theChosenNoteIsAlwaysInView() {
+        for chosen in ["n0", "n20", "n39"] {
+            var screen = screen()
+            screen.panes[0].selectedNote = chosen
+            #expect(text(screen, 80, 24).contains("› ☐ Buy milk \(chosen.dropFirst())"), "\(chosen)")
+        }
+    }
+
+    @Test func amongManyTheSelectedOneHasItsPane() {
+        let shown = text(screen(panes: 50), 100, 30)
+        #expect(shown.contains("50 clients"))
+        #expect(shown.contains("⇄ r/o Camping → bob?"))
+    }
+
+    @Test func aCheckIsReadToItsEnd() {
+        var screen = screen()
+        let check = DemoLine(
+            seconds: 9,
+            who: "tour",
+            what: "check",
+            detail: Array(repeating: "fact", count: 40).joined(separator: " · ") + " · held"
+        )
+        screen.log.append(check.text)
+        let shown = text(screen, 80, 24)
+        #expect(shown.contains("9.000s  tour          check    fact"))
+        #expect(shown.contains("· held"))
+    }
+
+    @Test func saysThatTheRelayIsDownAndWhatToPress() {
+        var down = screen()
+        down.isRelayRunning = false
+        #expect(text(down, 80, 24).contains("relay DOWN: k starts it again"))
+    }
+
+    @Test func aRelayElsewhereIsNotOffered() {
+        var elsewhere = screen()
+        elsewhere.isOurRelay = false
+        #expect(!text(elsewhere, 120, 24).contains("kill relay"))
+    }
+
+    @Test func coloursOnlyWhereAsked() {
+        let escape = "\u{1B}"
+        #expect(!screen(panes: 9).lines(width: 80, height: 24, hasColour: false).contains { $0.contains(escape) })
+        #expect(screen(panes: 9).lines(width: 80, height: 24, hasColour: true).contains { $0.contains(escape) })
+    }
+}
