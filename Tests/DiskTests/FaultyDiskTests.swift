@@ -6,9 +6,9 @@ import Testing
 
 /// The disk itself: what it must lose it loses, or no test upon it would prove anything.
 @Suite struct FaultyDiskTests {
-    private let folder: TestFolder
+    private let folder: DiskFolder
 
-    init() throws { folder = try TestFolder() }
+    init() throws { folder = try DiskFolder() }
 
     /// Writes a row for each of three transactions, cuts the power, and says which rows survive.
     private func survivors(_ cut: PowerCut, pragma: String) throws -> [Int] {
@@ -60,7 +60,7 @@ import Testing
         #expect(calls.sync(descriptor) == -1 && errno == EIO)
         #expect(calls.sync(descriptor) == 0)
         #expect(calls.sync(parent) == 0)
-        let left = try TestFolder()
+        let left = try DiskFolder()
         try disk.cutPower(.keepsNothing, leaving: left.path)
         #expect(FileManager.default.contents(atPath: left.path + "/file") == Data("first".utf8))
     }
@@ -74,7 +74,7 @@ import Testing
         defer { close(descriptor) }
         #expect(calls.sync(descriptor) == 0)
         func isThere() throws -> Bool {
-            let left = try TestFolder()
+            let left = try DiskFolder()
             try disk.cutPower(.keepsNothing, leaving: left.path)
             return FileManager.default.fileExists(atPath: left.path + "/in/file")
         }

@@ -13,11 +13,11 @@ import ZoneTesting
 /// state that was, so what was saved and not yet sent may be gone.
 @Suite(.timeLimit(.minutes(3))) struct MirrorDiskTests {
     private let relay: TestRelay
-    private let folder: TestFolder
+    private let folder: DiskFolder
 
     init() throws {
         relay = try TestRelay()
-        folder = try TestFolder()
+        folder = try DiskFolder()
     }
 
     struct Memo: SyncedRecord, Equatable {

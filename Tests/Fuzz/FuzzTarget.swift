@@ -11,7 +11,7 @@ package struct FuzzTarget: Sendable {
     /// Reads one input.
     package typealias Probe = @Sendable (_ input: [UInt8]) async -> Finding
 
-    init(
+    package init(
         _ name: String,
         seeds: [String],
         bytes: [[UInt8]] = [],

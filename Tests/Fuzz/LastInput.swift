@@ -8,6 +8,8 @@ final class LastInput: @unchecked Sendable {
     // Unchecked: one run uses it at a time.
     private static let size = 64 * 1024
     private let memory: UnsafeMutableRawPointer
+    /// Holds the lock.
+    private let descriptor: Int32
 
     /// `nil` where the file cannot be made, or another process uses it.
     init?(path: String) {
@@ -25,12 +27,16 @@ final class LastInput: @unchecked Sendable {
             close(descriptor)
             return nil
         }
-        // The descriptor stays open with the process, and the lock with it.
         self.memory = memory
+        self.descriptor = descriptor
         if isNew { end() }
     }
 
-    deinit { munmap(memory, Self.size) }
+    deinit {
+        munmap(memory, Self.size)
+        flock(descriptor, LOCK_UN)
+        close(descriptor)
+    }
 
     /// The input that a process was at when it ended.
     var unfinished: [UInt8]? {

@@ -9,7 +9,7 @@ struct SoakPart: Sendable {
     var weight: Double
     var run: @Sendable (SoakSlice) async throws -> SoakReport
 
-    static let all: [SoakPart] = [history, steps, damage] + fuzz
+    static let all: [SoakPart] = [simulator, history, steps, damage] + fuzz
 }
 
 /// The time and the chance that a part has.
@@ -33,6 +33,29 @@ struct SoakReport: Sendable {
 }
 
 extension SoakPart {
+    /// Simulated worlds: a program of its own, built beside this one.
+    private static let simulator = SoakPart(name: "simulator", weight: 6) { slice in
+        let program = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
+            .appendingPathComponent("simulate")
+        guard FileManager.default.isExecutableFile(atPath: program.path) else {
+            return SoakReport(summary: "left out: there is no program simulate beside this one")
+        }
+        let process = Process()
+        process.executableURL = program
+        let seconds = max(1, Int((slice.deadline - .now) / .seconds(1)))
+        process.arguments = ["--seeds", "\(slice.seed)..<\(slice.seed + 1_000_000_000)", "--seconds", "\(seconds)"]
+        let output = Pipe()
+        process.standardOutput = output
+        try process.run()
+        let said = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        var lines = said.split(separator: "\n").map(String.init)
+        let isGood = process.terminationReason == .exit && process.terminationStatus == 0
+        // Its last line sums up; what comes before it is the story of a seed that failed.
+        let summary = lines.popLast() ?? "it said nothing"
+        return SoakReport(summary: summary, objections: isGood ? [] : lines + (lines.isEmpty ? [summary] : []))
+    }
+
     /// Lives of relays on bad disks.
     private static let history = SoakPart(name: "disk-history", weight: 3) { slice in
         var total = HistoryTrial.Report(starts: 0)

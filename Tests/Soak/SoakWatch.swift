@@ -26,7 +26,8 @@ final class SoakWatch {
     /// False where something was wrong.
     func run() throws -> Bool {
         let start = ContinuousClock.now
-        Output.write("Soaking for \(minutes.formatted()) minutes in \(parts.count) parts, seed \(seed)." + "\n")
+        let count = parts.count == 1 ? "one part" : "\(parts.count) parts"
+        Output.write("Soaking for \(minutes.formatted()) minutes in \(count), seed \(seed)." + "\n")
         let whole = parts.reduce(0) { $0 + $1.weight }
         var outcomes: [Outcome] = []
         for part in parts {
@@ -38,7 +39,7 @@ final class SoakWatch {
         let bad = outcomes.filter { !$0.objections.isEmpty }
         let took = (ContinuousClock.now - start).formatted(.time(pattern: .minuteSecond))
         if bad.isEmpty {
-            Output.write("Nothing was wrong in \(parts.count) parts; \(took) minutes." + "\n")
+            Output.write("Nothing was wrong in \(count); \(took) minutes." + "\n")
         } else {
             Output.write("Something was wrong in \(bad.map(\.part).joined(separator: ", ")); \(took) minutes." + "\n")
             Output.write("To repeat it: Deploy/soak --part PART --seed \(seed). Inputs are in \(findings)." + "\n")

@@ -111,4 +111,21 @@ import ZoneTesting
         #expect(back.subscriptionID == "s")
         #expect(back.notificationInfo?.shouldSendContentAvailable == true)
     }
+
+    /// Programs keep these bytes beside their own models, and compare models.
+    @Test func systemFieldsAreTheSameBytesEachTime() throws {
+        let zoneID = CKRecordZone.ID(zoneName: "Notes", ownerName: "_owner")
+        let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "a", zoneID: zoneID))
+        func bytes(_ record: CKRecord) throws -> Data {
+            let coder = NSKeyedArchiver(requiringSecureCoding: true)
+            record.encodeSystemFields(with: coder)
+            coder.finishEncoding()
+            let read = try NSKeyedUnarchiver(forReadingFrom: coder.encodedData)
+            return try #require(read.decodeObject(of: NSData.self, forKey: "SystemFields")) as Data
+        }
+        let first = try bytes(record)
+        record["title"] = "set meanwhile"
+        let copy = try #require(record.copy() as? CKRecord)
+        for _ in 0..<50 { #expect(try bytes(record) == first && bytes(copy) == first) }
+    }
 }

@@ -146,7 +146,7 @@ import ZoneTesting
     /// More than two pieces of a download.
     private func largeFile(_ name: String) throws -> URL {
         let url = folder.appendingPathComponent(name)
-        var bytes = [UInt8](repeating: 7, count: 9 << 20)
+        var bytes = [UInt8](repeating: 7, count: 5 << 19)
         for index in stride(from: 0, to: bytes.count, by: 4096) {
             bytes[index] = UInt8(truncatingIfNeeded: index >> 12)
         }

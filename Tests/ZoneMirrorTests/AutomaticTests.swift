@@ -29,6 +29,19 @@ import ZoneTesting
         try await shown.wait("the note to go") { $0.isEmpty }
     }
 
+    /// A save that meets the very end of the sending before it must not lie until the next one.
+    @Test func noSaveWaitsForTheNext() async throws {
+        let phone = try await device("phone")
+        for round in 0..<300 {
+            try phone.save(Note(title: "\(round)"))
+            let end = ContinuousClock.now + .seconds(10)
+            while try await phone.container.pendingExportCount(phone.store) > 0 {
+                try #require(ContinuousClock.now < end, "round \(round): the change is still not sent")
+                await Task.yield()
+            }
+        }
+    }
+
     @Test func anAbsentDeviceCatchesUp() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"))

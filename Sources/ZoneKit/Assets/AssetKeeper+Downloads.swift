@@ -5,7 +5,7 @@ import Wire
 /// Getting files: piece by piece, so that a large one needs little memory and a broken download goes on where it ended.
 extension AssetKeeper {
     /// Bytes of one request.
-    private static let pieceSize: Int64 = 4 << 20
+    private static let pieceSize: Int64 = 1 << 20
     /// How often in succession a piece may break off before the download fails; what has come stays for the next.
     private static let mostBreaks = 3
 

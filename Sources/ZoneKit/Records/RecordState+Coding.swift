@@ -66,17 +66,69 @@ extension RecordState {
         return Dictionary(entries.map { ($0.name, $0.value) }) { first, _ in first }
     }
 
+    /// As one value, since on Linux an archive puts its own in another order each time: programs compare what they kept.
     package func encodeSystemFields(with coder: NSCoder) {
-        coder.encode(type as NSString, forKey: "RecordType")
-        coder.encode(id, forKey: "RecordID")
-        if let changeTag { coder.encode(changeTag as NSString, forKey: "ETag") }
-        if let parent { coder.encode(parent as NSString, forKey: "Parent") }
-        if let share { coder.encode(share as NSString, forKey: "Share") }
-        Self.encode(created, "Created", with: coder)
-        Self.encode(modified, "Modified", with: coder)
+        var writer = JSONWriter()
+        writer.object { object in
+            object.member("recordType", type)
+            object.member("recordName", id.recordName)
+            object.member("zoneName", id.zoneID.zoneName)
+            object.member("ownerName", id.zoneID.ownerName)
+            if let changeTag { object.member("recordChangeTag", changeTag) }
+            if let parent { object.member("parent", parent) }
+            if let share { object.member("share", share) }
+            object.key("created")
+            Self.write(created, to: &object)
+            object.key("modified")
+            Self.write(modified, to: &object)
+        }
+        coder.encode(Data(writer.bytes) as NSData, forKey: "SystemFields")
+    }
+
+    private static func write(_ stamp: Record.Stamp?, to writer: inout JSONWriter) {
+        guard let stamp else { return writer.null() }
+        writer.object { object in
+            object.member("timestamp", stamp.at.milliseconds)
+            object.member("userRecordName", stamp.by.recordName)
+            object.member("deviceID", stamp.deviceID)
+        }
+    }
+
+    private init?(systemFields json: [UInt8]) {
+        guard let fields = try? JSONDocument(parsing: json, limits: .response).root,
+            let type = try? fields.required("recordType").string(),
+            let name = try? fields.required("recordName").string(),
+            let zone = try? fields.required("zoneName").string(),
+            let owner = try? fields.required("ownerName").string()
+        else { return nil }
+        let zoneID = CKRecordZone.ID(zoneName: zone, ownerName: owner)
+        self.init(type: type, id: CKRecord.ID(recordName: name, zoneID: zoneID))
+        changeTag = try? fields["recordChangeTag"]?.string()
+        parent = try? fields["parent"]?.string()
+        share = try? fields["share"]?.string()
+        created = fields["created"].flatMap(Self.stamp)
+        modified = fields["modified"].flatMap(Self.stamp)
+    }
+
+    private static func stamp(_ json: JSONValue) -> Record.Stamp? {
+        guard let time = try? json.required("timestamp").int64(),
+            let user = try? json.required("userRecordName").string(),
+            let device = try? json.required("deviceID").string()
+        else { return nil }
+        return Record.Stamp(at: Timestamp(milliseconds: time), by: UserID(user), deviceID: device)
     }
 
     package init?(coder: NSCoder) {
+        if let json = coder.bytes("SystemFields") {
+            self.init(systemFields: json)
+        } else {
+            self.init(olderSystemFields: coder)
+        }
+        guard decodeValues(from: coder) else { return nil }
+    }
+
+    /// As they were written one by one before.
+    private init?(olderSystemFields coder: NSCoder) {
         guard let type = coder.text("RecordType"), let id = coder.object(CKRecord.ID.self, "RecordID")
         else {
             return nil
@@ -87,14 +139,6 @@ extension RecordState {
         share = coder.text("Share")
         created = Self.decodeStamp("Created", from: coder)
         modified = Self.decodeStamp("Modified", from: coder)
-        guard decodeValues(from: coder) else { return nil }
-    }
-
-    private static func encode(_ stamp: Record.Stamp?, _ prefix: String, with coder: NSCoder) {
-        guard let stamp else { return }
-        coder.encode(stamp.at.milliseconds, forKey: prefix + "Time")
-        coder.encode(stamp.by.recordName as NSString, forKey: prefix + "User")
-        coder.encode(stamp.deviceID as NSString, forKey: prefix + "Device")
     }
 
     private static func decodeStamp(_ prefix: String, from coder: NSCoder) -> Record.Stamp? {

@@ -57,7 +57,8 @@ final class StoreFile: Sendable {
         try pool.write { db in
             try StoreTables.create(db)
             // A new version of this module may write other triggers for the same model.
-            let mark = "1 \(isMirrored) \(layout.tracksHistory) \(tables)"
+            let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
+            let mark = "2 \(isMirrored) \(layout.tracksHistory) \(shape)"
             guard try State.text(db, .layout) != mark else { return }
             let isNew = try State.text(db, .layout) == nil
             let added = try layout.create(db)
@@ -117,5 +118,16 @@ enum State {
             sql: "INSERT INTO mirror_state(k, v) VALUES (?, ?) ON CONFLICT(k) DO UPDATE SET v = excluded.v",
             arguments: [key.rawValue, value]
         )
+    }
+}
+
+extension StoreFile {
+    /// Where new objects go; `nil` in a shared database, which has no zone of its own.
+    var homeZone: ZoneID? {
+        switch description.cloud?.scope {
+        case .private: ZoneID(description.cloud?.zoneName ?? ZoneID.defaultName)
+        case .public: ZoneID(ZoneID.defaultName)
+        case .shared, nil: nil
+        }
     }
 }

@@ -18,9 +18,9 @@ final class Importer {
     /// How many records changed something here.
     private(set) var count = 0
     /// Objects whose pending change and the relay's could not be merged.
-    private(set) var conflicts: [String] = []
+    var conflicts: [String] = []
     private var hasOutbox: Bool
-    private var hasLinks: Bool
+    private(set) var hasLinks: Bool
     let names: NameSpace
 
     init(_ db: Database, _ file: StoreFile, transaction: Int64, now: Date) throws {
@@ -79,7 +79,7 @@ final class Importer {
     }
 
     /// Puts the row where it belongs and says under which identity.
-    private func place(
+    func place(
         _ theirs: [DatabaseValue],
         _ record: Record,
         _ known: KnownRecord?,
@@ -171,88 +171,10 @@ final class Importer {
         try note(table, oid, .update, names: changed.map { table.columns[$0].name }.joined(separator: ","))
     }
 
-    /// Merges a pending change with the relay's version, in record names; drops the entry when nothing is left to send.
-    private func merge(
-        _ table: TableForm,
-        _ oid: String,
-        _ theirs: [DatabaseValue],
-        _ current: [DatabaseValue],
-        _ known: KnownRecord?,
-        _ zone: KnownZone
-    ) throws -> [DatabaseValue] {
-        let mine = mapping.settled(try names.toRelay(current, table, oid, db), in: table)
-        let base = mapping.row(of: known?.serverFields() ?? [:], in: table)
-        let resolved = try file.description.cloud?.mergeResolvers[table.name].flatMap { resolver in
-            try resolve(resolver, table, oid, base: base, mine: mine, theirs: theirs)
-        }
-        guard let outcome = resolved ?? PropertyMerge.edits(base: base, memory: mine, store: theirs, policy: policy),
-            let values = outcome.values
-        else {
-            conflicts.append(oid)
-            try Refusals.add(
-                db,
-                oid: oid,
-                entity: table.name,
-                operation: .save,
-                mine: mapping.fields(of: mine, in: table),
-                error: .init(code: 14, message: "Changed here and on the relay; the store's policy merges nothing."),
-                at: now
-            )
-            return theirs
-        }
-        for dropped in outcome.dropped { try decide(table, oid, dropped) }
-        if values == theirs { try OutboxRow.drop(db, oid) }
-        return values
-    }
-
-    /// Lets the program merge; what it drops of this side's changes is written down as with every policy.
-    private func resolve(
-        _ resolver: MergeResolver,
-        _ table: TableForm,
-        _ oid: String,
-        base: [DatabaseValue],
-        mine: [DatabaseValue],
-        theirs: [DatabaseValue]
-    ) throws -> PropertyMerge.Outcome<DatabaseValue>? {
-        guard mine != base, theirs != base, mine != theirs else { return nil }
-        func named(_ row: [DatabaseValue]) -> [String: DatabaseValue] {
-            Dictionary(zip(table.columns.map(\.name), row)) { $1 }
-        }
-        let states = MergeStates(
-            entity: table.name,
-            name: RecordName(oid),
-            base: named(base),
-            mine: named(mine),
-            theirs: named(theirs)
-        )
-        guard let merged = resolver(states) else { return nil }
-        let values = table.columns.indices.map { merged[table.columns[$0].name] ?? theirs[$0] }
-        let dropped = values.indices.filter { mine[$0] != base[$0] && values[$0] != mine[$0] }
-            .map { PropertyMerge.Outcome.Dropped(position: $0, kept: values[$0], dropped: mine[$0]) }
-        return PropertyMerge.Outcome(values: values, dropped: dropped)
-    }
-
-    private func decide(
-        _ table: TableForm,
-        _ oid: String,
-        _ dropped: PropertyMerge.Outcome<DatabaseValue>.Dropped
-    ) throws {
-        try db.execute(
-            sql: """
-                INSERT INTO mirror_decision(at, oid, entity, property, kept, dropped, policy)
-                VALUES (?, ?, ?, ?, ?, ?, ?)
-                """,
-            arguments: [
-                now.timeIntervalSince1970, oid, table.name, table.columns[dropped.position].name,
-                dropped.kept.description, dropped.dropped.description, policy.rawValue,
-            ]
-        )
-    }
-
     // MARK: Links
 
     /// Remembers links whose target is not here yet.
-    private func keep(
+    func keep(
         _ unresolved: [NameSpace.Unresolved],
         of table: TableForm,
         _ oid: String,
@@ -267,7 +189,7 @@ final class Importer {
     }
 
     /// The target of some links has come.
-    private func resolveLinks(to name: String, zone: Int64, as oid: String) throws {
+    func resolveLinks(to name: String, zone: Int64, as oid: String) throws {
         let sql = "SELECT oid, entity, col FROM mirror_link WHERE target = ? AND zone = ?"
         let rows = try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [name, zone])
         for row in rows {
@@ -359,66 +281,5 @@ final class Importer {
                 SELECT ?, id, ?, 3, \(kept) FROM \(table.name.quoted) WHERE id = ?
                 """
         ).execute(arguments: [transaction, table.name, oid])
-    }
-}
-
-extension Importer {
-    /// Gives objects to records that the model knows only now, and values to columns that are new.
-    func adopt(added: [String: [ColumnForm]]) throws {
-        for (zone, name, type, fields) in try unknownRecords() {
-            guard let table = mapping.table(forType: type, fields: fields) else { continue }
-            let theirs = mapping.row(of: fields, in: table)
-            let record = Record(id: RecordID(name, in: zone.zone), type: type, fields: fields)
-            let oid = try place(theirs, record, nil, table, zone)
-            try db.execute(
-                sql: "UPDATE mirror_record SET oid = ?, entity = ? WHERE zone = ? AND name = ?",
-                arguments: [oid, table.name, zone.id, name]
-            )
-            if hasLinks { try resolveLinks(to: name, zone: zone.id, as: oid) }
-        }
-        for (name, columns) in added {
-            if let table = mapping.tables[name] { try fill(columns, of: table) }
-        }
-    }
-
-    private func unknownRecords() throws -> [(KnownZone, String, String, [String: FieldValue])] {
-        let zones = Dictionary(uniqueKeysWithValues: try KnownZone.all(db).map { ($0.id, $0) })
-        let rows = try Row.fetchAll(db, sql: "SELECT zone, name FROM mirror_record WHERE oid IS NULL")
-        return try rows.compactMap { row in
-            let (zone, name): (Int64, String) = (row[0], row[1])
-            guard let home = zones[zone], let known = try KnownRecord.find(db, zone: zone, name: name) else {
-                return nil
-            }
-            return (home, name, known.type, known.serverFields())
-        }
-    }
-
-    private func fill(_ columns: [ColumnForm], of table: TableForm) throws {
-        let oids = try String.fetchAll(
-            db,
-            sql: "SELECT oid FROM mirror_record WHERE entity = ? AND fields IS NOT NULL",
-            arguments: [table.name]
-        )
-        for oid in oids {
-            guard let known = try KnownRecord.find(db, oid: oid), var row = try table.row(db, oid) else { continue }
-            let zone = known.zone
-            let theirs = try names.toLocal(mapping.row(of: known.serverFields(), in: table), table, zone: zone, db)
-            for column in columns {
-                if let position = table.index[column.name] { row[position] = theirs.values[position] }
-            }
-            try table.update(db, oid, row)
-            try keep(theirs.unresolved, of: table, oid, zone)
-        }
-    }
-}
-
-extension StoreFile {
-    /// Where new objects go; `nil` in a shared database, which has no zone of its own.
-    var homeZone: ZoneID? {
-        switch description.cloud?.scope {
-        case .private: ZoneID(description.cloud?.zoneName ?? ZoneID.defaultName)
-        case .public: ZoneID(ZoneID.defaultName)
-        case .shared, nil: nil
-        }
     }
 }

@@ -22,6 +22,7 @@ actor MirrorSync {
 
     private let fetchLane = Turnstile()
     let sendLane = Turnstile()
+    private let outboxLook = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
     /// How many requests of ours have gone to each zone.
     var sends: [ZoneID: Int] = [:]
@@ -47,7 +48,6 @@ actor MirrorSync {
     var working = 0
     var lastTrouble: CKError?
     private var hasWarned = false
-    private var outboxLooks = 0
     private var keptHold: Double?
     private var newsAsked: UInt64 = 0
     private var newsSeen: UInt64 = 0
@@ -156,12 +156,12 @@ actor MirrorSync {
     // MARK: Schedule
 
     /// Something was committed to the store.
+    ///
+    /// One look at a time: an older one that is told after a newer one would leave a change lying until the next.
     func outboxChanged() async {
-        outboxLooks += 1
-        let look = outboxLooks
+        await outboxLook.enter()
+        defer { outboxLook.leave() }
         let count = (try? await file.pool.read { try OutboxRow.count($0, free: true) }) ?? 0
-        // A look that began earlier may end later: what it did not find may have been committed since.
-        guard count > 0 || look == outboxLooks else { return }
         tell(.outboxChanged(isEmpty: count == 0))
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
         if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }

@@ -8,12 +8,12 @@ import ZoneKit
 /// A store's ear on the relay's notices; it also tells the other mirrors and engines on the line what the relay will not.
 actor NoticeEar {
     private let link: MirrorLink
-    private let pool: DatabasePool
+    private let pool: MirrorPool
     private let conditions: MirrorConditions
     private var listener: UUID?
     private var isStopped = false
 
-    init(link: MirrorLink, pool: DatabasePool, conditions: MirrorConditions) {
+    init(link: MirrorLink, pool: MirrorPool, conditions: MirrorConditions) {
         self.link = link
         self.pool = pool
         self.conditions = conditions

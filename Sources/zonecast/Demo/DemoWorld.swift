@@ -77,6 +77,12 @@ final class DemoWorld: Sendable {
 
     /// Ends the clients, and takes from a relay elsewhere what the demo has left there.
     func close() async {
+        if relay == nil {
+            // What is shared still would stay there in a zone that nobody knows for the demo's.
+            for client in [phone, tablet] where (try? await client.ownShare()) != nil {
+                try? await client.stopSharing()
+            }
+        }
         for client in clients { await client.close() }
         if relay == nil {
             for user in ["alice", "bob"] {

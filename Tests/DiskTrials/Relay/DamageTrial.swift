@@ -30,7 +30,7 @@ package struct DamageTrial: Sendable {
 
     /// Fills a relay, damages a page, and reads: what is served must be what was written, or an error with a sentence.
     package func run() async throws -> Report {
-        let folder = try TestFolder()
+        let folder = try DiskFolder()
         let file: String
         let good: Facts
         do {

@@ -8,7 +8,7 @@ import Synchronization
 import Wire
 
 /// A folder of a test's own, gone when the test is.
-package final class TestFolder: Sendable {
+package final class DiskFolder: Sendable {
     package let path: String
 
     package init() throws {

@@ -46,7 +46,7 @@ package struct HistoryTrial: Sendable {
 
 private final class History {
     private let draw: Draw
-    private let folder: TestFolder
+    private let folder: DiskFolder
     private var data: String
     private var disk: FaultyDisk
     private var world: DiskWorld
@@ -58,7 +58,7 @@ private final class History {
 
     init(seed: UInt64) throws {
         draw = Draw(seed: seed)
-        folder = try TestFolder()
+        folder = try DiskFolder()
         data = folder.path + "/data0"
         try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
         disk = FaultyDisk(folder: data)

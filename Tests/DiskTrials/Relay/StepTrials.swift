@@ -61,12 +61,12 @@ package struct StepTrials: Sendable {
 
 /// The folder before each step of the script, made once.
 package struct Stage: Sendable {
-    private let folder: TestFolder
+    private let folder: DiskFolder
     fileprivate let facts: [Facts]
     private let counts: [Int]
 
     package init() async throws {
-        folder = try TestFolder()
+        folder = try DiskFolder()
         var (facts, counts): ([Facts], [Int]) = ([], [])
         let work = folder.path + "/work"
         try FileManager.default.createDirectory(atPath: work, withIntermediateDirectories: true)
@@ -125,7 +125,7 @@ private struct Trial {
 
     /// Says whether the fault was met.
     func run(on stage: Stage, _ report: inout StepTrials.Report) async throws -> Bool {
-        let folder = try TestFolder()
+        let folder = try DiskFolder()
         let work = folder.path + "/work"
         try stage.copy(before: trials.step, to: work)
         let disk = FaultyDisk(folder: work)

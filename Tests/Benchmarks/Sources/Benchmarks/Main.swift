@@ -16,6 +16,8 @@ enum Main {
         ("fetch", ReadRows.firstFetch),
         ("fetch-memory", ReadRows.flatMemory),
         ("changes", ReadRows.changes),
+        ("shared-feed", SharingRows.feed),
+        ("shared-write", SharingRows.write),
         ("query", QueryRows.selective),
         ("notice-burst", NoticeRows.burst),
         ("notice-zones", NoticeRows.zones),

@@ -52,16 +52,17 @@ final class Relay {
 
     deinit { process.stop() }
 
-    /// A call of the wire on the private database; the account's own user unless another is given.
+    /// A call of the wire, on the private database unless another is named; the account's own user unless another is given.
     func call(
         _ operation: String,
         _ body: String,
         as login: Login? = nil,
-        device: String = "writer"
+        device: String = "writer",
+        in database: String = "private"
     ) -> HTTPRequest {
         HTTPRequest(
             "POST",
-            "/database/1/\(Self.container)/development/private/\(operation)?\(query(login))",
+            "/database/1/\(Self.container)/development/\(database)/\(operation)?\(query(login))",
             to: endpoint,
             headers: [("X-Zonecast-Device-ID", device)],
             body: Array(body.utf8)

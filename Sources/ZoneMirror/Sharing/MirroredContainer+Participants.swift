@@ -1,0 +1,171 @@
+public import Foundation
+import GRDB
+import Records
+public import ZoneKit
+
+/// Joining shares, changing them, and their end.
+///
+/// SDK reference 15 and 16.
+extension MirroredContainer {
+    /// People to invite, by e-mail address, telephone number or user record.
+    ///
+    /// Whom the relay does not know can be invited all the same: they are bound when they first sign in by that address.
+    ///
+    /// - Parameters:
+    ///   - infos: By what to look for them.
+    ///   - store: A store of the container whose users they are.
+    /// - Returns: For each a participant to add to a share.
+    /// - Throws: `wrongStore`, and `relay`.
+    public func fetchParticipants(
+        matching infos: [CKUserIdentity.LookupInfo],
+        into store: StoreID
+    ) async throws(MirrorError) -> [CKShare.Participant] {
+        let cloud = try cloud(of: store)
+        do {
+            let found = try await cloud.container.shareParticipants(for: infos)
+            return try infos.compactMap { try found[$0]?.get() }
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    /// Says what a link leads to, without joining.
+    public func fetchShareMetadata(_ url: URL, from store: StoreID) async throws(MirrorError) -> CKShare.Metadata {
+        let cloud = try cloud(of: store)
+        do {
+            return try await cloud.container.shareMetadata(for: url)
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    private func cloud(of store: StoreID) throws(MirrorError) -> CloudOptions {
+        guard let cloud = stores.file(store)?.description.cloud else {
+            throw MirrorError(.wrongStore, "The store mirrors no database.")
+        }
+        return cloud
+    }
+
+    /// Joins shares by their links; see `acceptShareInvitations(from:into:)` with metadata.
+    public func acceptShareInvitations(from urls: [URL], into store: StoreID) async throws(MirrorError) {
+        let sync = try sharedStore(store)
+        var invitations: [CKShare.Metadata] = []
+        for url in urls { invitations.append(try await fetchShareMetadata(url, from: store)) }
+        try await accept(invitations, by: sync)
+    }
+
+    /// Joins shares; returns when their objects are in the store, with all that they are linked to.
+    ///
+    /// - Parameters:
+    ///   - invitations: What the links lead to.
+    ///   - store: A shared store.
+    ///   - waits: With `false` it returns as soon as the relay has agreed; the objects follow by themselves.
+    /// - Throws: `wrongStore` for any other store, and `relay`.
+    public func acceptShareInvitations(
+        from invitations: [CKShare.Metadata],
+        into store: StoreID,
+        waitingForObjects waits: Bool = true
+    ) async throws(MirrorError) {
+        try await accept(invitations, by: try sharedStore(store), waits: waits)
+    }
+
+    private func sharedStore(_ store: StoreID) throws(MirrorError) -> MirrorSync {
+        guard stores.file(store)?.scope == .shared, let sync = sync(store) else {
+            throw MirrorError(.wrongStore, "Invitations are accepted into a shared store.")
+        }
+        return sync
+    }
+
+    private func accept(
+        _ invitations: [CKShare.Metadata],
+        by sync: MirrorSync,
+        waits: Bool = true
+    ) async throws(MirrorError) {
+        do {
+            try await sync.checkAccount()
+            for (_, result) in try await sync.container.accept(invitations) { _ = try result.get() }
+            if waits {
+                try await sync.fetchNow()
+            } else {
+                await sync.noticed()
+            }
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    /// Saves changes of a share: title, public permission, participants.
+    ///
+    /// What was changed elsewhere meanwhile is taken over, and these changes put on top of it: a second change right after
+    /// the first succeeds, by whatever copy of the share it is made.
+    ///
+    /// - Parameters:
+    ///   - share: The share, changed; it is brought up to date.
+    ///   - store: The store that holds it.
+    /// - Returns: The share as the relay has it now, which the store knows too.
+    /// - Throws: `wrongStore`, and `relay`.
+    @discardableResult
+    public func persistUpdatedShare(_ share: CKShare, in store: StoreID) async throws(MirrorError) -> CKShare {
+        guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
+        do {
+            return try await sync.save(share)
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    // MARK: The end
+
+    /// Ends a share of this user's: the participants lose it, and its objects go back among the unshared ones.
+    ///
+    /// Nothing of the owner is deleted. Returns when the relay has followed; interrupted, the next round goes on.
+    ///
+    /// - Throws: `wrongStore` for a share of somebody else; see `leaveShare`.
+    public func stopSharing(_ share: CKShare, in store: StoreID) async throws(MirrorError) {
+        guard share.isOwner, let file = stores.file(store), file.scope == .private, let sync = sync(store),
+            let home = file.homeZone
+        else {
+            throw MirrorError(.wrongStore, "Only the owner can end a share, in the private store. Others leave it.")
+        }
+        let zone = share.recordID.zoneID.zone
+        let objects = try await reading(store) { db in
+            guard let known = try KnownZone.find(db, zone) else { return [ObjectID]() }
+            let sql = "SELECT oid, entity FROM mirror_record WHERE zone = ? AND oid IS NOT NULL"
+            return try Row.fetchAll(db, sql: sql, arguments: [known.id]).map {
+                ObjectID(store: store, entity: $0[1], name: RecordName($0[0]))
+            }
+        }
+        do {
+            try await sync.rebind(objects, to: home, dropping: zone)
+            try await sync.sendNow()
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    /// Leaves somebody else's share: its objects go from the store at once, with changes that were not sent.
+    ///
+    /// - Throws: `wrongStore` for a share of one's own, and `relay`.
+    public func leaveShare(_ share: CKShare, in store: StoreID) async throws(MirrorError) {
+        guard !share.isOwner, stores.file(store)?.scope == .shared, let sync = sync(store) else {
+            throw MirrorError(.wrongStore, "The owner cannot leave a share, but stop it.")
+        }
+        do {
+            try await sync.leave(share.recordID)
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    /// Deletes a zone with all its records and objects, for everybody: not the way to stop sharing.
+    ///
+    /// - Throws: `relay`.
+    public func purgeObjectsAndRecordsInZone(with share: CKShare, in store: StoreID) async throws(MirrorError) {
+        guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
+        do {
+            try await sync.purge(share.recordID.zoneID.zone)
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+}

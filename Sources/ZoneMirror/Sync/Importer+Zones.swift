@@ -1,0 +1,66 @@
+import GRDB
+import Records
+import SyncCore
+import ZoneKit
+
+extension KnownZone {
+    /// A listing from the beginning starts: from now on records are marked as seen.
+    ///
+    /// Nothing to do for a zone of which nothing is known.
+    mutating func beginSweep(_ db: Database, _ number: Int64) throws {
+        let hasRecords = try Bool.fetchOne(
+            db,
+            sql: "SELECT EXISTS (SELECT 1 FROM mirror_record WHERE zone = ? AND tag IS NOT NULL)",
+            arguments: [id]
+        )
+        guard hasRecords == true else { return }
+        sweep = number
+        try db.execute(sql: "UPDATE mirror_zone SET sweep = ? WHERE id = ?", arguments: [number, id])
+    }
+}
+
+extension Importer {
+    /// A zone is gone.
+    ///
+    /// Deleted or purged: its objects go, and changes to them that were not sent; objects that the relay never had stay, and
+    /// make the zone anew. After a reset of encrypted data everything is sent again.
+    func lose(_ zone: KnownZone, _ loss: DatabasePage.Loss) throws -> [MirrorEvent.Detail] {
+        let sql = "SELECT name FROM mirror_record WHERE zone = ?"
+        let names = try String.fetchAll(db, sql: sql, arguments: [zone.id])
+        let isShared = file.description.cloud?.scope == .shared
+        var dropped: [String] = []
+        for name in names {
+            guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
+            if loss == .encryptedDataReset {
+                try KnownRecord.forgetVersion(db, id: known.id)
+                if let oid = known.oid, let entity = known.entity { try OutboxRow.add(db, oid, entity: entity, .save) }
+                continue
+            }
+            if known.tag == nil, !isShared, loss == .deleted { continue }
+            if let home = file.homeZone, home != zone.zone, loss == .deleted, let oid = known.oid,
+                try OutboxRow.find(db, oid)?.operation == .save
+            {
+                // A share of ours has ended while a change was under way: it goes home with its object.
+                let target = try KnownZone.make(db, home)
+                try db.execute(
+                    sql: "UPDATE mirror_record SET zone = ?, tag = NULL WHERE id = ?",
+                    arguments: [target.id, known.id]
+                )
+                continue
+            }
+            if let oid = known.oid, try OutboxRow.find(db, oid) != nil { dropped.append(oid) }
+            try remove(known, keepingPending: false)
+        }
+        try db.execute(
+            sql: """
+                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0 WHERE id = ?
+                """,
+            arguments: [zone.id]
+        )
+        if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
+        if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
+        var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(loss)")]
+        if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }
+        return details
+    }
+}

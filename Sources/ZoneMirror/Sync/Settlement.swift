@@ -1,0 +1,177 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+import ZoneKit
+
+/// What became of one request, written into the store as it is read.
+struct Settlement {
+    struct Result: Sendable {
+        var sent = 0
+        var refused: [String] = []
+        var refusal: CKError?
+        /// Sent again at once, as it is.
+        var resend: [Outgoing] = []
+        /// Read again from the line in this round.
+        var goesOn = false
+        var looksAtZones = false
+        var later: CKError?
+        var details: [MirrorEvent.Detail] = []
+    }
+
+    private let db: Database
+    private let file: StoreFile
+    private let exporter: Exporter
+    private let now: Date
+    private let isOwnZone: Bool
+    private var merges: [(Outgoing, Record)] = []
+    private var refusals: [(Outgoing, CKError)] = []
+    private var deletions: [Outgoing] = []
+    private(set) var result = Result()
+
+    init(_ db: Database, _ file: StoreFile, now: Date, isOwnZone: Bool) throws {
+        self.db = db
+        self.file = file
+        self.now = now
+        self.isOwnZone = isOwnZone
+        exporter = try Exporter(db, file)
+    }
+
+    mutating func take(_ item: Outgoing, _ answer: MirrorLink.Answer, in zone: ZoneID) throws {
+        switch answer {
+        case .saved(let record) where item.operation == .save:
+            try exporter.saved(item, as: record)
+            result.sent += 1
+        case .deleted, .saved:
+            try exporter.deleted(item)
+            result.sent += 1
+            // A deletion makes space.
+            if try State.text(db, .quotaIsFull) != nil {
+                try State.set(db, .quotaIsFull, nil)
+                result.goesOn = true
+                result.details.append(.quotaRecovered)
+            }
+        case .failed(let error, let server): try take(item, error, server, zone)
+        }
+    }
+
+    private mutating func take(_ item: Outgoing, _ error: CKError, _ server: Record?, _ zone: ZoneID) throws {
+        let cloud = file.description.cloud
+        let verdict = SendVerdict.about(
+            error.code,
+            .init(
+                operation: item.operation,
+                tries: item.tries,
+                policy: cloud?.mergePolicy ?? .mergeByPropertyObjectTrump,
+                acceptsDeletions: cloud?.acceptsDeletions ?? false,
+                isOwnZone: isOwnZone,
+                hasFiles: !item.large.isEmpty
+            )
+        )
+        switch verdict {
+        case .sendFilesAgain:
+            try exporter.failed(item, error.errorDescription ?? "")
+            result.goesOn = true
+        case .resend: result.resend.append(item)
+        case .merge:
+            try exporter.failed(item, error.errorDescription ?? "")
+            if let server { merges.append((item, server)) }
+            result.goesOn = true
+        case .makeZone:
+            try db.execute(
+                sql: "UPDATE mirror_zone SET isThere = 0, token = NULL WHERE name = ? AND owner = ?",
+                arguments: [zone.zoneName, zone.owner.recordName]
+            )
+            try exporter.failed(item, error.errorDescription ?? "")
+            if let known = try KnownRecord.find(db, oid: item.oid) {
+                try KnownRecord.forgetVersion(db, id: known.id)
+            }
+            result.goesOn = item.tries < 3
+            if item.tries >= 3 { refusals.append((item, error)) }
+        case .lookAtZones:
+            result.looksAtZones = true
+            try exporter.hold(item.oid, error.errorDescription ?? "")
+        case .recreate:
+            if let known = try KnownRecord.find(db, oid: item.oid) {
+                try KnownRecord.forgetVersion(db, id: known.id)
+            }
+            result.goesOn = true
+        case .acceptDeletion: deletions.append(item)
+        case .done: try exporter.deleted(item)
+        case .wait:
+            try exporter.failed(item, error.errorDescription ?? "")
+            try exporter.hold(item.oid, error.errorDescription ?? "")
+        case .storeFull:
+            if try State.text(db, .quotaIsFull) == nil {
+                try State.set(db, .quotaIsFull, now.timeIntervalSince1970)
+                result.details.append(.quotaExceeded)
+            }
+            result.later = result.later ?? error
+        case .later:
+            try exporter.failed(item, error.errorDescription ?? "")
+            result.later = result.later ?? error
+        case .refuse: refusals.append((item, error))
+        }
+    }
+
+    /// Does what counts as the relay's hand: merges, deletions, and taking refused changes back.
+    mutating func end() throws {
+        guard !merges.isEmpty || !refusals.isEmpty || !deletions.isEmpty else { return }
+        let (db, file, now) = (db, file, now)
+        let (merges, refusals, deletions) = (merges, refusals, deletions)
+        try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+            let importer = try Importer(db, file, transaction: transaction, now: now)
+            for (item, record) in merges {
+                try importer.take(record, zone: try KnownZone.make(db, item.zone))
+            }
+            for item in deletions {
+                if let known = try KnownRecord.find(db, oid: item.oid) {
+                    try importer.remove(known, keepingPending: false)
+                }
+            }
+            for (item, error) in refusals { try importer.refuse(item, error) }
+        }
+        result.refused += refusals.map(\.0.oid)
+        result.refusal = result.refusal ?? refusals.first?.1
+    }
+}
+
+extension Importer {
+    /// Takes a change back that the relay refused, and keeps it among the refusals.
+    func refuse(_ item: Outgoing, _ error: CKError) throws {
+        guard let table = mapping.tables[item.entity] else { return }
+        let current = try table.row(db, item.oid)
+        let mine = try current.map { mapping.fields(of: try names.toRelay($0, table, item.oid, db), in: table) } ?? [:]
+        let cause = Refusals.Cause(code: error.errorCode, message: error.errorDescription ?? "The relay refused it.")
+        try Refusals.add(
+            db,
+            oid: item.oid,
+            entity: item.entity,
+            operation: item.operation,
+            mine: mine,
+            error: cause,
+            at: now,
+            tries: item.tries + 1
+        )
+        if file.description.cloud?.keepsRefusedChanges == true { return }
+        try revert(item.oid, table, current)
+    }
+
+    /// Puts an object back to what the relay had last; removes it where the relay has none.
+    func revert(_ oid: String, _ table: TableForm, _ current: [DatabaseValue]?) throws {
+        let known = try KnownRecord.find(db, oid: oid)
+        guard let known, known.tag != nil else {
+            if current != nil { try table.delete(db, oid) }
+            if let known { try KnownRecord.remove(db, id: known.id) }
+            return
+        }
+        let theirs = mapping.row(of: known.serverFields(), in: table)
+        let row = try names.toLocal(theirs, table, zone: known.zone, db)
+        if current == nil {
+            try table.insert(db, oid, row.values)
+        } else {
+            try table.update(db, oid, row.values)
+        }
+        try noteReversal(table, oid, wasGone: current == nil)
+    }
+}
