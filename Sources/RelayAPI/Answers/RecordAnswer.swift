@@ -14,6 +14,7 @@ struct RecordAnswer {
     private let shares: ShareAnswer
     /// Are fields written as they are stored? Asked once, not for each record.
     private let takesAll: Bool
+    private let lastStamp = LastStamp()
 
     /// - Parameters:
     ///   - zone: Of all the records.
@@ -108,6 +109,12 @@ struct RecordAnswer {
 
     /// The rest of a stamp, whose beginning stands.
     private func write(_ stamp: StoredRecord.Stamp, to writer: inout JSONWriter) {
+        if lastStamp.stamp == stamp { return writer.raw(lastStamp.text) }
+        let start = writer.length
+        defer {
+            writer.copy(from: start, into: &lastStamp.text)
+            lastStamp.stamp = stamp
+        }
         writer.int(stamp.at.milliseconds)
         writer.fragment(Text.user)
         writer.string(stamp.by.recordName)
@@ -115,6 +122,13 @@ struct RecordAnswer {
         writer.digits(stamp.device.bits, radix: .sixteen)
         writer.close(UInt8(ascii: "}"))
     }
+}
+
+/// The stamp written last, and its text: a new record was modified when it was created, and what one request saved has one
+/// stamp, so most are the same as the one before.
+private final class LastStamp {
+    var stamp: StoredRecord.Stamp?
+    var text: [UInt8] = []
 }
 
 extension FieldsJSON.Selection {

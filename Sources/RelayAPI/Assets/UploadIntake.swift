@@ -9,7 +9,7 @@ import Synchronization
 /// number of bytes waits: then the connection is read no further.
 final class UploadIntake: BodyIntake {
     /// Bytes that may wait to be written.
-    static let mostWaiting = 1024 * 1024
+    static let mostWaiting = 2 * 1024 * 1024
     /// What the parts of a multipart body may have around the asset.
     static let multipartOverhead: Int64 = 16 * 1024
 

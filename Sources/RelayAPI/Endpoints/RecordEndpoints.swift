@@ -21,6 +21,8 @@ final class RecordsWrite: Sendable {
     private let uploads = UsedUploads()
 
     init(_ context: RequestContext) throws {
+        let operationID = try WriteMark.id(in: context.body)
+        var unnamed = 0
         let operations = try context.items("operations", of: context.body).map { item in
             let word = try item.required("operationType").string()
             guard let kind = OperationType(rawValue: word) else {
@@ -30,7 +32,10 @@ final class RecordsWrite: Sendable {
             if kind != .create, record.recordName == nil {
                 throw RelayError.badRequest("recordName is required to \(kind.rawValue) a record.")
             }
-            return ModifyRecords.Operation(kind, record, name: record.recordName ?? context.newRecordName())
+            if let name = record.recordName { return ModifyRecords.Operation(kind, record, name: name) }
+            unnamed += 1
+            let name = operationID.map { WriteMark.recordName($0, unnamed, of: context.database.caller) }
+            return ModifyRecords.Operation(kind, record, name: name ?? context.newRecordName())
         }
         guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
         let (assets, user, home) = (context.assets, context.database.caller.user, context.home)
@@ -55,6 +60,7 @@ final class RecordsWrite: Sendable {
             newName: context.newRecordName
         )
         request.prepare(with: context.store.currentSchema)
+        request.mark = operationID.flatMap { WriteMark($0, of: request) }
         request.shareEdit = try context.shareEdit(for: operations, in: request.zone)
         self.context = context
         self.request = request

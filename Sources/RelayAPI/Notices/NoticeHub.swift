@@ -110,6 +110,16 @@ package final class NoticeHub: Sendable {
         for lane in lanes { lane.post(.deliver(notice, to: address, exceptDevice: device)) }
     }
 
+    /// Those of a commit's changes that may concern somebody who is listening: for the others nothing need be made.
+    func changes(in changes: [CommittedChange], withListenersIn home: ContainerEnvironment) -> [CommittedChange] {
+        state.withLock { state in
+            guard !state.listeners.isEmpty else { return [] }
+            return changes.filter {
+                !$0.audience.isEmpty || state.listeners[NoticeAddress(store: home, user: $0.zone.owner)] != nil
+            }
+        }
+    }
+
     /// Whether there is a device that a query subscription to this zone's records could speak to: the owner's, and in the
     /// public database anybody's.
     func mayBeHeard(_ zone: ZoneID, in home: ContainerEnvironment) -> Bool {

@@ -236,15 +236,16 @@ extension CommittedChange {
 extension NoticeHub {
     /// Takes over what a store tells of its commits.
     package func publish(_ commit: Commit, of home: ContainerEnvironment) {
-        publish(commit.zones.flatMap { $0.noticed(in: home) })
+        let heard = changes(in: commit.zones, withListenersIn: home)
+        if !heard.isEmpty { publish(heard.flatMap { $0.noticed(in: home) }) }
         guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
         // Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
         let zones = commit.records.reduce(into: Set<ZoneID>()) { $0.insert($1.zone) }
         let silent = zones.filter { !mayBeHeard($0, in: home) }
         guard silent.isEmpty || !commit.subscriptions.isEmpty || silent.count < zones.count else { return }
         guard !silent.isEmpty else { return queries.post(commit, of: home) }
-        var heard = commit
-        heard.records.removeAll { silent.contains($0.zone) }
-        queries.post(heard, of: home)
+        var audible = commit
+        audible.records.removeAll { silent.contains($0.zone) }
+        queries.post(audible, of: home)
     }
 }

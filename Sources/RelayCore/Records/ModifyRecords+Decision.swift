@@ -23,6 +23,8 @@ extension ModifyRecords {
         var sharing: SharingState?
         /// Shares that this write makes, by their places among the outcomes.
         var newShares: [Int: Share] = [:]
+        /// What has been done already, where this request repeats one.
+        var earlier: DoneWrite?
         /// Whether a record of the zone is there and out of the caller's sight; `nil` where nothing is.
         var hides: ((String) throws(RelayError) -> Bool)?
         /// By which names the caller knows records; empty but in views of some hierarchies.
@@ -59,6 +61,7 @@ extension ModifyRecords {
             let stored = before[operation.name].flatMap { $0.isDeleted ? nil : $0 }
             let isHidden = stored != nil && sharing?.permission(operation.name) == Share.Permission.none
             let current = isHidden ? nil : stored
+            if let earlier, earlier.contains(outcomes.count) { return repeated(operation, current) }
             do throws(RelayError) {
                 try check(operation, against: current)
                 if isHidden, !operation.kind.isDelete { throw .accessDenied }

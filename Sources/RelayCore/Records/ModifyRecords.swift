@@ -60,7 +60,9 @@ package struct ModifyRecords: Sendable {
     package var shareEdit: ShareEdit?
     /// Makes record names that nobody can guess.
     package var newName: @Sendable () -> String
-    private(set) var operations: [Operation]
+    /// What the client calls this write; `nil`: it may not be repeated.
+    package var mark: WriteMark?
+    package private(set) var operations: [Operation]
     private(set) var preparedVersion = -1
 
     package init(
@@ -136,15 +138,19 @@ package struct ModifyRecords: Sendable {
             decision.hides = { name throws(RelayError) in try writer.hides(name, from: zone) }
             decision.avoidTakenNames()
         }
+        decision.earlier = try earlier(in: writer)
         for operation in decision.request.operations { decision.decide(operation) }
         try decision.keepReferences(in: writer, zone)
         try decision.keepShares(in: writer)
 
-        if isAtomic, decision.hasFailed {
+        // A repeat has been carried out as a whole when it came first, whatever has become of its records.
+        if isAtomic, decision.earlier == nil, decision.hasFailed {
             let outcomes = decision.viewed(decision.outcomesOfRefusal(), of: self)
             return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true)
         }
-        let outcomes = decision.viewed(try decision.write(to: writer, zone: zone), of: self)
+        let written = try decision.write(to: writer, zone: zone)
+        if !decision.writes.isEmpty { try keep(written, in: writer) }
+        let outcomes = decision.viewed(written, of: self)
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,
             outcomes: outcomes,

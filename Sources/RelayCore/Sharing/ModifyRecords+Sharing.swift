@@ -157,9 +157,12 @@ extension ModifyRecords.Decision {
         if written == nil, let tag = root.changeTag, tag != record.changeTag {
             throw RelayError(.conflict, "client oplock error: the record to share has changed")
         }
-        guard sharing?.zone.sharing != .everything, record.shareMark?.record == nil,
-            !newShares.values.contains(where: { $0.root == root.name || $0.root == nil })
-        else { throw .alreadyShared }
+        guard record.shareMark?.record == nil, !newShares.values.contains(where: { $0.root == root.name }) else {
+            throw .shareExists
+        }
+        guard sharing?.zone.sharing != .everything, !newShares.values.contains(where: { $0.root == nil }) else {
+            throw .alreadyShared
+        }
         return try edit.make(input, root: root.name, shortGUID: record.shareMark?.shortGUID)
     }
 }

@@ -190,6 +190,11 @@ extension RelayError {
         "The record, or one above or below it, is in another share.",
         fineCode: .alreadyShared
     )
+    static let shareExists = RelayError(
+        .exists,
+        "The record has a share of its own already. Change that one, or delete it first.",
+        fineCode: .alreadyShared
+    )
     static let nothingToShare = RelayError(.notFound, "Cannot share - no such record exists to share")
 }
 

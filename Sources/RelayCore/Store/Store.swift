@@ -154,6 +154,12 @@ package protocol StoreWriter: StoreReader {
     /// Adds to what `transfer` tells.
     func addTransfer(_ bytes: Int64, in month: CalendarMonth) throws(RelayError)
 
+    /// What this user's write of that name has done; `nil` for one that was never kept, or is forgotten.
+    func doneWrite(_ id: String, by user: UserID) throws(RelayError) -> DoneWrite?
+
+    /// Keeps what a write has done, in place of what was kept under that name; the oldest are forgotten for it in time.
+    func keep(_ done: DoneWrite, as id: String, by user: UserID) throws(RelayError)
+
     /// The next change number: greater than all before it, and never given twice.
     func takeChangeNumber() -> UInt64
 

@@ -42,7 +42,8 @@ extension ConnectionGate {
         let limits = loop.door.limits
         let socket = SocketChannel(
             loop: loop,
-            messageLimit: purpose == .echo ? limits.echoMessage : limits.socketMessage
+            messageLimit: purpose == .echo ? limits.echoMessage : limits.socketMessage,
+            isSecure: isSecure
         )
         loop.remove(self)
         let pipeline = context.pipeline.syncOperations

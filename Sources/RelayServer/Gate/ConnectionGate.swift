@@ -172,6 +172,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         do throws(Refusal) {
             var plan = try loop.door.rules.plan(head, peer: peer)
             try prepareBody(&plan)
+            if plan.request.intake != nil { GateChannel.widen(context.channel) }
             decoder.headEnded(plan)
             arriving = plan
             owesContinue = plan.expectsContinue
@@ -230,6 +231,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         decoder.requestEnded()
         owesContinue = false
         guard let plan = arriving.take() else { return }
+        if plan.request.intake != nil { try? GateChannel.spareMemory(context.channel) }
         if let purpose = plan.purpose {
             // What follows belongs to the socket, or to nobody.
             isClosing = true

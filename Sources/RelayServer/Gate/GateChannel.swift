@@ -41,13 +41,20 @@ struct GateChannel: Sendable {
     /// A channel keeps each buffer that it has read into: one, and a small one, is enough for an idle socket.
     ///
     /// It grows with the reads of a busy connection.
-    private static func spareMemory(_ channel: any Channel) throws {
+    static func spareMemory(_ channel: any Channel) throws {
         guard let options = channel.syncOptions else { return }
         try options.setOption(.maxMessagesPerRead, value: 1)
         try options.setOption(
             .recvAllocator,
             value: AdaptiveRecvByteBufferAllocator(minimum: 512, initial: 512, maximum: 65_536)
         )
+    }
+
+    /// Reads in large pieces while a body of many megabytes arrives: each piece is a turn of the loop and two of other
+    /// threads.
+    static func widen(_ channel: any Channel) {
+        let allocator = AdaptiveRecvByteBufferAllocator(minimum: 65_536, initial: 262_144, maximum: 524_288)
+        try? channel.syncOptions?.setOption(.recvAllocator, value: allocator)
     }
 
     /// Serves a connection until it is over, or has become a socket.

@@ -15,6 +15,7 @@ package final class SQLiteStore: Store {
     package var epoch: UInt64 { epochNow.load(ordering: .relaxed) }
     private let epochNow: Atomic<UInt64>
     let tuning: QueryTuning
+    private let rememberedWrites: Int
 
     /// What is known of the committed state: one reference, since every request takes it out.
     private struct Committed: Sendable {
@@ -69,6 +70,8 @@ package final class SQLiteStore: Store {
     ///   - place: the file, or memory.
     ///   - draw: gives random 64 bits, for epochs and zone identities.
     ///   - tuning: how queries choose their ways.
+    ///   - rememberedWrites: how many of the writes that clients may repeat are remembered at the least; three times as many
+    ///     are kept at the most.
     ///   - disk: what assets are written by.
     ///   - checkpointPages: so many pages of log are written back into the file at once.
     ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything. Hears
@@ -81,6 +84,7 @@ package final class SQLiteStore: Store {
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
         tuning: QueryTuning = QueryTuning(),
+        rememberedWrites: Int = 65_536,
         disk: DiskCalls = .system,
         checkpointPages: Int = 8_000,
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
@@ -89,6 +93,7 @@ package final class SQLiteStore: Store {
         later: CommitLater? = nil
     ) throws {
         self.tuning = tuning
+        self.rememberedWrites = rememberedWrites
         connections = try StoreConnections(place, checkpointPages: checkpointPages)
         if case .file(let path) = place { try connections.settleLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
@@ -216,6 +221,7 @@ package final class SQLiteStore: Store {
             let done = try transaction { writer in batch.forEach { $0.run(in: writer) } }
             if !done.isEmpty { onCommit(done) }
             batch.forEach { $0.finish(nil) }
+            checkpointIfDue()
         } catch  where StoreFailure.isLostWrite(error) {
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
             stopAfterLostWrite()
@@ -223,6 +229,18 @@ package final class SQLiteStore: Store {
             batch.forEach { commit([$0]) }
         } catch {
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
+        }
+    }
+
+    /// Copies the log into the file now and then; where the disk fails at it, nothing is written any more, since a second
+    /// try would prove nothing.
+    private func checkpointIfDue() {
+        do {
+            try connections.checkpointIfDue()
+        } catch  where StoreFailure.isLostWrite(error) {
+            stopAfterLostWrite()
+        } catch {
+            // A full disk: what was answered is safe in the log, and the next commit tries again.
         }
     }
 
@@ -245,6 +263,7 @@ package final class SQLiteStore: Store {
                     // Handed over whole: a second owner would make each transaction copy it.
                     memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
                     epoch: epoch,
+                    rememberedWrites: rememberedWrites,
                     assets: assets,
                     drawIdentity: draw
                 )
@@ -346,6 +365,11 @@ package final class SQLiteStore: Store {
     /// `PRAGMA synchronous` of the writing connection, for the test that reads it back: 2 is FULL.
     package func synchronousLevel() throws -> Int {
         try connections.inspect { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
+    }
+
+    /// How many writes are remembered that may be repeated.
+    package func doneWriteCount() async throws -> Int {
+        try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM done_write") ?? 0 }
     }
 
     /// The statement that reads a zone's feed, for the test that looks at its plan.

@@ -23,6 +23,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         var userCount: Int?
         /// With whom zones are shared, by their numbers; only zones that were asked about.
         var listeners: [Int64: [Listener]] = [:]
+        /// `nil` until a write comes that may be repeated.
+        var doneWrites: DoneWriteRows?
     }
 
     var memory: Memory
@@ -45,6 +47,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Hierarchies that came to be shared and whose records have still to be entered.
     var newHierarchies: [(share: Int64, root: String)] = []
     let epoch: UInt64
+    /// Writes of a generation of those that may be repeated.
+    let rememberedWrites: Int
     private let assets: AssetFolder
     let drawIdentity: () -> UInt64
 
@@ -53,12 +57,14 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         names: StoreNames,
         memory: consuming Memory,
         epoch: UInt64,
+        rememberedWrites: Int,
         assets: AssetFolder,
         drawIdentity: @escaping () -> UInt64
     ) {
         let schema = memory.schema
         self.memory = memory
         self.epoch = epoch
+        self.rememberedWrites = rememberedWrites
         self.assets = assets
         self.drawIdentity = drawIdentity
         super.init(database, names: names, schema: schema)
@@ -75,12 +81,19 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     /// Writes what was put off, so that the transaction can be committed.
     func finish() throws {
+        if !stamped.isEmpty { try writeStamps() }
+        for index in changes.indices where isShared(changes[index].zone) {
+            changes[index].audience = try audience(of: changes[index].zone)
+        }
+    }
+
+    private func writeStamps() throws {
+        let statement = try SQL(
+            "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ? WHERE id = ?",
+            in: database
+        )
         for id in stamped {
             guard let zone = memory.zones[id] else { continue }
-            let statement = try SQL(
-                "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ? WHERE id = ?",
-                in: database
-            )
             statement.bind(1, zone.lastChange)
             statement.bind(2, zone.use.records)
             statement.bind(3, zone.use.assets)
@@ -88,9 +101,6 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             try statement.run()
         }
         stamped = []
-        for index in changes.indices where isShared(changes[index].zone) {
-            changes[index].audience = try audience(of: changes[index].zone)
-        }
     }
 
     private func isShared(_ zone: ZoneID) -> Bool {
@@ -103,6 +113,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         taken.watchedTypes = memory.watchedTypes
         taken.assetTypes = memory.assetTypes
         taken.userCount = memory.userCount
+        taken.doneWrites = memory.doneWrites
         if memory.listeners.count <= 10_000 { swap(&taken.listeners, &memory.listeners) }
         if memory.zones.count <= 10_000 { swap(&taken.zones, &memory.zones) }
         if memory.use.count <= 10_000 { swap(&taken.use, &memory.use) }

@@ -7,6 +7,8 @@ import Synchronization
 /// connections, which costs several times what SQLite needs to find a record. Here a read is two kept statements.
 final class StoreConnections: Sendable {
     private let writer: DatabaseQueue
+    /// `nil` in memory.
+    private let log: WriteAheadLog?
     /// What opens another reader; `nil` in memory, where the one connection does everything.
     private let openReader: (@Sendable () throws -> DatabaseQueue)?
     private let restingReaders = Mutex<[DatabaseQueue]>([])
@@ -27,6 +29,7 @@ final class StoreConnections: Sendable {
         case .memory:
             writer = try DatabaseQueue(configuration: configuration)
             openReader = nil
+            log = nil
         case .file(let path):
             configuration.prepareDatabase { database in
                 try database.execute(sql: "PRAGMA mmap_size = 268435456; PRAGMA cache_size = -32768")
@@ -37,11 +40,10 @@ final class StoreConnections: Sendable {
             writer = try DatabaseQueue(path: path, configuration: configuration)
             openReader = { [reading] in try DatabaseQueue(path: path, configuration: reading) }
             // GRDB sets NORMAL when it turns WAL on; only FULL keeps an answered write through a power cut.
-            // A checkpoint costs two more fsyncs and stops the writes: at 32 MiB of log it comes a tenth as often as by
-            // default, and a page written many times meanwhile is copied once.
-            try writer.inDatabase {
-                try $0.execute(sql: "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = \(checkpointPages)")
-            }
+            try writer.inDatabase { try $0.execute(sql: "PRAGMA synchronous = FULL") }
+            let log = WriteAheadLog(checkpointPages: checkpointPages)
+            writer.inDatabase { log.watch($0) }
+            self.log = log
         }
         try StoreLayout.migrate(writer)
     }
@@ -90,8 +92,18 @@ final class StoreConnections: Sendable {
 
     /// Runs `body` in a transaction, and returns when that is on disk; nothing of it is kept when it throws.
     func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
-        try writer.inDatabase { try Self.transact("BEGIN IMMEDIATE", $0, body) }
+        try writer.inDatabase { database in
+            try Self.transact("BEGIN IMMEDIATE", database) { database in
+                log?.makeRoom(in: database)
+                return try body(database)
+            }
+        }
     }
+
+    /// Copies the log into the file where there is enough of it; for when nobody waits for an answer.
+    ///
+    /// Throws where the disk failed: what the file holds is unknown then.
+    func checkpointIfDue() throws { try log.map { log in try writer.inDatabase { try log.checkpointIfDue($0) } } }
 
     /// Runs `body` on the connection that writes, outside of a transaction.
     func inspect<Result>(_ body: (Database) throws -> Result) throws -> Result { try writer.inDatabase(body) }

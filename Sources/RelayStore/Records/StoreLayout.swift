@@ -29,6 +29,7 @@ enum StoreLayout {
         migrator.registerMigration("9 sharing") { try $0.execute(sql: SharingLayout.tables) }
         migrator.registerMigration("10 retired fields") { try $0.execute(sql: retiredFields) }
         migrator.registerMigration("11 sharing") { try $0.execute(sql: SharingLayout.requests + SharingLayout.aliases) }
+        migrator.registerMigration("12 done writes") { try $0.execute(sql: doneWrites) }
         migrator.registerMigration("15 hierarchy feeds") { try $0.execute(sql: SharingLayout.feeds) }
         try migrator.migrate(writer)
     }
@@ -192,6 +193,19 @@ enum StoreLayout {
         ) AS counted WHERE counted.zone = zone.id;
         -- the month as years times twelve
         CREATE TABLE transfer (month INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT;
+        """
+
+    /// What writes have done that may be repeated, in two or three generations: so the oldest stand together, and
+    /// are found without an index by age.
+    private static let doneWrites = """
+        CREATE TABLE done_write (
+            generation INTEGER NOT NULL,
+            user INTEGER NOT NULL REFERENCES user (id),
+            id TEXT NOT NULL,
+            print INTEGER NOT NULL,
+            places BLOB NOT NULL,
+            PRIMARY KEY (generation, user, id)
+        ) STRICT, WITHOUT ROWID;
         """
 
     /// What fields were before they were taken out of the schema.

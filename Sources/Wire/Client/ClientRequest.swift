@@ -40,16 +40,18 @@ package enum ClientRequest {
 
     /// `records/modify`.
     ///
-    /// All records lie in `zone`.
+    /// All records lie in `zone`. A request with the `operationID` of an earlier one takes effect once with it.
     package static func modify(
         _ writes: [Write],
         in zone: ZoneID,
         atomically isAtomic: Bool,
-        desiredKeys: [String]? = nil
+        desiredKeys: [String]? = nil,
+        operationID: String? = nil
     ) -> [UInt8] {
         body(reserving: 128 + writes.count * 256) { object in
             zoneID(zone, &object)
             object.member("atomic", isAtomic)
+            if let operationID { object.member("operationID", operationID) }
             keys(desiredKeys, &object)
             object.key("operations")
             object.array(writes) { list, write in

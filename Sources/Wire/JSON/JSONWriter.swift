@@ -19,6 +19,14 @@ package struct JSONWriter: ~Copyable {
 
     /// A copy of what has been written.
     package var bytes: [UInt8] { Array(UnsafeBufferPointer(start: start, count: count)) }
+    /// How many bytes have been written.
+    package var length: Int { count }
+
+    /// Replaces `bytes` by what has been written since `length` was `from`, in the memory they have.
+    package func copy(from: Int, into bytes: inout [UInt8]) {
+        bytes.removeAll(keepingCapacity: true)
+        bytes.append(contentsOf: UnsafeBufferPointer(start: start + from, count: count - from))
+    }
 
     // MARK: Bytes
 

@@ -22,6 +22,8 @@ package struct RelayConnection: Sendable {
     package var conditions: SyncConditions?
     /// The keys of zones that were opened with it; shared by copies of this value.
     package let zoneKeys = ZoneKeyring()
+    /// Writes whose answers were lost; shared by copies of this value.
+    package let lostWrites = LostWrites()
 
     package init(
         container: String,

@@ -99,11 +99,14 @@ extension CKDatabase {
             )
         }
         let connection = try await connectionKnowingCaller()
-        let body = ClientRequest.modify(chunk.items.map(\.write), in: chunk.zoneID.zone, atomically: atomically)
         let document: JSONDocument
         do throws(CallFailure) {
-            document = try await connection.send(
-                RelayCall(scope, "records/modify", body, isWrite: true, settings: settings)
+            document = try await connection.modify(
+                chunk.items.map(\.write),
+                in: chunk.zoneID.zone,
+                of: scope,
+                atomically: atomically,
+                settings: settings
             )
         } catch {
             // An atomic failure is an error answer that lists every item.

@@ -164,13 +164,10 @@ struct MirrorLink: Sendable {
         in zone: ZoneID,
         atomically: Bool
     ) async throws(CKError) -> [Answer] {
-        let body = ClientRequest.modify(writes, in: zone, atomically: atomically)
         let connection = try database.session.connection()
         let document: JSONDocument
         do throws(CallFailure) {
-            document = try await connection.send(
-                RelayCall(database.scope, "records/modify", body, isWrite: true)
-            )
+            document = try await connection.modify(writes, in: zone, of: database.scope, atomically: atomically)
         } catch {
             // An atomic failure is an error answer that lists every item.
             guard error.failure?.error.code == .atomicError, let listed = error.document, listed.root["records"] != nil

@@ -187,6 +187,9 @@ import Wire
             try await world.modify([operation], atomic: false).items("records").first?.text("ckErrorCode")
         }
         #expect(try await fine(World.share(name: "s2", root: "list")) == "ALREADY_SHARED")
+        let second = try await world.modify([World.share(name: "s2", root: "list")], atomic: false).items("records")
+            .first
+        #expect(second?.text("serverErrorCode") == "EXISTS", "there is a share of just this record")
         #expect(try await fine(World.share(name: "s2", root: "part")) == "ALREADY_SHARED")
         #expect(try await fine(World.share(with: [])) == "ALREADY_SHARED")
         try await world.one(World.share(name: "s2", root: "secret", with: []))

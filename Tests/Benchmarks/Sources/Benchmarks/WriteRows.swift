@@ -26,7 +26,33 @@ enum WriteRows {
                 target: .ratioAtLeast(0.6)
             )
         )
+        try servedRows(&bench)
         try besideAnotherServer(&bench, client, relay)
+    }
+
+    /// The floor's own rows, committed by a bare server on one thread for a client that waits for each: what no server that
+    /// answers over a socket can do better.
+    private static func servedRows(_ bench: inout Bench) throws {
+        let server = try bench.startBareServer()
+        let bare = try BareRows(path: bench.path("served-rows.sqlite"))
+        let row = Array(SampleRecord.row.utf8)
+        let request = HTTPRequest("POST", "/row/1", to: server.requests, headers: [], body: row)
+        var client = try ClosedLoop([NumberedRequest(request)], to: server.requests)
+        let seconds = bench.scale(1.5, quick: 1)
+        let paired = try Paired.measure(rounds: bench.scale(11, quick: 5)) {
+            try client.run(seconds: seconds, meter: server.meter).requestsPerSecond
+        } floor: {
+            try bare.commitOneByOne(row, seconds: seconds)
+        }
+        bench.report.add(
+            Finding(
+                "write-one",
+                "a bare server that commits one SQLite row a request, in the relay's place",
+                unit: "/s",
+                paired,
+                against: "SQLite one-row commits"
+            )
+        )
     }
 
     /// The same beside a server that answers over a socket too: what the machine takes for the way there and back.

@@ -28,7 +28,8 @@ package final class BareRows {
         return Double(done) / Monotonic.seconds(since: start)
     }
 
-    private func add(_ body: [UInt8]) throws {
+    /// Commits one more row.
+    package func add(_ body: [UInt8]) throws {
         let name = Array("record-\(String(next, radix: 16))".utf8)
         next += 1
         try name.withUnsafeBytes { name in

@@ -4,7 +4,8 @@ import Sockets
 /// A server that does only what no server can leave out, to hold the relay against.
 ///
 /// Thread 0 takes HTTP requests: `POST /commit/ZONE` appends the body to a log file, fsyncs once for all requests that
-/// wait, tells the notice threads and answers; `POST /notify/ZONE` is the same without a disk; `GET /feed/AFTER/LIMIT`
+/// wait, tells the notice threads and answers; `POST /notify/ZONE` is the same without a disk; `POST /row/N` commits the body
+/// as a row of SQLite's; `GET /feed/AFTER/LIMIT`
 /// answers a page of rows. The other threads hold the listening sockets, each its own share: a request
 /// `GET /listen/ZONE` is answered like a WebSocket upgrade, the first bytes after it with a `ready` frame, and each
 /// commit of the zone with one `write` per listener.

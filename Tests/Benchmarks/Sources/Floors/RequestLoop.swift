@@ -14,6 +14,7 @@ final class RequestLoop {
     private let groups: [ListenerGroup]
     private let log: FileHandle
     private let feed: BareFeed?
+    private let rows: BareRows
     private let poller: Poller
     private var clients: [Int: Client] = [:]
     /// Who is answered, and which zones are noticed, once the disk has what they wrote.
@@ -32,6 +33,7 @@ final class RequestLoop {
         else { throw LoadError.missing("The bare server cannot write \(settings.logPath).") }
         self.log = log
         feed = try settings.feedPath.map { try BareFeed(path: $0) }
+        rows = try BareRows(path: settings.logPath + ".sqlite")
         poller = try Poller()
         self.listening.stopBlocking()
         try poller.add(listening, key: Int(listening))
@@ -78,6 +80,9 @@ final class RequestLoop {
             unwritten.append(contentsOf: body)
             changed.append(zone)
             waiting.append(client)
+        } else if HTTPHead.number(after: "/row/", in: head) != nil {
+            try rows.add(Array(body))
+            try client.socket.write(Self.done)
         } else if let zone = HTTPHead.number(after: "/notify/", in: head) {
             changed.append(zone)
             waiting.append(client)

@@ -1,0 +1,40 @@
+import NIOCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// Gives bytes to a channel's socket without a way through the channel.
+///
+/// For a channel that has nothing unsent of its own while this is used, and nothing in its pipeline that changes bytes; to
+/// be given up in the moment in which the channel says that it is inactive. Confined to the channel's loop.
+struct DirectSend {
+    private let socket: NIOBSDSocket.Handle
+
+    /// `nil` where the channel has no socket, or has bytes of its own to send yet.
+    init?(_ context: ChannelHandlerContext) {
+        let operations = context.pipeline.syncOperations
+        guard (try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)) == 0,
+            let socket = try? operations.withUnsafeTransportIfAvailable({ (socket: NIOBSDSocket.Handle) in socket })
+        else { return nil }
+        self.socket = socket
+    }
+
+    /// How many of the bytes the system took; 0 where it takes none now, and after a failure, which the channel then meets
+    /// itself when it is given the bytes.
+    func send(_ bytes: ByteBuffer) -> Int { max(0, bytes.withUnsafeReadableBytes { send($0) }) }
+
+    private func send(_ bytes: UnsafeRawBufferPointer) -> Int {
+        #if canImport(Glibc)
+            Glibc.send(socket, bytes.baseAddress, bytes.count, Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL))
+        #elseif canImport(Musl)
+            Musl.send(socket, bytes.baseAddress, bytes.count, MSG_DONTWAIT | MSG_NOSIGNAL)
+        #else
+            Darwin.send(socket, bytes.baseAddress, bytes.count, MSG_DONTWAIT)
+        #endif
+    }
+}

@@ -1,0 +1,91 @@
+import GRDB
+import Records
+import RelayCore
+
+/// Where the store is in its generations of done writes.
+struct DoneWriteRows {
+    /// Writes of one generation; those of the latest and the one before are remembered.
+    private let size: Int
+    var generation: Int64
+    var count: Int
+    /// Whether there are rows of generations that are not remembered any more.
+    var hasOld: Bool
+
+    init(_ database: Database, size: Int) throws {
+        self.size = size
+        generation = try Int64.fetchOne(database, sql: "SELECT max(generation) FROM done_write") ?? 1
+        count =
+            try Int.fetchOne(
+                database,
+                sql: "SELECT count(*) FROM done_write WHERE generation = ?",
+                arguments: [generation]
+            ) ?? 0
+        hasOld = true
+    }
+
+    /// Counts one more row, in a new generation where this one is full.
+    mutating func add() {
+        count += 1
+        guard count > size else { return }
+        (generation, count, hasOld) = (generation + 1, 1, true)
+    }
+}
+
+extension SQLiteWriter {
+    func doneWrite(_ id: String, by user: UserID) throws(RelayError) -> DoneWrite? {
+        try attempt {
+            guard let number = try number(of: user) else { return nil }
+            let generation = try doneWriteRows().generation
+            let statement = try SQL(
+                """
+                SELECT print, places FROM done_write WHERE generation IN (?1, ?1 - 1) AND user = ?2 AND id = ?3
+                ORDER BY generation DESC
+                """,
+                in: database
+            )
+            defer { statement.reset() }
+            statement.bind(1, generation)
+            statement.bind(2, number)
+            statement.bind(3, id)
+            guard try statement.step() else { return nil }
+            return DoneWrite(print: statement.unsigned(0), places: statement.blob(1))
+        }
+    }
+
+    func keep(_ done: DoneWrite, as id: String, by user: UserID) throws(RelayError) {
+        try attempt {
+            var rows = try doneWriteRows()
+            rows.add()
+            if rows.hasOld { rows.hasOld = try forgetDoneWrites(before: rows.generation - 1) }
+            memory.doneWrites = rows
+            let statement = try SQL("INSERT OR REPLACE INTO done_write VALUES (?, ?, ?, ?, ?)", in: database)
+            statement.bind(1, rows.generation)
+            statement.bind(2, try ensureNumber(of: user))
+            statement.bind(3, id)
+            statement.bind(4, done.print)
+            statement.bind(5, blob: done.places)
+            try statement.run()
+        }
+    }
+
+    private func doneWriteRows() throws -> DoneWriteRows {
+        if let rows = memory.doneWrites { return rows }
+        let rows = try DoneWriteRows(database, size: rememberedWrites)
+        memory.doneWrites = rows
+        return rows
+    }
+
+    /// Removes two rows for each that is added, so that what is forgotten goes while writes come, and is never much at once.
+    private func forgetDoneWrites(before generation: Int64) throws -> Bool {
+        let statement = try SQL(
+            """
+            DELETE FROM done_write WHERE (generation, user, id) IN (
+                SELECT generation, user, id FROM done_write WHERE generation < ? LIMIT 2)
+            """,
+            in: database
+        )
+        statement.bind(1, generation)
+        try statement.run()
+        return database.changesCount > 0
+    }
+}

@@ -1,0 +1,133 @@
+import Records
+import RelayAPI
+import Testing
+import Wire
+
+/// A write that its client sends again under the same name takes effect once.
+///
+/// Reliability reference 2 i.
+@Suite struct RepeatedWriteTests {
+    private func world() async throws -> RelayWorld {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        return world
+    }
+
+    private func send(
+        _ id: String,
+        _ operations: String,
+        to world: RelayWorld,
+        as user: String = "alice",
+        atomic: Bool = true
+    ) async throws -> Answer {
+        try await world.ask(
+            "private/records/modify",
+            as: user,
+            #"{"operationID":"\#(id)","zoneID":{"zoneName":"Notes"},"atomic":\#(atomic),"operations":[\#(operations)]}"#
+        )
+    }
+
+    private func operation(_ kind: String, _ name: String?, tag: String? = nil, title: String = "Milk") -> String {
+        let name = name.map { #""recordName":"\#($0)","# } ?? ""
+        let tag = tag.map { #""recordChangeTag":"\#($0)","# } ?? ""
+        let fields = #""fields":{"title":{"value":"\#(title)"},"done":{"value":0}}"#
+        return #"{"operationType":"\#(kind)","record":{\#(name)\#(tag)"recordType":"Note",\#(fields)}}"#
+    }
+
+    private func only(_ answer: Answer) throws -> JSONValue {
+        try #require(try answer.items("records").first)
+    }
+
+    @Test func aRepeatIsAnsweredAsTheFirstWasAndChangesNothing() async throws {
+        let world = try await world()
+        let first = try await send("a", operation("create", "n"), to: world)
+        let again = try await send("a", operation("create", "n"), to: world)
+        #expect(try only(first).text("recordChangeTag") != nil)
+        #expect(try only(again).text("recordChangeTag") == only(first).text("recordChangeTag"))
+        #expect(again.json.text("syncToken") == first.json.text("syncToken"))
+        let tag = try only(first).text("recordChangeTag")
+        let update = try await send("b", operation("update", "n", tag: tag, title: "Bread"), to: world)
+        let repeated = try await send("b", operation("update", "n", tag: tag, title: "Bread"), to: world)
+        #expect(try only(repeated).text("recordChangeTag") == only(update).text("recordChangeTag"))
+        let other = try await send("c", operation("update", "n", tag: tag, title: "Bread"), to: world)
+        #expect(other.status == 400, "under another name it is a write of its own, and its tag is old")
+    }
+
+    @Test func aNamelessRecordIsMadeOnceAndKeepsItsName() async throws {
+        let world = try await world()
+        let two = [operation("create", nil), operation("create", nil, title: "Bread")].joined(separator: ",")
+        let names = try await send("a", two, to: world).items("records").map { $0.text("recordName") }
+        let again = try await send("a", two, to: world).items("records").map { $0.text("recordName") }
+        #expect(names == again && Set(names).count == 2 && names.allSatisfy { $0?.count == 36 })
+    }
+
+    @Test func theOrderOfFieldsDoesNotMatterAndTheirValuesDo() async throws {
+        let world = try await world()
+        let turned =
+            #"{"operationType":"create","record":{"recordName":"n","recordType":"Note","fields":"#
+            + #"{"done":{"value":0},"title":{"value":"Milk"}}}}"#
+        _ = try await send("a", operation("create", "n"), to: world)
+        #expect(try await send("a", turned, to: world).status == 200)
+        let other = try await send("a", operation("create", "n", title: "Bread"), to: world)
+        #expect(other.status == 400 && other.json.text("serverErrorCode") == "BAD_REQUEST")
+    }
+
+    @Test func ofAWriteThatFailedInPartTheRestIsTriedAnew() async throws {
+        let world = try await world()
+        _ = try await world.modify([.create("there")])
+        let both = [operation("create", "new"), operation("create", "there")].joined(separator: ",")
+        let first = try await send("a", both, to: world, atomic: false).items("records")
+        #expect(first.map { $0.text("serverErrorCode") } == [nil, "CONFLICT"])
+        _ = try await world.modify([.init(kind: "forceDelete", name: "there")])
+        let again = try await send("a", both, to: world, atomic: false).items("records")
+        #expect(again.map { $0.text("serverErrorCode") } == [nil, nil])
+        #expect(again[0].text("recordChangeTag") == first[0].text("recordChangeTag"))
+        let third = try await send("a", both, to: world, atomic: false).items("records")
+        #expect(third.map { $0.text("recordChangeTag") } == again.map { $0.text("recordChangeTag") })
+    }
+
+    @Test func aRefusedAtomicWriteMayComeAgain() async throws {
+        let world = try await world()
+        _ = try await world.modify([.create("there")])
+        let both = [operation("create", "new"), operation("create", "there")].joined(separator: ",")
+        #expect(try await send("a", both, to: world).status == 400)
+        _ = try await world.modify([.init(kind: "forceDelete", name: "there")])
+        #expect(try await send("a", both, to: world).status == 200)
+    }
+
+    @Test func aDeletionIsRepeatedAndWhatCameSinceStays() async throws {
+        let world = try await world()
+        _ = try await world.modify([.create("n")])
+        let delete = #"{"operationType":"forceDelete","record":{"recordName":"n"}}"#
+        _ = try await send("a", delete, to: world)
+        _ = try await world.modify([.create("n")])
+        #expect(try only(await send("a", delete, to: world)).flag("deleted") == true)
+        let there = try await world.ask(
+            "private/records/lookup",
+            #"{"zoneID":{"zoneName":"Notes"},"records":[{"recordName":"n"}]}"#
+        )
+        #expect(try only(there).text("recordType") == "Note")
+    }
+
+    @Test func aRecordThatIsGoneSinceIsSaidToBe() async throws {
+        let world = try await world()
+        _ = try await send("a", operation("create", "n"), to: world)
+        _ = try await world.modify([.init(kind: "forceDelete", name: "n")])
+        let again = try await send("a", operation("create", "n"), to: world, atomic: false)
+        #expect(again.status == 400, "to be atomic or not is a part of what was asked for")
+        let same = try await send("a", operation("create", "n"), to: world)
+        #expect(try only(same).text("serverErrorCode") == "NOT_FOUND")
+    }
+
+    @Test func namesBelongToTheirUsers() async throws {
+        let world = try await world()
+        try await world.makeZone("Notes", as: "bob")
+        _ = try await send("a", operation("create", "n"), to: world)
+        #expect(try await send("a", operation("create", "m", title: "Bob's"), to: world, as: "bob").status == 200)
+    }
+
+    @Test(arguments: ["", String(repeating: "x", count: 256), "ä"]) func badNamesAreRefused(_ id: String) async throws {
+        let answer = try await send(id, operation("create", "n"), to: try await world())
+        #expect(answer.status == 400)
+    }
+}

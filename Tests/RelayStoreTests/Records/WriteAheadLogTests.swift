@@ -1,0 +1,107 @@
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+import Testing
+
+/// The log's room ahead and its checkpoints, seen from the files.
+@Suite struct WriteAheadLogTests {
+    private let user = UserID("_00000000000000000000000000000001")
+    private let zone = ZoneID("Notes", owner: UserID("_00000000000000000000000000000001"))
+
+    /// A folder of its own, which goes with the test.
+    private func withFolder<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        return try await body(folder)
+    }
+
+    private func open(_ folder: URL) throws -> SQLiteStore {
+        try SQLiteStore(.file(path: folder.appendingPathComponent("store.sqlite").path), draw: { 7 })
+    }
+
+    private func begin(_ store: SQLiteStore) async throws {
+        let zone = zone
+        try await store.write { writer throws(RelayError) in
+            try writer.define(["Note": RecordType()])
+            _ = try writer.makeZone(zone, by: "phone")
+        }
+    }
+
+    private func save(_ names: some Sequence<Int> & Sendable, bytes: Int = 10, in store: SQLiteStore) async throws {
+        let (id, user) = (zone, user)
+        try await store.write { writer throws(RelayError) in
+            guard let zone = try writer.zone(id) else { throw .zoneNotFound }
+            let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+            let text = String(repeating: "x", count: bytes)
+            let records = names.map {
+                StoredRecord(
+                    name: "n\($0)",
+                    type: "Note",
+                    change: writer.takeChangeNumber(),
+                    created: stamp,
+                    modified: stamp,
+                    fields: Array(#"{"a":{"value":"\#(text)","type":"STRING"}}"#.utf8)
+                )
+            }
+            try writer.put(records, replacing: [:], in: zone, by: "phone")
+        }
+    }
+
+    private func size(_ name: String, in folder: URL) throws -> Int {
+        try FileManager.default.attributesOfItem(atPath: folder.appendingPathComponent(name).path)[.size] as? Int ?? 0
+    }
+
+    @Test func theLogIsLongerThanWhatIsInItAndStillReadsWhole() async throws {
+        try await withFolder { folder in
+            let store = try open(folder)
+            try await begin(store)
+            for name in 1...50 { try await save(name...name, in: store) }
+            #expect(try size("store.sqlite-wal", in: folder) > 1 << 20, "zeros stand ahead of the log's end")
+
+            // As a power cut would leave it: file and log as they are now, without a good end.
+            let copy = folder.appendingPathComponent("copy")
+            try FileManager.default.createDirectory(at: copy, withIntermediateDirectories: true)
+            for name in ["store.sqlite", "store.sqlite-wal"] {
+                try FileManager.default.copyItem(
+                    at: folder.appendingPathComponent(name),
+                    to: copy.appendingPathComponent(name)
+                )
+            }
+            let again = try open(copy)
+            #expect(try again.integrityReport() == "ok")
+            let id = zone
+            let found = try again.read { reader throws(RelayError) in
+                guard let zone = try reader.zone(id) else { throw .zoneNotFound }
+                return try reader.records(named: (1...51).map { "n\($0)" }, in: zone).count
+            }
+            #expect(found == 50)
+            // What comes now must not be mixed up with what stood behind the old end.
+            try await save(51...60, in: again)
+            again.close()
+            let third = try open(copy)
+            #expect(try third.integrityReport() == "ok")
+            third.close()
+            store.close()
+        }
+    }
+
+    @Test func aFullLogIsCopiedIntoTheFileAndBeginsAnew() async throws {
+        try await withFolder { folder in
+            let store = try open(folder)
+            try await begin(store)
+            try await save(1...45, bytes: 800_000, in: store)
+            // Comes after the checkpoint, which comes after the answer.
+            try await save(46...46, in: store)
+            #expect(try size("store.sqlite", in: folder) > 32 << 20)
+            let full = try size("store.sqlite-wal", in: folder)
+            for name in 47...60 { try await save(name...name, in: store) }
+            #expect(try size("store.sqlite-wal", in: folder) == full, "the log is written over from its beginning")
+            store.close()
+            let again = try open(folder)
+            #expect(try again.integrityReport() == "ok")
+            again.close()
+        }
+    }
+}
