@@ -83,6 +83,9 @@ package struct ZoneChanges: Sendable {
             end.position = last
             if isReversed { end = end.reversed(above: start.position) } else if last < listed { end.floor = listed }
         }
+        #if DEBUG
+            if PlantedFault.tokenOneTooFar.isPlanted, moreComing, !isReversed { end.position += 1 }
+        #endif
         return Page(zone: zone, token: end, moreComing: moreComing)
     }
 

@@ -122,6 +122,9 @@ package struct ModifyRecords: Sendable {
         try decision.keepShares(in: writer)
 
         if isAtomic, decision.hasFailed {
+            #if DEBUG
+                if PlantedFault.atomicBatchTorn.isPlanted { _ = try decision.write(to: writer, zone: zone) }
+            #endif
             return Result(zone: zone, outcomes: decision.outcomesOfRefusal(), isAtomicFailure: true)
         }
         let outcomes = try decision.write(to: writer, zone: zone)
