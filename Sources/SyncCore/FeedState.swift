@@ -45,6 +45,9 @@ package struct FeedState: Equatable, Sendable {
     /// The database is about to be listed from its beginning.
     mutating func listingBegins() { listing = [] }
 
+    /// The database is seen to its end.
+    mutating func listingEnds() { listing = nil }
+
     /// Takes in a page of the database's feed before it is told: gives the zones that are gone without a word.
     ///
     /// A listing names no deletions: a zone that was fetched before and is not in it is there no more.

@@ -123,6 +123,7 @@ package struct FetchRound: Sendable {
             return
         }
         guard !moreComing else { return }
+        state.listingEnds()
         needsDatabase = false
         outcome.sawDatabase = true
     }

@@ -4,7 +4,7 @@ import Testing
 /// Whole worlds: no acknowledged change is lost, whatever goes wrong, and what would lose one is found.
 @Suite(.timeLimit(.minutes(5))) struct SimulationTests {
     /// In all; each with another relay, other devices, another network.
-    private static let seeds = 200
+    private static let seeds = 120
 
     @Test(arguments: 0..<2) func noSeedGoesWrong(_ half: Int) async throws {
         let (first, count) = (1 + half * Self.seeds / 2, Self.seeds / 2)
