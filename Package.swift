@@ -184,6 +184,23 @@ var package = Package(
         ),
         // For `Deploy/test --sanitize thread`; empty in any other build.
         .target(name: "MutexForThreadSanitizer", path: "Tests/MutexForThreadSanitizer"),
+        // Whole worlds from one seed; in a program of its own, since a run owns its process.
+        .target(
+            name: "Simulation",
+            dependencies: [
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "ZoneMirror", "ZoneTesting",
+                httpTypes,
+            ],
+            path: "Tests/Simulation",
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "simulate",
+            dependencies: ["Records", "Simulation", "ZoneTesting"],
+            path: "Tests/Simulate",
+            swiftSettings: strict
+        ),
+        .testTarget(name: "SimulationTests", dependencies: ["Records", "simulate"], swiftSettings: strict),
     ]
 )
 

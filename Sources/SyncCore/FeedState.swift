@@ -7,12 +7,20 @@ package struct FeedState: Equatable, Sendable {
     package var zoneTokens: [ZoneID: SyncToken] = [:]
     /// Zones known to have changed and not yet fetched to the end, in the order they became known.
     package private(set) var unfetched: [ZoneID] = []
+    /// The zones named so far while the database is listed from its beginning; `nil` at all other times.
+    package private(set) var listing: Set<ZoneID>?
+    /// Zones that were not there when they were asked for, and of which the database's feed has not told yet.
+    package private(set) var vanished: Set<ZoneID>
 
     package init(
         databaseToken: SyncToken? = nil,
         zoneTokens: [ZoneID: SyncToken] = [:],
-        unfetched: [ZoneID] = []
+        unfetched: [ZoneID] = [],
+        listing: Set<ZoneID>? = nil,
+        vanished: Set<ZoneID> = []
     ) {
+        self.vanished = vanished
+        self.listing = listing
         self.databaseToken = databaseToken
         self.zoneTokens = zoneTokens
         self.unfetched = unfetched
@@ -20,6 +28,37 @@ package struct FeedState: Equatable, Sendable {
 
     package mutating func changed(_ zone: ZoneID) {
         if !unfetched.contains(zone) { unfetched.append(zone) }
+    }
+
+    /// A zone was asked for and is not there.
+    mutating func foundGone(_ zone: ZoneID) {
+        lost(zone)
+        vanished.insert(zone)
+    }
+
+    /// The database's feed says that a zone is gone.
+    mutating func toldOfLoss(_ zone: ZoneID) {
+        lost(zone)
+        vanished.remove(zone)
+    }
+
+    /// The database is about to be listed from its beginning.
+    mutating func listingBegins() { listing = [] }
+
+    /// The database is seen to its end.
+    mutating func listingEnds() { listing = nil }
+
+    /// Takes in a page of the database's feed before it is told: gives the zones that are gone without a word.
+    ///
+    /// A listing names no deletions: a zone that was fetched before and is not in it is there no more.
+    package mutating func missing(after changed: [ZoneID], moreComing: Bool) -> [ZoneID] {
+        vanished.subtract(changed)
+        guard var named = listing else { return [] }
+        named.formUnion(changed)
+        listing = moreComing ? named : nil
+        guard !moreComing else { return [] }
+        return Set(zoneTokens.keys).union(vanished).filter { !named.contains($0) }
+            .sorted { ($0.owner.recordName, $0.zoneName) < ($1.owner.recordName, $1.zoneName) }
     }
 
     package mutating func fetched(_ zone: ZoneID) { unfetched.removeAll { $0 == zone } }

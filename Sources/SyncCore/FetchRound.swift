@@ -114,7 +114,7 @@ package struct FetchRound: Sendable {
         _ state: inout FeedState
     ) {
         isAskingDatabase = false
-        deleted.forEach { state.lost($0) }
+        deleted.forEach { state.toldOfLoss($0) }
         changed.forEach { state.changed($0) }
         let isSound = database.accepts(token, after: state.databaseToken, moreComing: moreComing)
         state.databaseToken = token
@@ -123,6 +123,7 @@ package struct FetchRound: Sendable {
             return
         }
         guard !moreComing else { return }
+        state.listingEnds()
         needsDatabase = false
         outcome.sawDatabase = true
     }
@@ -171,7 +172,7 @@ package struct FetchRound: Sendable {
         case .tokenExpired:
             state.zoneTokens[zone] = nil
         case .zoneGone:
-            state.lost(zone)
+            state.foundGone(zone)
             // Only the database's feed says what became of it.
             if !outcome.sawDatabase { needsDatabase = true }
         case .network, .busy, .account:
@@ -196,6 +197,7 @@ package struct FetchRound: Sendable {
         if outcome.trouble == nil {
             if needsDatabase, inFlight.isEmpty {
                 isAskingDatabase = true
+                if state.databaseToken == nil { state.listingBegins() }
                 return [.askDatabase(since: state.databaseToken)]
             } else if !needsDatabase {
                 effects = beginZones(state)

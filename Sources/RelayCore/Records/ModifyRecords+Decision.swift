@@ -107,6 +107,9 @@ extension ModifyRecords {
                 throw .accessDenied
             }
             if kind == .create { throw RelayError(.conflict, "record to insert already exists") }
+            #if DEBUG
+                if PlantedFault.changeTagUnchecked.isPlanted { return }
+            #endif
             if kind.needsChangeTag, operation.record.changeTag != current.changeTag {
                 throw RelayError(.conflict, "client oplock error \(kind.isDelete ? "deleting" : "updating") record")
             }

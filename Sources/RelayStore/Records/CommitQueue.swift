@@ -64,7 +64,7 @@ final class CommitQueue: @unchecked Sendable {
     ///   - onCommitTime: hears how many writes each batch had and how long its commit took.
     ///   - idle: does a little of what can wait, on the thread, never beside a commit; says whether there is more. Called at
     ///     first and after `leaveIdleWork`.
-    ///   - later: commits when it likes, in place of the thread.
+    ///   - later: commits in place of the thread, which then is not started.
     init(
         name: String,
         commit: @escaping @Sendable ([any QueuedWrite]) -> Void,

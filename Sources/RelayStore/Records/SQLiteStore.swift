@@ -62,6 +62,9 @@ package final class SQLiteStore: Store {
     /// The writer's memory between two transactions; taken out for the length of one.
     private let memory: Mutex<SQLiteWriter.Memory?>
     private let isStopped = Mutex(false)
+    #if DEBUG
+        private let later: CommitLater?
+    #endif
     private let queue = Mutex<CommitQueue?>(nil)
 
     /// Opens the file, or makes it with its folder.
@@ -94,6 +97,9 @@ package final class SQLiteStore: Store {
     ) throws {
         self.tuning = tuning
         self.rememberedWrites = rememberedWrites
+        #if DEBUG
+            self.later = later
+        #endif
         connections = try StoreConnections(place, checkpointPages: checkpointPages)
         if case .file(let path) = place { try connections.settleLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
@@ -217,6 +223,9 @@ package final class SQLiteStore: Store {
         guard !isStopped.withLock({ $0 }) else {
             return batch.forEach { $0.finish(StoreFailure.relayError(for: StoreFailure.stopped)) }
         }
+        #if DEBUG
+            if commitTooLate(batch) { return }
+        #endif
         do {
             let done = try transaction { writer in batch.forEach { $0.run(in: writer) } }
             if !done.isEmpty { onCommit(done) }
@@ -249,6 +258,39 @@ package final class SQLiteStore: Store {
         isStopped.withLock { $0 = true }
         onLostWrite()
     }
+
+    #if DEBUG
+        private struct TooEarly: Error {}
+
+        /// Says that it is done, and does it later: for the planted faults that are about this.
+        private func commitTooLate(_ batch: [any QueuedWrite]) -> Bool {
+            let (answers, tells) = (
+                PlantedFault.answerBeforeCommit.isPlanted, PlantedFault.noticeBeforeCommit.isPlanted
+            )
+            guard answers || tells, let later else { return false }
+            var done: Commit?
+            _ = try? transaction { writer in
+                batch.forEach { $0.run(in: writer) }
+                try writer.finish()
+                done = writer.commit
+                throw TooEarly()
+            }
+            if answers { batch.forEach { $0.finish(nil) } }
+            if tells, let done, !done.isEmpty { onCommit(done) }
+            // Some time later: the others have had a few turns.
+            wait(12, later) { [weak self] in
+                guard let self, let done = try? self.transaction({ writer in batch.forEach { $0.run(in: writer) } })
+                else { return }
+                if answers, !done.isEmpty { self.onCommit(done) }
+                if tells { batch.forEach { $0.finish(nil) } }
+            }
+            return true
+        }
+
+        private func wait(_ turns: Int, _ later: @escaping CommitLater, _ body: @escaping @Sendable () -> Void) {
+            later { [weak self] in turns == 0 ? body() : self?.wait(turns - 1, later, body) ?? () }
+        }
+    #endif
 
     /// Runs `body` in a transaction and commits it; returns when that is on disk.
     private func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> Commit {
@@ -362,6 +404,48 @@ package final class SQLiteStore: Store {
 
     // MARK: Looking beneath
 
+    /// One record's row with its zone's, read by nothing but itself: what checkers compare everything else with.
+    package struct BareRow: Sendable {
+        package var owner: String
+        package var zone: String
+        package var identity: UInt64
+        package var lastChange: UInt64
+        /// `nil`: the zone is empty.
+        package var record: String?
+        package var type: String?
+        package var change: UInt64
+        package var isDeleted: Bool
+        package var fields: [UInt8]
+    }
+
+    /// The records of all zones that are there, and the greatest number that any zone was ever stamped with.
+    package func bareRows() throws -> (rows: [BareRow], lastChange: UInt64) {
+        try connections.read { database in
+            let last = try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0
+            let rows = try Row.fetchAll(
+                database,
+                sql: """
+                    SELECT u.name, z.name, z.identity, z.last_change, r.name, t.name, r.change, r.deleted, r.fields
+                    FROM zone z JOIN user u ON u.id = z.owner LEFT JOIN record r ON r.zone = z.id
+                    LEFT JOIN record_type t ON t.id = r.type WHERE z.deleted = 0 ORDER BY r.change
+                    """
+            ).map { row in
+                BareRow(
+                    owner: row[0],
+                    zone: row[1],
+                    identity: UInt64(bitPattern: row[2]),
+                    lastChange: UInt64(bitPattern: row[3]),
+                    record: row[4],
+                    type: row[5],
+                    change: UInt64(bitPattern: row[6] ?? 0),
+                    isDeleted: row[7] ?? false,
+                    fields: (row[8] as Data?).map { [UInt8]($0) } ?? []
+                )
+            }
+            return (rows, UInt64(last))
+        }
+    }
+
     /// `PRAGMA synchronous` of the writing connection, for the test that reads it back: 2 is FULL.
     package func synchronousLevel() throws -> Int {
         try connections.inspect { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
@@ -426,6 +510,9 @@ private struct StoredState {
         }
         // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
         lastChange = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)
+        #if DEBUG
+            if PlantedFault.numberReused.isPlanted, lastChange > 8 { lastChange -= 2 }
+        #endif
         queries = try SubscriptionRow.readQueries(database)
         for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
         schema = try SchemaRows.read(database)

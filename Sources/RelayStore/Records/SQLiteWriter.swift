@@ -10,6 +10,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     struct Memory {
         var schema: Schema
         var lastChange: UInt64
+        #if DEBUG
+            /// Given out too early, by a planted fault.
+            var keptNumber: UInt64?
+        #endif
         var zones: [ZoneID: Zone] = [:]
         /// `nil` until they are looked up.
         var indexes: KeptIndexes?
@@ -110,6 +114,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Gives its memory to the next transaction, once this one is committed.
     func takeMemory() -> Memory {
         var taken = Memory(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
+        #if DEBUG
+            taken.keptNumber = memory.keptNumber
+        #endif
         taken.watchedTypes = memory.watchedTypes
         taken.assetTypes = memory.assetTypes
         taken.userCount = memory.userCount
@@ -162,6 +169,14 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     func hasAsset(_ hash: AssetHash) -> Bool { assets.file(of: hash) != nil }
 
     func takeChangeNumber() -> UInt64 {
+        #if DEBUG
+            if PlantedFault.numberOutsideTransaction.isPlanted {
+                if let kept = memory.keptNumber.take() { return kept }
+                memory.keptNumber = memory.lastChange + 1
+                memory.lastChange += 2
+                return memory.lastChange
+            }
+        #endif
         memory.lastChange += 1
         return memory.lastChange
     }
@@ -297,7 +312,12 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         growth.assets = try updateAssetUses(of: record, over: before, in: zone)
         try updateReferences(of: record, over: before, in: zone)
         let replaced = before?.change
-        if record.isDeleted, !zone.tracksChanges {
+        #if DEBUG
+            let leavesNothing = PlantedFault.tombstoneDropped.isPlanted || !zone.tracksChanges
+        #else
+            let leavesNothing = !zone.tracksChanges
+        #endif
+        if record.isDeleted, leavesNothing {
             guard let replaced else { return growth }
             let statement = try SQL("DELETE FROM record WHERE change = ?", in: database)
             statement.bind(1, replaced)

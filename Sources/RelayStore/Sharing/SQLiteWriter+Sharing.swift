@@ -9,10 +9,18 @@ extension SQLiteWriter {
     /// `zone` is as its owner sees it.
     func updateShare(of record: StoredRecord, over before: StoredRecord?, in zone: inout Zone) throws {
         let old = before?.sharing
-        guard let share = record.sharing else {
+        guard var share = record.sharing else {
             if let old { try endShare(old, in: &zone, at: record.change) }
             return
         }
+        #if DEBUG
+            if PlantedFault.removedParticipantServed.isPlanted, let old {
+                let kept = Set(share.participants.map(\.id))
+                share.participants += old.participants.filter { !kept.contains($0.id) && $0.hasAccepted }
+            }
+        #else
+            share.participants = share.participants
+        #endif
         let number = try old.flatMap { try self.number(ofShare: $0) } ?? insert(share, named: record.name, in: zone)
         if let old {
             if old.publicPermission != share.publicPermission { try setPermission(share.publicPermission, of: number) }

@@ -124,6 +124,11 @@ extension CKSyncEngine {
             public let zoneID: CKRecordZone.ID
             /// What ended it early; `nil` when it is complete.
             public let error: CKError?
+            /// The records that the zone holds, where it was listed from its beginning.
+            ///
+            /// That is so at first, and after its change token was no longer served; `nil` after all other fetches.
+            /// A listing names no deletions: what the application holds of the zone besides these, and has not pending, is gone.
+            public let listedRecordIDs: Set<CKRecord.ID>?
         }
 
         /// A fetch has ended.

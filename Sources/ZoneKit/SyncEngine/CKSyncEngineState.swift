@@ -61,6 +61,8 @@ extension CKSyncEngine {
             var revision: UInt64 = 0
             /// Grows with every change of anything that is to be kept.
             var stamp: UInt64 = 0
+            /// The names seen so far in zones that are being listed from their beginning.
+            var listings: [ZoneID: Set<String>] = [:]
             /// The address objects that the program knows, so that it gets its own back.
             var recordIDs: [RecordID: CKRecord.ID] = [:]
         }

@@ -28,6 +28,11 @@ extension CKSyncEngine.State {
             var zone: Zone
         }
 
+        struct Listing: Codable, Sendable {
+            var zone: Zone
+            var records: [String]
+        }
+
         var version = 1
         var databaseToken: SyncToken?
         var zones: [Zone] = []
@@ -36,6 +41,12 @@ extension CKSyncEngine.State {
         var isUntracked = false
         var heldUntil: Date?
         var user: String?
+        /// Zones that are being listed from their beginning; `nil` in what older versions wrote.
+        var listings: [Listing]?
+        /// The zones named so far, while the database is.
+        var databaseListing: [Zone]?
+        /// Zones that were not there, and of which the application has not been told.
+        var vanished: [Zone]?
     }
 }
 
@@ -57,6 +68,10 @@ extension CKSyncEngine.State.Serialization {
         isUntracked = contents.isUntracked
         heldUntil = contents.heldUntil
         user = contents.user
+        vanished = contents.feed.vanished.isEmpty ? nil : contents.feed.vanished.map { Zone($0) }
+        databaseListing = contents.feed.listing.map { $0.map { Zone($0) } }
+        let listings = contents.listings.map { Listing(zone: Zone($0.key), records: $0.value.sorted()) }
+        self.listings = listings.isEmpty ? nil : listings
     }
 
     var contents: CKSyncEngine.State.Contents {
@@ -65,7 +80,9 @@ extension CKSyncEngine.State.Serialization {
         contents.feed = FeedState(
             databaseToken: databaseToken,
             zoneTokens: Dictionary(tokens, uniquingKeysWith: { $1 }),
-            unfetched: unfetched.map(\.zone)
+            unfetched: unfetched.map(\.zone),
+            listing: databaseListing.map { Set($0.map(\.zone)) },
+            vanished: Set((vanished ?? []).map(\.zone))
         )
         for change in changes {
             switch (change.record, change.operation) {
@@ -77,6 +94,11 @@ extension CKSyncEngine.State.Serialization {
         contents.isUntracked = isUntracked
         contents.heldUntil = heldUntil
         contents.user = user
+        for listing in listings ?? [] {
+            contents.listings[listing.zone.zone] = Set(listing.records)
+            // Its end has still to be told.
+            contents.feed.changed(listing.zone.zone)
+        }
         return contents
     }
 }

@@ -85,10 +85,21 @@ extension SyncDriver {
             case .askDatabase(let token): group.addTask { .database(await self.askDatabase(token)) }
             case .zoneBegins(let zone):
                 await deliver(.willFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone))))
-            case .askZone(let zone, let token): group.addTask { .zone(zone, await self.askZone(zone, token)) }
+            case .askZone(let zone, let token):
+                if token == nil { state.update { $0.listings[zone] = [] } }
+                group.addTask { .zone(zone, await self.askZone(zone, token)) }
             case .zoneEnded(let zone, let trouble):
                 let error = trouble.map { errors[zone] ?? CKError($0) }
-                await deliver(.didFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone), error: error)))
+                let listed = trouble == nil ? state.read { $0.listings[zone] } : nil
+                let ids = listed.map { Set($0.map { CKRecord.ID(RecordID($0, in: zone)) }) }
+                let end = CKSyncEngine.Event.DidFetchRecordZoneChanges(
+                    zoneID: CKRecordZone.ID(zone),
+                    error: error,
+                    listedRecordIDs: ids
+                )
+                await deliver(.didFetchRecordZoneChanges(end))
+                // Only now: whoever ends before is told after the next start.
+                if listed != nil || trouble?.kind == .zoneGone { state.update { $0.listings[zone] = nil } }
             case .finished(let end): outcome = end
             }
         }
@@ -121,7 +132,8 @@ extension SyncDriver {
             if case .zone(let zone, _) = arrival { exchange(zone).leave() }
         }
         switch arrival {
-        case .database(.success(let page)):
+        case .database(.success(var page)):
+            await complete(&page)
             if !page.changed.isEmpty || !page.deleted.isEmpty { await deliver(.fetchedDatabaseChanges(.init(page))) }
             return advance(
                 .databasePage(
@@ -135,12 +147,40 @@ extension SyncDriver {
             errors[nil] = error
             return advance(.databaseFailed(error.trouble))
         case .zone(let zone, .success(let page)):
+            #if DEBUG
+                if PlantedFault.tokenBeforeData.isPlanted {
+                    state.update { $0.feed.zoneTokens[zone] = page.token }
+                    await saveState()
+                }
+            #endif
             if !page.changed.isEmpty || !page.deleted.isEmpty { await deliver(.fetchedRecordZoneChanges(.init(page))) }
+            note(page, in: zone)
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))
         case .zone(let zone, .failure(let error)):
             errors[zone] = error
             if error.saysKeyWasReset { await startOver(zone) }
             return advance(.zoneFailed(zone, error.trouble))
+        }
+    }
+
+    /// Adds what a listing does not say, and lets answers about lost zones come first that are on their way.
+    private func complete(_ page: inout DatabasePage) async {
+        let (changed, moreComing) = (page.changed, page.moreComing)
+        let missing = state.update { $0.feed.missing(after: changed, moreComing: moreComing) }
+        page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
+        for (zone, _) in page.deleted {
+            // What was sent before the zone went, and is answered after, would bring its records back.
+            await exchange(zone).enter()
+            exchange(zone).leave()
+        }
+    }
+
+    /// Adds a page to the listing of its zone, where that is being listed.
+    private func note(_ page: ZonePage<CKRecord>, in zone: ZoneID) {
+        state.update { contents in
+            guard contents.listings[zone] != nil else { return }
+            contents.listings[zone]?.formUnion(page.changed.map(\.recordID.recordName))
+            contents.listings[zone]?.subtract(page.deleted.map(\.id.recordName))
         }
     }
 

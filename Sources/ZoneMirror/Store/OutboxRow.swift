@@ -59,6 +59,13 @@ struct OutboxRow {
         return try Int.fetchOne(db, sql: sql) ?? 0
     }
 
+    /// How many may be sent now: while the user's space is full, only deletions.
+    static func countSendable(_ db: Database) throws -> Int {
+        guard try State.text(db, .quotaIsFull) != nil else { return try count(db, free: true) }
+        let sql = "SELECT count(*) FROM mirror_outbox WHERE held IS NULL AND op = 'delete'"
+        return try Int.fetchOne(db, sql: sql) ?? 0
+    }
+
     static func drop(_ db: Database, _ oid: String) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ?").execute(arguments: [oid])
     }

@@ -154,8 +154,22 @@ extension MirrorSync {
         inBackground { await walk.walk($0.link, zone, from: token) }
     }
 
+    /// Adds what a listing of the database does not say, and lets answers about lost zones come first that are on their way.
+    private func completed(_ arrival: Arrival) async -> Arrival {
+        guard case .database(.success(var page)) = arrival else { return arrival }
+        let missing = feed.missing(after: page.changed, moreComing: page.moreComing)
+        page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
+        for (zone, _) in page.deleted {
+            // What was sent before the zone went, and is answered after, would bring its records back.
+            await exchange(zone).enter()
+            exchange(zone).leave()
+        }
+        return .database(.success(page))
+    }
+
     /// Writes what has come, and only then notes how far that is.
     private func take(_ arrival: Arrival, _ tally: inout Tally) async -> [FetchRound.Effect] {
+        let arrival = await completed(arrival)
         defer {
             if case .zone(let zone, _, _) = arrival { exchange(zone).leave() }
         }

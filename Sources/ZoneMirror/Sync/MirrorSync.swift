@@ -48,6 +48,7 @@ actor MirrorSync {
     var working = 0
     var lastTrouble: CKError?
     private var hasWarned = false
+    private var spaceWatch: Task<Void, Never>?
     private var keptHold: Double?
     private var newsAsked: UInt64 = 0
     private var newsSeen: UInt64 = 0
@@ -132,6 +133,7 @@ actor MirrorSync {
         isStopped = true
         alarm += 1
         sleeper?.cancel()
+        spaceWatch?.cancel()
         let running = background.values
         running.forEach { $0.cancel() }
         for task in running { await task.value }
@@ -161,12 +163,35 @@ actor MirrorSync {
     func outboxChanged() async {
         await outboxLook.enter()
         defer { outboxLook.leave() }
-        let count = (try? await file.pool.read { try OutboxRow.count($0, free: true) }) ?? 0
-        tell(.outboxChanged(isEmpty: count == 0))
+        let counts = try? await file.pool.read {
+            (all: try OutboxRow.count($0, free: true), sendable: try OutboxRow.countSendable($0))
+        }
+        let count = counts?.all ?? 0
+        tell(.outboxChanged(isEmpty: (counts?.sendable ?? 0) == 0))
+        if let counts, counts.sendable < counts.all { lookForSpaceLater() }
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
         if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
         hasWarned = isLarge
     }
+
+    /// What finds no space waits, without being tried again and again; space may be made elsewhere.
+    private func lookForSpaceLater() {
+        guard spaceWatch == nil, conditions.isAutomatic, !isStopped else { return }
+        let time = conditions.time
+        spaceWatch = time.start { [weak self] in
+            guard (try? await time.sleep(time.now() + Self.spaceInterval)) != nil else { return }
+            await self?.lookForSpace()
+        }
+    }
+
+    private func lookForSpace() async {
+        spaceWatch = nil
+        try? await file.pool.write { try State.set($0, .quotaIsFull, nil) }
+        await outboxChanged()
+    }
+
+    /// Between two tries whether the user's space is still full.
+    private static let spaceInterval = Duration.seconds(900)
 
     /// Keeps a wait that the relay asked for where it survives a restart.
     func keepHold() async {
@@ -396,6 +421,7 @@ extension MirrorSync: Settling {
         }
         if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
         if working > 0 { return ["\(name) is at work."] }
+        if spaceWatch != nil { return ["\(name) waits for space in the user's database."] }
         guard !isPublic, !schedule.isChannelOpen, newsSeen < world.newsCount(ofPublic: false) else { return [] }
         return ["\(name) has no notice connection, and has not polled since the last change."]
     }

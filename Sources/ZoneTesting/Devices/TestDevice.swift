@@ -43,7 +43,7 @@ public final class TestDevice: Sendable {
         self.life = life
         let party = life.party
         self.party = party
-        let network = TestNetwork(relay: relay, party: party) { operation, isAnswered in
+        let network = TestNetwork(relay: relay, party: party, device: identity.deviceID) { operation, isAnswered in
             life.reached(isAnswered ? .answered(operation) : .sending(operation))
         }
         self.network = network

@@ -18,6 +18,7 @@ extension TestNetwork {
     func plan(for event: SocketEvent) -> FramePlan {
         guard case .text(let text) = event else { return FramePlan(delays: [frameDelay()]) }
         state.withLock { $0.frames.append(String(decoding: text, as: UTF8.self)) }
+        world.witness?.noticed(text, device: device)
         let delay = frameDelay()
         // Only notices may get lost: without the relay's hello nothing would follow.
         guard text.starts(with: Self.noticeMark) else { return FramePlan(delays: [delay]) }

@@ -16,19 +16,27 @@ public final class TestNetwork: Sendable {
         var weather: Weather?
         var operations: [String] = []
         var frames: [String] = []
+        var answers: [String: Int] = [:]
         /// The notice sockets that are open.
         var sockets: [TestSocket] = []
     }
 
     let relay: TestRelay
     let party: Party
+    let device: String
     /// On which the device hears of what happens.
     let line: Line
     let state = Mutex(State())
     /// Told of each request when it leaves and when its answer is there, by name; may end the device.
     let onRequest: @Sendable (_ operation: String, _ isAnswered: Bool) -> Void
 
-    init(relay: TestRelay, party: Party, onRequest: @escaping @Sendable (String, Bool) -> Void) {
+    init(
+        relay: TestRelay,
+        party: Party,
+        device: String,
+        onRequest: @escaping @Sendable (String, Bool) -> Void
+    ) {
+        self.device = device
         self.relay = relay
         self.party = party
         self.onRequest = onRequest
@@ -73,6 +81,11 @@ public final class TestNetwork: Sendable {
     /// What the relay has said over the device's notice sockets, frame by frame, as JSON.
     public var frames: [String] { state.withLock { $0.frames } }
 
+    /// How many answers to requests of a kind have come.
+    package func answerCount(of operation: String) -> Int {
+        state.withLock { $0.answers.reduce(0) { $1.key.hasSuffix(operation) ? $0 + $1.value : $0 } }
+    }
+
     /// Forgets the requests so far.
     public func forgetOperations() { state.withLock { $0.operations = [] } }
 
@@ -102,10 +115,10 @@ public final class TestNetwork: Sendable {
     /// Hands something over when its time has come.
     func carry(until time: TestClock.Instant, _ arrive: @escaping @Sendable () -> Void) {
         guard time > relay.clock.now else { return arrive() }
-        world.carries(1)
-        relay.clock.call(at: time) { [world] in
+        world.carries(1, for: party)
+        relay.clock.call(at: time) { [world, party] in
             arrive()
-            world.carries(-1)
+            world.carries(-1, for: party)
         }
     }
 }
@@ -129,8 +142,8 @@ extension TestNetwork: RelayTransport {
         _ plan: RequestPlan,
         _ fault: Fault?
     ) async throws(TransportError) -> RelayResponse {
-        world.carries(1)
-        defer { world.carries(-1) }
+        world.carries(1, for: party)
+        defer { world.carries(-1, for: party) }
         try await pass(plan.thither)
         if case .meanwhile(let work) = fault { await work() }
         if case .unreachable = fault { throw .unreachable("The test said so.") }
@@ -141,6 +154,7 @@ extension TestNetwork: RelayTransport {
         try await pass(plan.back)
         if case .losesAnswer = fault { throw .answerLost("The test said so.") }
         guard !isCut else { throw .answerLost("The device went off the network.") }
+        state.withLock { $0.answers[operation, default: 0] += 1 }
         onRequest(operation, true)
         return answer
     }

@@ -12,6 +12,8 @@ struct RunningRelay: Sendable {
     let hub: NoticeHub
     let party: Party
     let stores: StoreFolder
+    private let witness: (any Witness)?
+    private let nextRequest: @Sendable () -> UInt64
     private let deliveries = Deliveries()
     private let authenticator: Authenticator
     private let time: TimeSource
@@ -40,12 +42,25 @@ struct RunningRelay: Sendable {
         }
         let hub = NoticeHub(relayName: "test", noticeID: { source.hex(byteCount: 16) }, tasks: party)
         self.hub = hub
+        let witness = world.witness
+        self.witness = witness
+        nextRequest = { world.nextRequest() }
+        let watched = Watched()
         stores = StoreFolder(
             folder: path,
             draw: { random.number() },
-            onCommit: { home, changes in hub.publish(changes, of: home) },
+            onCommit: { home, changes in
+                if let store = watched.store { witness?.committed(changes, in: store) }
+                hub.publish(changes, of: home)
+            },
             later: { commits.run($0) }
         )
+        if let witness, let home = TestRelay.home {
+            // What is in the file has to be what was there at the end.
+            let store = try stores.sqliteStore(of: home)
+            watched.hold(store)
+            witness.opened(store)
+        }
         authenticator = try Authenticator(directory: directory, settings: settings, time: time, random: source)
         relay = Relay(
             authenticator: authenticator,
@@ -76,10 +91,15 @@ struct RunningRelay: Sendable {
     func answer(_ request: APIRequest) async -> APIResponse? {
         // Files are also asked for by those who block the stage until they have them.
         guard request.path.hasPrefix("/database/") else { return await relay.respond(to: request) }
-        let (relay, party, deliveries) = (relay, party, deliveries)
+        let (relay, party, deliveries, witness, id) = (relay, party, deliveries, witness, nextRequest())
         return await withCheckedContinuation { waiter in
             guard let number = deliveries.begin(waiter) else { return }
-            Task(executorPreference: party) { deliveries.end(number, await relay.respond(to: request)) }
+            Task(executorPreference: party) {
+                witness?.asked(request, number: id)
+                let answer = await relay.respond(to: request)
+                witness?.answered(request, number: id, answer)
+                deliveries.end(number, answer)
+            }
         }
     }
 
@@ -98,6 +118,16 @@ struct RunningRelay: Sendable {
 extension ScryptCost {
     /// Cheap: nobody attacks a test's passwords.
     fileprivate static let test = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
+}
+
+/// The store that a witness looks into, once it is open.
+private final class Watched: Sendable {
+    private let held = Mutex<WeakStore>(WeakStore())
+
+    private struct WeakStore: Sendable { weak var store: SQLiteStore? }
+
+    var store: SQLiteStore? { held.withLock { $0.store } }
+    func hold(_ store: SQLiteStore) { held.withLock { $0.store = store } }
 }
 
 /// The requests that wait for an answer, so that none waits for ever for a relay that was killed.

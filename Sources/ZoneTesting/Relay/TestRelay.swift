@@ -47,6 +47,7 @@ public final class TestRelay: Sendable {
     /// The container that devices use unless they name another.
     public static let containerIdentifier = "iCloud.test"
 
+    static let home = ContainerID(containerIdentifier).map { ContainerEnvironment($0, .development) }
     package let world: World
     /// The relay's files, and those of its devices.
     package let folder: TestFolder

@@ -112,6 +112,9 @@ package final class Stage: Sendable {
 
     private static var thread: UInt { UInt(bitPattern: ThreadMark.own) }
 
+    /// Whether nothing is ready.
+    package var isAtRest: Bool { state.withLock { $0.ready.isEmpty } }
+
     /// Returns when there is nothing to do, and the application's own code is not at work anywhere.
     ///
     /// The application may wait for something that never comes; after `patience` nobody waits for it any more.

@@ -16,16 +16,20 @@ package final class World: Sendable {
         var members: [Member] = []
         var news: UInt64 = 0
         var publicNews: UInt64 = 0
-        /// What the networks carry just now.
-        var underWay = 0
+        /// What the networks carry just now, by device.
+        var underWay: [ObjectIdentifier: (party: Party, count: Int)] = [:]
+        var requests: UInt64 = 0
     }
 
     package let clock: TestClock
     package let random: SeededRandom
     package let stage: Stage
+    /// Sees what relay and devices say to each other; `nil`: nobody looks.
+    package let witness: (any Witness)?
     private let state = Mutex(State())
 
-    package init(clock: TestClock, seed: UInt64, stage: Stage = Stage()) {
+    package init(clock: TestClock, seed: UInt64, stage: Stage = Stage(), witness: (any Witness)? = nil) {
+        self.witness = witness
         self.clock = clock
         self.stage = stage
         random = SeededRandom(seed: seed)
@@ -40,6 +44,14 @@ package final class World: Sendable {
 
     func newsCount(ofPublic isPublic: Bool) -> UInt64 { state.withLock { isPublic ? $0.publicNews : $0.news } }
 
+    /// Numbers requests through all lives of the relay.
+    func nextRequest() -> UInt64 {
+        state.withLock { state in
+            state.requests += 1
+            return state.requests
+        }
+    }
+
     /// Something was written.
     func written(toPublic isPublic: Bool) {
         state.withLock { state in
@@ -48,12 +60,17 @@ package final class World: Sendable {
     }
 
     /// The network begins to carry something, or has handed it over.
-    func carries(_ change: Int) { state.withLock { $0.underWay += change } }
+    func carries(_ change: Int, for party: Party) {
+        state.withLock { $0.underWay[ObjectIdentifier(party), default: (party, 0)].count += change }
+    }
 
     /// What is still to be done, by everybody who is on the network.
-    func unsettled() async -> [String] {
-        let (members, underWay) = state.withLock { ($0.members, $0.underWay) }
-        var all: [String] = underWay > 0 ? ["\(underWay) messages are on their way."] : []
+    package func unsettled() async -> [String] {
+        let (members, underWay) = state.withLock { state in
+            state.underWay = state.underWay.filter { $0.value.count > 0 && !$0.value.party.isGone }
+            return (state.members, state.underWay.values.reduce(0) { $0 + $1.count })
+        }
+        var all: [String] = underWay > 0 ? ["\(underWay) requests or notices are on their way."] : []
         for member in members where !member.party.isGone && member.isReachable() {
             all += await member.one?.unsettled().map { "\(member.device): \($0)" } ?? []
         }

@@ -1,0 +1,48 @@
+/// What `simulate` is told on its command line.
+struct Options {
+    struct Unknown: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    var seeds: Range<UInt64> = 1..<101
+    /// Real time after which no further seed is begun.
+    var seconds: Double = .infinity
+    var plant: String?
+    var showsTrace = false
+    var showsEach = false
+
+    init(_ words: [String]) throws {
+        var rest = words[...]
+        while let word = rest.popFirst() {
+            switch word {
+            case "--seed":
+                let seed = try Self.number(&rest, of: word)
+                seeds = seed..<seed + 1
+            case "--seeds":
+                let bounds = (rest.popFirst() ?? "").split(separator: ".").compactMap {
+                    UInt64($0.trimmingPrefix("<"))
+                }
+                guard bounds.count == 2, bounds[0] < bounds[1] else {
+                    throw Unknown(description: "--seeds wants A..<B.")
+                }
+                seeds = bounds[0]..<bounds[1]
+            case "--seconds": seconds = Double(try Self.number(&rest, of: word))
+            case "--plant": plant = rest.popFirst()
+            case "--trace": showsTrace = true
+            case "--each": showsEach = true
+            default:
+                throw Unknown(
+                    description:
+                        "\(word) is unknown. simulate takes --seed, --seeds, --seconds, --plant, --each, --trace."
+                )
+            }
+        }
+    }
+
+    private static func number(_ rest: inout ArraySlice<String>, of word: String) throws -> UInt64 {
+        guard let number = rest.popFirst().flatMap({ UInt64($0) }) else {
+            throw Unknown(description: "\(word) wants a number.")
+        }
+        return number
+    }
+}

@@ -1,0 +1,112 @@
+import Foundation
+import Simulation
+
+#if DEBUG
+    import Records
+#endif
+
+/// Runs seeds and says what came of them.
+struct Run {
+    private let options: Options
+    private let home: URL
+
+    init(_ options: Options) {
+        self.options = options
+        // Where files cost nothing: what a disk may do is tried elsewhere.
+        let memory = URL(fileURLWithPath: "/dev/shm")
+        let isThere = FileManager.default.isWritableFile(atPath: memory.path)
+        home = (isThere ? memory : FileManager.default.temporaryDirectory)
+            .appendingPathComponent("zonecast-simulate-\(ProcessInfo.processInfo.processIdentifier)")
+    }
+
+    /// True where it went as it should.
+    func run() -> Bool {
+        guard plant() else {
+            say("There is no fault \(options.plant ?? "") to plant in this build.")
+            return false
+        }
+        defer { try? FileManager.default.removeItem(at: home) }
+        do {
+            try FileManager.default.createDirectory(at: home, withIntermediateDirectories: true)
+        } catch {
+            say("No folder for the runs' files: \(error.localizedDescription)")
+            return false
+        }
+        var total = Total()
+        let start = ContinuousClock.now
+        var isRight = options.plant == nil
+        for seed in options.seeds where (ContinuousClock.now - start).seconds < options.seconds {
+            let scenario = Scenario(seed: seed)
+            let steps = scenario.steps()
+            guard let outcome = try? Simulation(scenario, steps: steps, home: home).run() else {
+                say("Seed \(seed) cannot begin: the store cannot be made in \(home.path).")
+                return false
+            }
+            total.count(outcome)
+            if options.showsEach {
+                say("seed \(seed): \(outcome.requests) requests, \(outcome.pieces) pieces, \(outcome.simulated)")
+            }
+            if options.showsTrace { say(outcome.trace.joined(separator: "\n")) }
+            guard !outcome.isClean else { continue }
+            isRight = options.plant != nil
+            if isRight { say("Seed \(seed): \(outcome.violations[0])") } else { report(scenario, steps, outcome) }
+            break
+        }
+        say(total.json(seconds: (ContinuousClock.now - start).seconds))
+        return isRight
+    }
+
+    private func plant() -> Bool {
+        guard let name = options.plant else { return true }
+        #if DEBUG
+            PlantedFault.plant(PlantedFault(rawValue: name))
+            return PlantedFault(rawValue: name) != nil
+        #else
+            return false
+        #endif
+    }
+
+    private func report(_ scenario: Scenario, _ steps: [Step], _ outcome: Simulation.Outcome) {
+        say("FAILED \(scenario)")
+        outcome.violations.forEach { say("  \($0)") }
+        let (fewer, again) = Shrinking(scenario, home: home, time: .seconds(20)).shrink(steps, from: outcome)
+        say("\(fewer.count) of \(steps.count) steps are enough:")
+        fewer.forEach { say("  \($0)") }
+        (again ?? outcome).violations.forEach { say("  \($0)") }
+        say("The last of the trace:")
+        (again ?? outcome).trace.suffix(60).forEach { say("  \($0)") }
+        say("To repeat it: simulate --seed \(scenario.seed) --trace")
+    }
+}
+
+/// Writes a line that whoever reads along sees at once.
+private func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
+
+/// What all runs together were.
+private struct Total {
+    private var seeds = 0
+    private var simulated = Duration.zero
+    private var requests = 0
+    private var commits = 0
+    private var pieces: UInt64 = 0
+    private var fingerprint: UInt64 = 0
+
+    mutating func count(_ outcome: Simulation.Outcome) {
+        seeds += 1
+        simulated += outcome.simulated
+        requests += outcome.requests
+        commits += outcome.commits
+        pieces += outcome.pieces
+        fingerprint = fingerprint &* 31 &+ outcome.fingerprint
+    }
+
+    func json(seconds: Double) -> String {
+        let hours = simulated.seconds / 3600
+        return #"{"seeds":\#(seeds),"simulatedHours":\#(hours),"requests":\#(requests),"commits":\#(commits),"#
+            + #""pieces":\#(pieces),"seconds":\#(seconds),"fingerprint":"\#(String(fingerprint, radix: 16))"}"#
+    }
+}
+
+extension Duration {
+    fileprivate var seconds: Double { Double(components.seconds) + Double(components.attoseconds) / 1e18 }
+}

@@ -1,0 +1,32 @@
+import Foundation
+import Simulation
+import ZoneTesting
+
+#if DEBUG
+    import Records
+#endif
+
+/// `simulate [--seeds A..<B | --seed N] [--seconds S] [--plant FAULT] [--trace]`: runs seeds one after the other.
+///
+/// Says `{"seeds": …}` in one line at the end; a seed that goes wrong is printed whole, and ends the run with 1. With a
+/// planted fault it is the other way round: 0 where some seed found it.
+@main struct Simulate {
+    static func main() {
+        // The order in which sets and dictionaries are walked is part of a run.
+        guard ProcessInfo.processInfo.environment["SWIFT_DETERMINISTIC_HASHING"] == "1" else {
+            setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1)
+            let words = CommandLine.arguments.map { strdup($0) } + [nil]
+            execv("/proc/self/exe", words)
+            FileHandle.standardError.write(Data("Set SWIFT_DETERMINISTIC_HASHING=1 and try again.\n".utf8))
+            exit(2)
+        }
+        let options: Options
+        do {
+            options = try Options(Array(CommandLine.arguments.dropFirst()))
+        } catch {
+            FileHandle.standardError.write(Data("\(error)\n".utf8))
+            exit(2)
+        }
+        exit(Run(options).run() ? 0 : 1)
+    }
+}

@@ -1,0 +1,236 @@
+import Synchronization
+import ZoneKit
+import ZoneTesting
+
+/// An application over sync engines, one for its own database and one for what others share with it.
+///
+/// Its storage is a value that survives it. What it changes it marks as changed in the same step, as a program does that
+/// keeps both in one file; an engine that begins anew is told of the marks.
+final class EngineProgram: Program, @unchecked Sendable {
+    // Unchecked for `device` and `sides`: touched by the thread that steps the world, between two steps.
+
+    private(set) var device: TestDevice
+    private let userName: String
+    let judge: Judge
+    private var sides: [EngineSide] = []
+
+    init(_ device: TestDevice, userName: String, judge: Judge) {
+        self.device = device
+        self.userName = userName
+        self.judge = judge
+        sides = [EngineSide(isShared: false, userName, judge), EngineSide(isShared: true, userName, judge)]
+        begin(on: device)
+    }
+
+    func begin(on device: TestDevice) {
+        self.device = device
+        for side in sides { side.begin(on: device) }
+    }
+
+    private func side(of zone: CKRecordZone.ID) -> EngineSide {
+        sides[zone.ownerName == CKCurrentUserDefaultName ? 0 : 1]
+    }
+
+    /// Zones 0 and 1 are the user's own; one that was shared with them takes their place where there is one.
+    private func zone(_ number: Int) -> CKRecordZone.ID {
+        if number == 1, let shared = sides[1].zones.first { return shared }
+        return CKRecordZone.ID(zoneName: "Z\(number)")
+    }
+
+    func edit(_ zone: Int, _ record: String, _ field: String, _ value: String) {
+        let zone = self.zone(zone)
+        side(of: zone).edit(CKRecord.ID(recordName: record, zoneID: zone), field, value)
+    }
+
+    func delete(_ zone: Int, _ record: String) {
+        let zone = self.zone(zone)
+        side(of: zone).delete(CKRecord.ID(recordName: record, zoneID: zone))
+    }
+
+    func retry() { sides.forEach { $0.retry() } }
+
+    func holdings() -> [ZoneName: [String: [String: String]]]? {
+        sides.reduce(into: [:]) { $0.merge($1.holdings) { $1 } }
+    }
+
+    func unsent() -> [String] { sides.flatMap(\.unsent) }
+}
+
+/// One engine of an `EngineProgram`, with its storage.
+final class EngineSide: CKSyncEngineDelegate {
+    struct Storage: Sendable {
+        var fields: [CKRecord.ID: [String: String]] = [:]
+        /// The record as the relay had it last.
+        var known: [CKRecord.ID: CKRecord] = [:]
+        /// Fields that were changed here and not confirmed.
+        var changed: [CKRecord.ID: Set<String>] = [:]
+        var deleted: Set<CKRecord.ID> = []
+        var zones: [CKRecordZone.ID] = []
+        var state: CKSyncEngine.State.Serialization?
+        /// Zones that are to be made before what is in them.
+        var wanted: Set<CKRecordZone.ID> = []
+    }
+
+    private let storage = Mutex(Storage())
+    private let engine = Mutex<CKSyncEngine?>(nil)
+    /// Of the latest life; an older one's events come to nobody.
+    private let listener = Mutex<EngineEar?>(nil)
+    private let isShared: Bool
+    private let userName: String
+    let judge: Judge
+
+    init(isShared: Bool, _ userName: String, _ judge: Judge) {
+        self.isShared = isShared
+        self.userName = userName
+        self.judge = judge
+    }
+
+    var zones: [CKRecordZone.ID] { storage.withLock { $0.zones } }
+
+    func begin(on device: TestDevice) {
+        let ear = EngineEar(self)
+        listener.withLock { $0 = ear }
+        let database = isShared ? device.sharedDatabase : device.privateDatabase
+        let made = CKSyncEngine(
+            .init(database: database, stateSerialization: storage.withLock { $0.state }, delegate: ear)
+        )
+        engine.withLock { $0 = made }
+        retry()
+    }
+
+    func retry() {
+        let (wanted, changed, deleted) = storage.withLock { ($0.wanted, Set($0.changed.keys), $0.deleted) }
+        guard let state = engine.withLock({ $0 })?.state else { return }
+        state.add(
+            pendingDatabaseChanges: wanted.sorted { $0.zoneName < $1.zoneName }.map {
+                .saveZone(CKRecordZone(zoneID: $0))
+            }
+        )
+        state.add(
+            pendingRecordZoneChanges: changed.inOrder.map { .saveRecord($0) }
+                + deleted.inOrder.map { .deleteRecord($0) }
+        )
+    }
+
+    private func ask(_ change: CKSyncEngine.PendingRecordZoneChange) {
+        engine.withLock { $0 }?.state.add(pendingRecordZoneChanges: [change])
+    }
+
+    func edit(_ id: CKRecord.ID, _ field: String, _ value: String) {
+        let isNewZone = storage.withLock { storage in
+            storage.fields[id, default: [:]][field] = value
+            storage.changed[id, default: []].insert(field)
+            storage.deleted.remove(id)
+            let isNew = !isShared && !storage.zones.contains(id.zoneID) && storage.wanted.insert(id.zoneID).inserted
+            return isNew
+        }
+        if isNewZone {
+            engine.withLock { $0 }?.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: id.zoneID))])
+        }
+        ask(.saveRecord(id))
+    }
+
+    func delete(_ id: CKRecord.ID) {
+        let isThere = storage.withLock { storage in
+            guard storage.fields.removeValue(forKey: id) != nil else { return false }
+            storage.changed[id] = nil
+            // What the relay never had, as far as is known, may be on its way all the same.
+            storage.deleted.insert(id)
+            return true
+        }
+        if isThere { ask(.deleteRecord(id)) }
+    }
+
+    func name(_ zone: CKRecordZone.ID) -> ZoneName {
+        ZoneName(owner: zone.ownerName == CKCurrentUserDefaultName ? userName : zone.ownerName, name: zone.zoneName)
+    }
+
+    var holdings: [ZoneName: [String: [String: String]]] {
+        storage.withLock { storage in
+            var all: [ZoneName: [String: [String: String]]] = [:]
+            for zone in storage.zones { all[name(zone)] = [:] }
+            for (id, fields) in storage.fields { all[name(id.zoneID), default: [:]][id.recordName] = fields }
+            return all
+        }
+    }
+
+    var unsent: [String] {
+        storage.withLock { $0.changed.keys.inOrder.map(\.recordName) + $0.deleted.inOrder.map { "-\($0.recordName)" } }
+    }
+
+    // MARK: CKSyncEngineDelegate, by way of the ear
+
+    func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
+        switch event {
+        case .stateUpdate(let update): storage.withLock { $0.state = update.stateSerialization }
+        case .fetchedDatabaseChanges(let changes): storage.withLock { $0.take(changes) }
+        case .fetchedRecordZoneChanges(let changes): storage.withLock { $0.take(changes) }
+        case .didFetchRecordZoneChanges(let end):
+            if let listed = end.listedRecordIDs { storage.withLock { $0.sweep(end.zoneID, listed) } }
+        case .sentDatabaseChanges(let sent):
+            storage.withLock { storage in
+                for zone in sent.savedZones { storage.found(zone.zoneID) }
+            }
+        case .sentRecordZoneChanges(let sent): settle(sent)
+        default: break
+        }
+    }
+
+    func nextRecordZoneChangeBatch(
+        _ context: CKSyncEngine.SendChangesContext,
+        syncEngine: CKSyncEngine
+    ) async -> CKSyncEngine.RecordZoneChangeBatch? {
+        let pending = syncEngine.state.pendingRecordZoneChanges.filter { context.options.scope.contains($0) }
+        return await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: pending) { id in
+            self.storage.withLock { $0.record(id) }
+        }
+    }
+
+    private func settle(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
+        storage.withLock { storage in
+            for record in sent.savedRecords { storage.saved(record) }
+            for id in sent.deletedRecordIDs { storage.gone(id) }
+        }
+        for failure in sent.failedRecordSaves {
+            let again = storage.withLock { $0.failed(failure.record, failure.error) }
+            if again { ask(.saveRecord(failure.record.recordID)) }
+        }
+        for (id, error) in sent.failedRecordDeletes {
+            storage.withLock { storage in
+                if [.zoneNotFound, .unknownItem, .permissionFailure, .userDeletedZone].contains(error.code) {
+                    storage.deleted.remove(id)
+                }
+            }
+            if error.code == .batchRequestFailed { ask(.deleteRecord(id)) }
+        }
+    }
+}
+
+/// Hears an engine for a side, in one life of the device.
+final class EngineEar: CKSyncEngineDelegate {
+    private let side: EngineSide
+
+    init(_ side: EngineSide) { self.side = side }
+
+    func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
+        await side.handleEvent(event, syncEngine: syncEngine)
+    }
+
+    func nextRecordZoneChangeBatch(
+        _ context: CKSyncEngine.SendChangesContext,
+        syncEngine: CKSyncEngine
+    ) async -> CKSyncEngine.RecordZoneChangeBatch? {
+        await side.nextRecordZoneChangeBatch(context, syncEngine: syncEngine)
+    }
+}
+
+extension Collection<CKRecord.ID> {
+    /// In an order that does not depend on how they are kept.
+    var inOrder: [CKRecord.ID] {
+        sorted {
+            ($0.zoneID.ownerName, $0.zoneID.zoneName, $0.recordName) < (
+                $1.zoneID.ownerName, $1.zoneID.zoneName, $1.recordName
+            )
+        }
+    }
+}

@@ -1,0 +1,187 @@
+import Records
+import Synchronization
+import ZoneKit
+import ZoneTesting
+
+/// A user with the bare calls in hand, where engines and mirrors do not go.
+final class Hand: Sendable {
+    let device: TestDevice
+    private let judge: Judge
+    private let seen = Mutex<[CKRecord.ID: CKRecord]>([:])
+
+    init(_ device: TestDevice, judge: Judge) {
+        self.device = device
+        self.judge = judge
+    }
+
+    var database: CKDatabase { device.privateDatabase }
+
+    /// Does something in the world's own time.
+    func act(_ what: String, _ work: @escaping @Sendable (Hand) async throws -> Void) {
+        Task(executorPreference: device.party) { [self] in
+            do {
+                try await work(self)
+                judge.note("\(what) done")
+            } catch {
+                judge.note("\(what) failed: \((error as? CKError)?.code ?? .internalError)")
+            }
+        }
+    }
+
+    static func zone(_ number: Int) -> CKRecordZone.ID { CKRecordZone.ID(zoneName: "Z\(number)") }
+
+    func makeZones() {
+        act("zones") { hand in
+            for zone in [Self.zone(0), Self.zone(1), CKRecordZone.ID(zoneName: "Far")] {
+                _ = try await hand.database.save(CKRecordZone(zoneID: zone))
+            }
+            let family = Step.familyNames.map {
+                CKRecord(recordType: "Item", recordID: CKRecord.ID(recordName: $0, zoneID: Self.zone(0)))
+            }
+            for record in family { record["a"] = "family" }
+            for record in family { _ = try await hand.database.save(record) }
+        }
+    }
+
+    func makeZone(_ number: Int) {
+        act("zone \(number)") { _ = try await $0.database.save(CKRecordZone(zoneID: Self.zone(number))) }
+    }
+
+    func deleteZone() { act("zone 1 deleted") { _ = try await $0.database.deleteRecordZone(withID: Self.zone(1)) } }
+
+    /// Three records at once, all on the versions that were seen last: all or none.
+    ///
+    /// Who looks first at one of them may be right about that one and wrong about the others.
+    func writeGroup(_ zone: Int, _ value: String, looksFirst: Bool) {
+        act("group") { hand in
+            let ids = Step.groupNames.map { CKRecord.ID(recordName: $0, zoneID: Self.zone(zone)) }
+            if looksFirst, let first = try? await hand.database.record(for: ids[0]) {
+                hand.seen.withLock { $0[ids[0]] = first }
+            }
+            let records = hand.seen.withLock { seen in
+                ids.map { seen[$0]?.copy() as? CKRecord ?? CKRecord(recordType: "Item", recordID: $0) }
+            }
+            for record in records { record["a"] = value }
+            let results = try await hand.database.modifyRecords(saving: records, deleting: [], atomically: true)
+            hand.take(results.saveResults)
+        }
+    }
+
+    private func take(_ results: [CKRecord.ID: Result<CKRecord, any Error>]) {
+        seen.withLock { seen in
+            for (id, result) in results {
+                switch result {
+                case .success(let record): seen[id] = record
+                case .failure(let error as CKError):
+                    seen[id] = error.serverRecord ?? (error.code == .unknownItem ? nil : seen[id])
+                case .failure: break
+                }
+            }
+        }
+    }
+
+    /// Two updates of one version at the same time.
+    func race(_ record: Int, _ value: String) {
+        act("race") { hand in
+            let id = CKRecord.ID(recordName: "race\(record)", zoneID: CKRecordZone.ID(zoneName: "Far"))
+            let start = try? await hand.database.record(for: id)
+            let base = start ?? CKRecord(recordType: "Item", recordID: id)
+            await withTaskGroup(of: Void.self) { group in
+                for side in ["left", "right"] {
+                    guard let copy = base.copy() as? CKRecord else { continue }
+                    copy["a"] = "\(value) \(side)"
+                    group.addTask { _ = try? await hand.database.save(copy) }
+                }
+            }
+        }
+    }
+
+    /// The family goes from zone 0 to the far zone, or back.
+    func move() {
+        act("move") { hand in
+            let connection = hand.device.connection
+            for (from, to) in [("Z0", "Far"), ("Far", "Z0")] {
+                let names = Step.familyNames.map { #"{"recordName":"\#($0)"}"# }.joined(separator: ",")
+                let body =
+                    #"{"zoneID":{"zoneName":"\#(from)"},"destinationZoneID":{"zoneName":"\#(to)"},"records":[\#(names)]}"#
+                let call = RelayCall(.private, "records/move", Array(body.utf8), isWrite: true)
+                if (try? await connection.send(call)) != nil { return }
+            }
+        }
+    }
+
+    // MARK: Sharing
+
+    private static let shareName = CKRecordNameZoneWideShare
+
+    private func share() async throws -> CKShare {
+        let id = CKRecord.ID(recordName: Self.shareName, zoneID: Self.zone(0))
+        return try await database.record(for: id) as? CKShare ?? CKShare(recordZoneID: id.zoneID)
+    }
+
+    func openShare() {
+        act("share") { hand in
+            let share = (try? await hand.share()) ?? CKShare(recordZoneID: Self.zone(0))
+            share.publicPermission = .readWrite
+            _ = try await hand.database.save(share)
+        }
+    }
+
+    /// Joins what another hand shares.
+    func join(_ owner: Hand, _ removal: Judge.Removal) {
+        act("join") { hand in
+            guard let url = try await owner.share().url else { return }
+            let metadata = try await hand.device.container.shareMetadata(for: url)
+            hand.judge.state.withLock { _ = $0.removed.remove(removal) }
+            _ = try await hand.device.container.accept(metadata)
+        }
+    }
+
+    /// Closes the share: whoever came by the link is out.
+    func closeShare(_ removal: Judge.Removal) {
+        act("share closed") { hand in
+            let share = try await hand.share()
+            share.publicPermission = .none
+            _ = try await hand.database.save(share)
+            // Acknowledged: from the next request on nothing of it is to be seen.
+            hand.judge.state.withLock { _ = $0.removed.insert(removal) }
+        }
+    }
+
+    // MARK: Everybody's
+
+    func post(_ record: Int, _ value: String) {
+        act("post") { hand in
+            let post = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "post\(record)"))
+            post["a"] = value
+            let results = try await hand.device.publicDatabase.modifyRecords(
+                saving: [post],
+                deleting: [],
+                savePolicy: .allKeys
+            )
+            guard case .success? = results.saveResults[post.recordID] else { return }
+            let found = try await hand.device.publicDatabase.record(for: post.recordID)
+            if (found["a"] as String?) == nil { hand.judge.accuse("i", "a post without its text") }
+        }
+    }
+
+    /// Asks for what is another's and for what nobody has: the answers must not differ.
+    func pry(at owner: String) {
+        act("pry") { hand in
+            var codes: [String] = []
+            for name in ["Far", "Nowhere"] {
+                let zone = CKRecordZone.ID(zoneName: name, ownerName: owner)
+                do {
+                    _ = try await hand.device.sharedDatabase.recordZoneChanges(inZoneWith: zone, since: nil)
+                    codes.append("served")
+                } catch {
+                    codes.append("\((error as? CKError)?.code ?? .internalError) \(error.localizedDescription)")
+                }
+            }
+            let isNetwork = codes.contains {
+                $0.contains("network") || $0.contains("esponse") || $0.contains("test said")
+            }
+            if Set(codes).count > 1, !isNetwork { hand.judge.accuse("f", "a stranger can tell \(codes)") }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+import ZoneTesting
+
+/// What kind of run a seed stands for: everything about it but the single steps.
+package struct Scenario: Sendable, CustomStringConvertible {
+    package var seed: UInt64
+    /// The relay keeps its records in files, and is restarted and killed.
+    var isOnDisk: Bool
+    /// carol's devices, with mirrors, take part.
+    var hasMirrors: Bool
+    /// Records in one answer or request.
+    var itemsPerRequest: Int
+    var weather: Weather
+    var stepCount: Int
+
+    package init(seed: UInt64) {
+        self.seed = seed
+        var random = SeededRandom(seed: seed &* 0x9E37_79B9_7F4A_7C15 &+ 1).generator
+        func chance(_ share: Double) -> Bool { Double.random(in: 0..<1, using: &random) < share }
+        isOnDisk = chance(0.4)
+        hasMirrors = chance(0.25)
+        itemsPerRequest = [2, 3, 3, 5, 10, 200].randomElement(using: &random) ?? 200
+        stepCount = Int.random(in: 30...70, using: &random)
+        var weather = Weather()
+        weather.delays = 1...(chance(0.5) ? 80 : 900)
+        if chance(0.8) {
+            weather.losesRequest = chance(0.5) ? 0.08 : 0
+            weather.losesAnswer = chance(0.6) ? 0.1 : 0
+            weather.doubles = chance(0.4) ? 0.08 : 0
+            weather.throttles = chance(0.3) ? 0.05 : 0
+            weather.isBusy = chance(0.3) ? 0.05 : 0
+            weather.dropsNotice = chance(0.4) ? 0.3 : 0
+            weather.doublesNotice = chance(0.4) ? 0.2 : 0
+            weather.reordersNotice = chance(0.4) ? 0.3 : 0
+        }
+        self.weather = weather
+    }
+
+    package var description: String {
+        """
+        seed \(seed): \(isOnDisk ? "files" : "memory"), \(hasMirrors ? "engines and mirrors" : "engines"), \
+        \(itemsPerRequest) items a request, \(stepCount) steps
+        weather: request lost \(weather.losesRequest), answer lost \(weather.losesAnswer), doubled \(weather.doubles), \
+        throttled \(weather.throttles), busy \(weather.isBusy), notice dropped \(weather.dropsNotice), doubled \
+        \(weather.doublesNotice), reordered \(weather.reordersNotice), delay \(weather.delays) ms
+        """
+    }
+}

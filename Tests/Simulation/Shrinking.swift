@@ -1,0 +1,42 @@
+package import Foundation
+
+/// Finds fewer steps that still go wrong.
+package struct Shrinking {
+    private let scenario: Scenario
+    private let home: URL
+    private let end: ContinuousClock.Instant
+
+    /// - Parameters:
+    ///   - scenario: What kind of run it is.
+    ///   - home: Where runs may keep files.
+    ///   - time: How long to look.
+    package init(_ scenario: Scenario, home: URL, time: Duration) {
+        self.scenario = scenario
+        self.home = home
+        end = ContinuousClock.now + time
+    }
+
+    /// Leaves out ever smaller parts, as long as what is left breaks the same invariant.
+    package func shrink(_ steps: [Step], from first: Simulation.Outcome) -> ([Step], Simulation.Outcome?) {
+        var (best, found) = (steps, Simulation.Outcome?.none)
+        var part = max(1, steps.count / 2)
+        while ContinuousClock.now < end {
+            var isShorter = false
+            var start = 0
+            while start < best.count, ContinuousClock.now < end {
+                var fewer = best
+                fewer.removeSubrange(start..<min(start + part, best.count))
+                if let outcome = try? Simulation(scenario, steps: fewer, home: home).run(),
+                    outcome.violations.first?.prefix(11) == first.violations.first?.prefix(11)
+                {
+                    (best, found, isShorter) = (fewer, outcome, true)
+                } else {
+                    start += part
+                }
+            }
+            if part == 1, !isShorter { break }
+            part = max(1, part / 2)
+        }
+        return (best, found)
+    }
+}

@@ -1,0 +1,230 @@
+package import Foundation
+import Synchronization
+import ZoneKit
+import ZoneTesting
+
+/// One run: a relay, its users' devices, a bad network, and one seed for all of it.
+///
+/// One thread, which is the caller's. First the steps, with faults; then calm, in which everybody has to come to hold what
+/// the relay holds, within bounded time of the clock.
+package final class Simulation {
+    /// What came of a run.
+    package struct Outcome: Sendable {
+        package var violations: [String]
+        package var trace: [String]
+        /// The same for two runs that went alike in everything.
+        package var fingerprint: UInt64
+        /// Of the clock.
+        package var simulated: Duration
+        package var requests: Int
+        package var commits: Int
+        package var pieces: UInt64
+
+        package var isClean: Bool { violations.isEmpty }
+    }
+
+    let scenario: Scenario
+    let steps: [Step]
+    let clock = TestClock()
+    let judge: Judge
+    let world: World
+    let relay: TestRelay
+    var programs: [any Program] = []
+    var hands: [Hand] = []
+    /// Users' record names.
+    var people: [String: String] = [:]
+    let chance: SeededRandom
+
+    /// More pieces of work at one moment of the clock than this, and the world runs in circles.
+    private static let circle = 200_000
+    /// How long everything may take to come to rest once nothing goes wrong any more.
+    private static let calm = Duration.seconds(4 * 3600)
+
+    /// - Parameters:
+    ///   - scenario: What kind of run.
+    ///   - steps: Its steps; those of the seed, or some of them.
+    ///   - home: Where the relay's and the devices' files go; best where nothing is slow.
+    /// - Throws: What SQLite and the file system throw.
+    package init(_ scenario: Scenario, steps: [Step], home: URL) throws {
+        self.scenario = scenario
+        self.steps = steps
+        let order = SeededRandom(seed: scenario.seed &+ 0x5EED)
+        chance = SeededRandom(seed: scenario.seed &* 31 &+ 7)
+        judge = Judge(clock: clock)
+        world = World(
+            clock: clock,
+            seed: scenario.seed,
+            stage: Stage { count in Int(order.number() % UInt64(count)) },
+            witness: judge
+        )
+        var options = TestRelay.Options()
+        options.storage = scenario.isOnDisk ? .temporaryFolder : .memory
+        options.limits.itemsPerRequest = scenario.itemsPerRequest
+        relay = try TestRelay(options, world: world, folder: TestFolder(in: home))
+    }
+
+    /// Runs it to its end.
+    package func run() -> Outcome {
+        begin()
+        for step in steps where judge.violations.isEmpty {
+            advance(by: .milliseconds(step.pause))
+            judge.note("step \(step), after \(world.stage.count) pieces")
+            perform(step)
+        }
+        if judge.violations.isEmpty { end() }
+        return outcome
+    }
+
+    private var outcome: Outcome {
+        let state = judge.state.withLock { ($0.violations, $0.trace, $0.hash, $0.requests, $0.commits) }
+        return Outcome(
+            violations: state.0,
+            trace: state.1,
+            fingerprint: state.2,
+            simulated: clock.now.offset,
+            requests: state.3,
+            commits: state.4,
+            pieces: world.stage.count
+        )
+    }
+
+    // MARK: Time
+
+    /// Does all that is ready; what comes in circles is a violation.
+    func workOff(turns: Int = circle) {
+        if !world.stage.workOff(limit: turns), turns == Self.circle {
+            judge.accuse("l", "\(turns) pieces of work without the clock moving")
+        }
+    }
+
+    func advance(by duration: Duration) {
+        let end = clock.now.advanced(by: duration)
+        workOff()
+        while let next = clock.nextDeadline, next <= end, judge.violations.isEmpty {
+            clock.advance(by: clock.now.duration(to: next))
+            workOff()
+        }
+        clock.advance(by: clock.now.duration(to: end))
+        workOff()
+    }
+
+    /// Moves the clock until nobody has anything left to do.
+    func settle(_ what: String) {
+        let end = clock.now.advanced(by: Self.calm)
+        let bench = Party("judge", on: world.stage)
+        while judge.violations.isEmpty {
+            workOff()
+            guard let left = pending(bench), !left.isEmpty else { return }
+            guard let next = clock.nextDeadline, next <= end else {
+                judge.accuse("b", "\(what): \(Self.calm) were not enough: \(left)")
+                return
+            }
+            clock.advance(by: clock.now.duration(to: next))
+        }
+    }
+
+    /// What is left to do; actors know, so a task asks them like any other.
+    private func pending(_ bench: Party) -> [String]? {
+        let box = Box()
+        let world = world
+        Task(executorPreference: bench) { await box.put(world.unsettled()) }
+        workOff()
+        return box.value
+    }
+
+    private final class Box: Sendable {
+        private let kept = Mutex<[String]?>(nil)
+        func put(_ value: [String]) { kept.withLock { $0 = value } }
+        var value: [String]? { kept.withLock { $0 } }
+    }
+
+    // MARK: Beginning and end
+
+    private func begin() {
+        let users = scenario.hasMirrors ? ["alice", "bob", "carol"] : ["alice", "bob"]
+        hands = [("alice", "hand"), ("bob", "hand"), ("alice", "left hand")].map {
+            Hand(relay.device(of: $0, named: $1), judge: judge)
+        }
+        for user in users {
+            let device = relay.device(of: user, named: "caller")
+            let box = Box()
+            Task(executorPreference: device.party) {
+                box.put([(try? await device.container.userRecordID().recordName) ?? ""])
+            }
+            advance(by: .seconds(1))
+            people[user] = box.value?.first
+        }
+        judge.people.withLock { $0 = people }
+        programs = [
+            EngineProgram(relay.device(of: "alice", named: "phone"), userName: people["alice"] ?? "", judge: judge),
+            EngineProgram(relay.device(of: "alice", named: "laptop"), userName: people["alice"] ?? "", judge: judge),
+            EngineProgram(relay.device(of: "bob", named: "phone"), userName: people["bob"] ?? "", judge: judge),
+        ]
+        if scenario.hasMirrors {
+            programs += ["phone", "laptop"].map {
+                MirrorProgram(relay.device(of: "carol", named: $0), userName: people["carol"] ?? "", judge: judge)
+            }
+        }
+        hands[0].makeZones()
+        settle("the beginning")
+        for program in programs { program.device.network.weather = scenario.weather }
+        for hand in hands { hand.device.network.weather = scenario.weather }
+    }
+
+    /// Nothing goes wrong any more: everybody has to come to hold what the relay holds.
+    private func end() {
+        judge.note("calm")
+        if !relay.isRunning { try? relay.start() }
+        relay.emptyQuota()
+        for program in programs {
+            program.device.network.weather = nil
+            program.device.network.heal()
+            // Without a word about what was dropped nobody would ever look: as after any loss of a line.
+            if scenario.weather.dropsNotice > 0 { program.device.network.dropSockets() }
+            // Only what the quota refused: whatever else is left unsent has to go by itself.
+            if steps.contains(where: { $0.deed == .fillQuota }) { program.retry() }
+        }
+        for hand in hands { hand.device.network.weather = nil }
+        settle("after the faults")
+        // What is changed now everybody hears of by notices alone.
+        for (index, program) in programs.enumerated() { program.edit(0, "last\(index)", "a", "last \(index)") }
+        settle("the last changes")
+        compare()
+        if world.stage.strays > 0 {
+            judge.accuse(
+                "b",
+                "\(world.stage.strays) pieces of work came from other threads: the run cannot be repeated"
+            )
+        }
+        let sleepers = clock.sleeperCount
+        if sleepers > 60 + 20 * programs.count + 8 * steps.count { judge.accuse("l", "\(sleepers) sleepers are left") }
+    }
+
+    private func compare() {
+        let truth = judge.truth
+        for (index, program) in programs.enumerated() {
+            let name = "\(program.device.user ?? "")'s \(program.device.name) (program \(index))"
+            if !program.unsent().isEmpty { judge.accuse("b", "\(name) has not sent \(program.unsent())") }
+            guard let holdings = program.holdings() else {
+                judge.accuse("b", "\(name) cannot be read")
+                continue
+            }
+            for (zone, records) in holdings.sorted(by: { $0.key.description < $1.key.description }) {
+                let there = truth[zone]
+                for record in Set(there.keys).union(records.keys).sorted() {
+                    let (mine, theirs) = (records[record], there[record]?.fields)
+                    let known = theirs?.filter { $0.key != "CD_entityName" }
+                    if mine != known {
+                        judge.accuse(
+                            "b",
+                            "\(record) in \(zone) is \(mine.map { "\($0)" } ?? "not there") on \(name), and \(known.map { "\($0)" } ?? "not there") on the relay"
+                        )
+                    }
+                }
+            }
+            if !holdings.keys.contains(where: { truth[$0]["last\(index)"] != nil }) {
+                judge.accuse("b", "\(name)'s last change is not on the relay")
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+import Foundation
+import Testing
+
+/// The program `simulate`, run as anybody would: a run owns its process.
+struct SimulateProgram {
+    struct Result: Sendable {
+        var isGood: Bool
+        var output: String
+
+        /// A member of the line of totals, as text.
+        func total(_ name: String) -> String? {
+            guard let line = output.split(separator: "\n").last(where: { $0.hasPrefix("{") }),
+                let start = line.range(of: "\"\(name)\":")?.upperBound
+            else { return nil }
+            return String(line[start...].prefix { $0 != "," && $0 != "}" })
+        }
+    }
+
+    /// The program the build put beside the test runner.
+    private static let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+        .deletingLastPathComponent().appendingPathComponent("simulate")
+
+    /// Runs it to its end, off the threads that tests share.
+    static func run(_ words: String...) async throws -> Result {
+        let process = Process()
+        process.executableURL = program
+        process.arguments = words
+        var environment = ProcessInfo.processInfo.environment
+        environment["SWIFT_DETERMINISTIC_HASHING"] = "1"
+        process.environment = environment
+        let pipe = Pipe()
+        process.standardOutput = pipe
+        process.standardError = pipe
+        try process.run()
+        let output = await withCheckedContinuation { done in
+            Thread { done.resume(returning: pipe.fileHandleForReading.readDataToEndOfFile()) }.start()
+        }
+        process.waitUntilExit()
+        return Result(isGood: process.terminationStatus == 0, output: String(decoding: output, as: UTF8.self))
+    }
+}
