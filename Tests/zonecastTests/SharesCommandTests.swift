@@ -77,7 +77,7 @@ import Testing
         let link = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
         #expect(try world.shares("accept", link, as: "bob").output == "joined Notes  (read and write)\n")
         let again = try world.shares("create", "Notes", "--root", "a")
-        #expect(again.status == 1 && again.complaint.contains("in another share"))
+        #expect(again.status == 5 && again.complaint.contains("a share of its own already"))
         #expect(try world.shares("stop", "Notes", "--root", "a").status == 0)
         let gone = try world.shares("participants", "Notes", "--root", "a")
         #expect(gone.status == 1 && gone.complaint.contains("is not shared"))
