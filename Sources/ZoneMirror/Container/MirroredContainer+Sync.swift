@@ -59,7 +59,7 @@ extension MirroredContainer {
 
     private func each(_ work: @Sendable (MirrorSync) async throws -> Void) async throws(MirrorError) {
         var failure: MirrorError?
-        for sync in syncs {
+        for sync in await settledSyncs() {
             do {
                 try await work(sync)
             } catch {

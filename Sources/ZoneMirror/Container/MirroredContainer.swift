@@ -167,16 +167,22 @@ public final class MirroredContainer: Sendable {
         state.withLock { state in descriptions.compactMap { state.syncs[$0.id] } }
     }
 
+    /// The same when no other user's files are just being put in their place: in that moment there is none.
+    func settledSyncs() async -> [MirrorSync] {
+        await switching.enter()
+        defer { switching.leave() }
+        return syncs
+    }
+
     func sync(_ store: StoreID) -> MirrorSync? { state.withLock { $0.syncs[store] } }
 
     /// Ends all work, and closes the files when nobody reads them any more.
     public func close() async {
-        let (syncs, listener, watch) = state.withLock { state in
-            defer {
-                state.syncs = [:]
-                state.isClosed = true
-            }
-            return (Array(state.syncs.values), state.listener, state.watch)
+        state.withLock { $0.isClosed = true }
+        let syncs = await settledSyncs()
+        let (listener, watch) = state.withLock { state in
+            state.syncs = [:]
+            return (state.listener, state.watch)
         }
         watch?.cancel()
         for sync in syncs { await sync.stop() }
@@ -319,6 +325,7 @@ public final class MirroredContainer: Sendable {
     private func switchFiles(to user: String) async {
         await switching.enter()
         defer { switching.leave() }
+        guard !state.withLock({ $0.isClosed }) else { return }
         for description in descriptions {
             guard let cloud = description.cloud, cloud.scope != .public else { continue }
             let open = try? await stores.file(description.id)?.pool.read { try State.text($0, .account) }
