@@ -100,6 +100,8 @@ final class SyncedNotes: CKSyncEngineDelegate {
         case .fetchedRecordZoneChanges(let changes): apply(changes, syncEngine)
         case .fetchedDatabaseChanges(let changes): forget(changes.deletions.map(\.zoneID))
         case .sentRecordZoneChanges(let sent): settle(sent, syncEngine)
+        case .didFetchRecordZoneChanges(let end):
+            if let listed = end.listedRecordIDs { sweep(end.zoneID, listed, syncEngine) }
         default: break
         }
         contents.withLock { $0.isHandling = false }
@@ -146,6 +148,17 @@ final class SyncedNotes: CKSyncEngineDelegate {
             for deletion in changes.deletions {
                 contents.known[deletion.recordID] = nil
                 if !pending.contains(deletion.recordID) { contents.texts[deletion.recordID] = nil }
+            }
+        }
+    }
+
+    /// A listing from the beginning tells of no deletion: what it does not name and the relay once had is gone.
+    private func sweep(_ zone: CKRecordZone.ID, _ listed: Set<CKRecord.ID>, _ engine: CKSyncEngine) {
+        let pending = Set(engine.state.pendingRecordZoneChanges.map(\.recordID))
+        contents.withLock { contents in
+            for id in contents.known.keys where id.zoneID == zone && !listed.contains(id) {
+                contents.known[id] = nil
+                if !pending.contains(id) { contents.texts[id] = nil }
             }
         }
     }
