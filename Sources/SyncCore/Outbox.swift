@@ -49,10 +49,7 @@ package struct Outbox: Sendable {
 
     /// The relay has answered for good, by yes or by no, what was sent as `version`.
     package mutating func settled(_ id: RecordID, version: UInt64) {
-        #if DEBUG
-            if PlantedFault.newerVersionCleared.isPlanted { entries[id] = nil }
-        #endif
-        if let entry = entries[id], entry.version <= version { entries[id] = nil }
+        if let entry = entries[id], Self.settles(entry, version: version) { entries[id] = nil }
     }
 
     /// Forgets everything of a zone that is gone.

@@ -1,9 +1,6 @@
 import Foundation
+import Records
 import Simulation
-
-#if DEBUG
-    import Records
-#endif
 
 /// Runs seeds and says what came of them.
 struct Run {
@@ -58,12 +55,7 @@ struct Run {
 
     private func plant() -> Bool {
         guard let name = options.plant else { return true }
-        #if DEBUG
-            PlantedFault.plant(PlantedFault(rawValue: name))
-            return PlantedFault(rawValue: name) != nil
-        #else
-            return false
-        #endif
+        return PlantedFault(rawValue: name).map { PlantedFault.plant($0) } ?? false
     }
 
     private func report(_ scenario: Scenario, _ steps: [Step], _ outcome: Simulation.Outcome) {

@@ -2,10 +2,6 @@ import Foundation
 import Simulation
 import ZoneTesting
 
-#if DEBUG
-    import Records
-#endif
-
 /// `simulate [--seeds A..<B | --seed N] [--seconds S] [--plant FAULT] [--trace]`: runs seeds one after the other.
 ///
 /// Says `{"seeds": …}` in one line at the end; a seed that goes wrong is printed whole, and ends the run with 1. With a

@@ -254,6 +254,7 @@ package final class NoticeHub: Sendable {
     }
 
     func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID, tally: NoticeTally? = nil) {
+        guard Self.forgetsConnections else { return }
         state.withLock { state in
             if let tally { state.ended.add(tally.counts) }
             if state.listeners[device.address]?.leave(device.deviceID, as: connection) == true {

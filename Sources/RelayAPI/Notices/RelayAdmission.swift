@@ -187,7 +187,7 @@ package final class RelayAdmission: NoticeAdmission {
         admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
         // Where the directory cannot be read the socket stays until the next look.
         let ended = live.filter { (try? relay.authenticator.isStillGood($0)) == false }
-        if !ended.isEmpty { hub.revoke(ended) }
+        if !ended.isEmpty, Self.endsSockets { hub.revoke(ended) }
     }
 }
 

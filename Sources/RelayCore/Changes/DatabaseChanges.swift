@@ -33,9 +33,10 @@ package struct DatabaseChanges: Sendable {
         let end = Self.token(of: database, epoch: epoch, position: latest)
         let start = try position(atMost: latest, expecting: end)
         let changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 && (start != nil || !$0.isDeleted) }
-        guard changed.count > limit, let last = changed.prefix(limit).last else {
+        guard changed.count > limit, limit > 0 else {
             return Page(zones: changed, token: end, moreComing: false)
         }
+        let last = changed[Self.end(ofPageOf: limit)]
         return Page(
             zones: Array(changed.prefix(limit)),
             token: Self.token(of: database, epoch: epoch, position: last.lastChange),

@@ -87,12 +87,9 @@ package struct ZoneChanges: Sendable {
             if moreComing, !isReversed { left = last + 1...range.upperBound }
         }
         if moreComing {
-            end.position = last
+            end.position = isReversed ? last : Self.end(ofPageAt: last)
             if isReversed { end = end.reversed(above: start.position) } else if last < listed { end.floor = listed }
         }
-        #if DEBUG
-            if PlantedFault.tokenOneTooFar.isPlanted, moreComing, !isReversed { end.position += 1 }
-        #endif
         var page = Page(zone: zone, token: end, moreComing: moreComing)
         if countsRest, !isReversed { page.remaining = moreComing ? try reader.countLive(in: zone, after: last) : 0 }
         return page

@@ -44,7 +44,7 @@ package struct DoneWrite: Hashable, Sendable {
 extension ModifyRecords {
     /// What an earlier request of this mark has done; `nil` where there was none, or this one has no mark.
     func earlier(in writer: any StoreWriter) throws(RelayError) -> DoneWrite? {
-        guard let mark, let done = try writer.doneWrite(mark.id, by: mark.user) else { return nil }
+        guard let mark, WriteMark.isHeeded, let done = try writer.doneWrite(mark.id, by: mark.user) else { return nil }
         guard done.print == mark.print else {
             throw .badRequest("This operationID belongs to another write. Give each write one of its own.")
         }

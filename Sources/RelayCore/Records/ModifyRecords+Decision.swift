@@ -107,10 +107,7 @@ extension ModifyRecords {
                 throw .accessDenied
             }
             if kind == .create { throw RelayError(.conflict, "record to insert already exists") }
-            #if DEBUG
-                if PlantedFault.changeTagUnchecked.isPlanted { return }
-            #endif
-            if kind.needsChangeTag, operation.record.changeTag != current.changeTag {
+            if kind.needsChangeTag, Self.comparesChangeTags, operation.record.changeTag != current.changeTag {
                 throw RelayError(.conflict, "client oplock error \(kind.isDelete ? "deleting" : "updating") record")
             }
         }

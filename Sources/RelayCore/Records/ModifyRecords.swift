@@ -145,9 +145,7 @@ package struct ModifyRecords: Sendable {
 
         // A repeat has been carried out as a whole when it came first, whatever has become of its records.
         if isAtomic, decision.earlier == nil, decision.hasFailed {
-            #if DEBUG
-                if PlantedFault.atomicBatchTorn.isPlanted { _ = try decision.write(to: writer, zone: zone) }
-            #endif
+            if !Self.refusesWhole { _ = try decision.write(to: writer, zone: zone) }
             let outcomes = decision.viewed(decision.outcomesOfRefusal(), of: self)
             return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true)
         }

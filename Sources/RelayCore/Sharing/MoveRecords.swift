@@ -133,12 +133,7 @@ package struct MoveRecords: Sendable {
             if deletesSource {
                 try writer.deleteZone(try writer.zone(source) ?? from, by: device)
             } else {
-                #if DEBUG
-                    let leaving = PlantedFault.moveTorn.isPlanted ? sorted.dropLast() : sorted[...]
-                #else
-                    let leaving = sorted
-                #endif
-                let gone = leaving.compactMap { move.moving[$0.name] }.map { departure(of: $0, writer) }
+                let gone = Self.leaving(sorted).compactMap { move.moving[$0.name] }.map { departure(of: $0, writer) }
                 try writer.put(gone, replacing: move.moving, in: try writer.zone(source) ?? from, by: device)
             }
         }

@@ -46,7 +46,8 @@ extension StoreReader {
     package func zone(_ id: ZoneID, in database: DatabaseAddress) throws(RelayError) -> Zone? {
         guard database.scope == .shared else { return try zone(id) }
         guard let user = database.caller.user else { return nil }
-        return try zone(id, sharedWith: user)
+        if let zone = try zone(id, sharedWith: user) { return zone }
+        return try unseenZone(id)
     }
 
     /// The database's zones, ended ones included, in the order of their latest changes.

@@ -17,54 +17,24 @@ package final class SQLiteStore: Store {
     let tuning: QueryTuning
     private let rememberedWrites: Int
 
-    /// What is known of the committed state: one reference, since every request takes it out.
-    private struct Committed: Sendable {
-        private final class State: Sendable {
-            let names: StoreNames
-            let schema: Schema
-
-            init(_ names: StoreNames, _ schema: Schema) {
-                self.names = names
-                self.schema = schema
-            }
-        }
-
-        private var state: State
-        /// When a read last looked whether another process has changed the schema.
-        var looked = ContinuousClock.now
-
-        init(names: StoreNames, schema: Schema) { state = State(names, schema) }
-
-        var names: StoreNames {
-            get { state.names }
-            set { state = State(newValue, state.schema) }
-        }
-
-        var schema: Schema {
-            get { state.schema }
-            set { state = State(state.names, newValue) }
-        }
-    }
-
     /// How long reads may go by a schema that the command line has changed meanwhile; writes never do.
     ///
     /// Shorter than a command needs to end after its commit, so that a script never meets the old one.
     private static let schemaAge = Duration.milliseconds(20)
 
-    private let connections: StoreConnections
+    let connections: StoreConnections
     /// Whether other processes may change the file.
     private let isShared: Bool
-    private let committed: Mutex<Committed>
-    private let onCommit: @Sendable (Commit) -> Void
+    private let committed: Mutex<CommittedState>
+    let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
     private let draw: @Sendable () -> UInt64
     package let assets: AssetFolder
     /// The writer's memory between two transactions; taken out for the length of one.
     private let memory: Mutex<SQLiteWriter.Memory?>
     private let isStopped = Mutex(false)
-    #if DEBUG
-        private let later: CommitLater?
-    #endif
+    /// Commits in place of the queue's thread.
+    let later: CommitLater?
     private let queue = Mutex<CommitQueue?>(nil)
 
     /// Opens the file, or makes it with its folder.
@@ -97,16 +67,14 @@ package final class SQLiteStore: Store {
     ) throws {
         self.tuning = tuning
         self.rememberedWrites = rememberedWrites
-        #if DEBUG
-            self.later = later
-        #endif
+        self.later = later
         connections = try StoreConnections(place, checkpointPages: checkpointPages)
         if case .file(let path) = place { try connections.settleLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
         assets = place.assetFolder(draw, disk)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
         epochNow = Atomic(state.epoch)
-        committed = Mutex(Committed(names: state.names, schema: state.schema))
+        committed = Mutex(CommittedState(names: state.names, schema: state.schema))
         var memory = SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange)
         for watcher in state.queries {
             memory.watchedTypes[watcher.subscription?.query?.recordType ?? "", default: 0] += 1
@@ -183,7 +151,7 @@ package final class SQLiteStore: Store {
     }
 
     /// The schema that is known, or, looked up now and then, the one that another process has put in its place.
-    private func freshSchema(_ known: Committed, _ database: Database) throws -> Schema {
+    private func freshSchema(_ known: CommittedState, _ database: Database) throws -> Schema {
         let now = ContinuousClock.now
         guard isShared, now - known.looked > Self.schemaAge else { return known.schema }
         let isNew = try SchemaRows.version(database) > known.schema.version
@@ -223,9 +191,7 @@ package final class SQLiteStore: Store {
         guard !isStopped.withLock({ $0 }) else {
             return batch.forEach { $0.finish(StoreFailure.relayError(for: StoreFailure.stopped)) }
         }
-        #if DEBUG
-            if commitTooLate(batch) { return }
-        #endif
+        if commitsTooLate(batch) { return }
         do {
             let done = try transaction { writer in batch.forEach { $0.run(in: writer) } }
             if !done.isEmpty { onCommit(done) }
@@ -237,6 +203,7 @@ package final class SQLiteStore: Store {
         } catch  where batch.count > 1 {
             batch.forEach { commit([$0]) }
         } catch {
+            if StoreFailure.lasts(error) { isStopped.withLock { $0 = true } }
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
         }
     }
@@ -259,41 +226,8 @@ package final class SQLiteStore: Store {
         onLostWrite()
     }
 
-    #if DEBUG
-        private struct TooEarly: Error {}
-
-        /// Says that it is done, and does it later: for the planted faults that are about this.
-        private func commitTooLate(_ batch: [any QueuedWrite]) -> Bool {
-            let (answers, tells) = (
-                PlantedFault.answerBeforeCommit.isPlanted, PlantedFault.noticeBeforeCommit.isPlanted
-            )
-            guard answers || tells, let later else { return false }
-            var done: Commit?
-            _ = try? transaction { writer in
-                batch.forEach { $0.run(in: writer) }
-                try writer.finish()
-                done = writer.commit
-                throw TooEarly()
-            }
-            if answers { batch.forEach { $0.finish(nil) } }
-            if tells, let done, !done.isEmpty { onCommit(done) }
-            // Some time later: the others have had a few turns.
-            wait(12, later) { [weak self] in
-                guard let self, let done = try? self.transaction({ writer in batch.forEach { $0.run(in: writer) } })
-                else { return }
-                if answers, !done.isEmpty { self.onCommit(done) }
-                if tells { batch.forEach { $0.finish(nil) } }
-            }
-            return true
-        }
-
-        private func wait(_ turns: Int, _ later: @escaping CommitLater, _ body: @escaping @Sendable () -> Void) {
-            later { [weak self] in turns == 0 ? body() : self?.wait(turns - 1, later, body) ?? () }
-        }
-    #endif
-
     /// Runs `body` in a transaction and commits it; returns when that is on disk.
-    private func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> Commit {
+    func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> Commit {
         let known = committed.withLock { $0 }
         var lastChange: UInt64 = 0
         var watchedTypes: [String: Int]?
@@ -333,7 +267,7 @@ package final class SQLiteStore: Store {
     }
 
     /// Keeps what a committed transaction learnt, and gives its changes.
-    private func learn(from writer: SQLiteWriter, since known: Committed) -> Commit {
+    private func learn(from writer: SQLiteWriter, since known: CommittedState) -> Commit {
         let kept = writer.takeMemory()
         if kept.schema.version != known.schema.version || writer.names.count != known.names.count {
             committed.withLock {
@@ -366,28 +300,6 @@ package final class SQLiteStore: Store {
         return hasMore
     }
 
-    // MARK: Assets
-
-    /// Removes the assets that came before `limit` and that no record uses; tells how many.
-    ///
-    /// Inside of writes, so that none is removed while a record takes it into use.
-    package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
-        var removed = 0
-        var rest = assets.assets(before: limit)[...]
-        while !rest.isEmpty {
-            let batch = Array(rest.prefix(200))
-            rest = rest.dropFirst(batch.count)
-            let assets = assets
-            removed += try await write { writer throws(RelayError) in
-                guard let writer = writer as? SQLiteWriter else { return 0 }
-                let unused = try writer.attempt { try batch.filter { try !writer.isUsed($0) } }
-                for hash in unused { assets.remove(hash, ifBefore: limit) }
-                return unused.count
-            }
-        }
-        return removed
-    }
-
     /// Draws another epoch, as a restore does: no token of before is served any more.
     ///
     /// To be called while nobody writes.
@@ -400,122 +312,6 @@ package final class SQLiteStore: Store {
             )
         }
         epochNow.store(epoch, ordering: .relaxed)
-    }
-
-    // MARK: Looking beneath
-
-    /// One record's row with its zone's, read by nothing but itself: what checkers compare everything else with.
-    package struct BareRow: Sendable {
-        package var owner: String
-        package var zone: String
-        package var identity: UInt64
-        package var lastChange: UInt64
-        /// `nil`: the zone is empty.
-        package var record: String?
-        package var type: String?
-        package var change: UInt64
-        package var isDeleted: Bool
-        package var fields: [UInt8]
-    }
-
-    /// The records of all zones that are there, and the greatest number that any zone was ever stamped with.
-    package func bareRows() throws -> (rows: [BareRow], lastChange: UInt64) {
-        try connections.read { database in
-            let last = try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0
-            let rows = try Row.fetchAll(
-                database,
-                sql: """
-                    SELECT u.name, z.name, z.identity, z.last_change, r.name, t.name, r.change, r.deleted, r.fields
-                    FROM zone z JOIN user u ON u.id = z.owner LEFT JOIN record r ON r.zone = z.id
-                    LEFT JOIN record_type t ON t.id = r.type WHERE z.deleted = 0 ORDER BY r.change
-                    """
-            ).map { row in
-                BareRow(
-                    owner: row[0],
-                    zone: row[1],
-                    identity: UInt64(bitPattern: row[2]),
-                    lastChange: UInt64(bitPattern: row[3]),
-                    record: row[4],
-                    type: row[5],
-                    change: UInt64(bitPattern: row[6] ?? 0),
-                    isDeleted: row[7] ?? false,
-                    fields: (row[8] as Data?).map { [UInt8]($0) } ?? []
-                )
-            }
-            return (rows, UInt64(last))
-        }
-    }
-
-    /// `PRAGMA synchronous` of the writing connection, for the test that reads it back: 2 is FULL.
-    package func synchronousLevel() throws -> Int {
-        try connections.inspect { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
-    }
-
-    /// How many writes are remembered that may be repeated.
-    package func doneWriteCount() async throws -> Int {
-        try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM done_write") ?? 0 }
-    }
-
-    /// The statement that reads a zone's feed, for the test that looks at its plan.
-    package static var feedStatement: String { SQLiteReader.forwardFeed }
-
-    /// What SQLite's own check of the whole file says: `ok` when nothing is wrong.
-    package func integrityReport() throws -> String {
-        try connections.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") ?? "no answer" }
-    }
-}
-
-/// A write with what waits for it.
-private final class PendingWrite<Value: Sendable>: QueuedWrite, @unchecked Sendable {
-    // `outcome` is touched by the commit thread alone, after the queue's lock has handed the write over.
-    private var outcome: Result<Value, RelayError>?
-    private let body: @Sendable (any StoreWriter) throws(RelayError) -> Value
-    private let then: @Sendable (Result<Value, RelayError>) -> Void
-
-    init(
-        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
-        _ then: @escaping @Sendable (Result<Value, RelayError>) -> Void
-    ) {
-        self.body = body
-        self.then = then
-    }
-
-    func run(in writer: SQLiteWriter) {
-        do throws(RelayError) {
-            outcome = .success(try body(writer))
-        } catch {
-            outcome = .failure(error)
-        }
-    }
-
-    func finish(_ failure: RelayError?) {
-        let failed = failure.map { Result<Value, RelayError>.failure($0) }
-        then(failed ?? outcome ?? .failure(StoreFailure.relayError(for: StoreFailure.stopped)))
-    }
-}
-
-/// What a store keeps in memory, read when it opens.
-private struct StoredState {
-    var epoch: UInt64
-    var names = StoreNames()
-    var schema = Schema()
-    var lastChange: UInt64
-    var queries: [CommittedSubscription]
-
-    init(_ database: Database, draw: () -> UInt64) throws {
-        if let kept = try Int64.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'epoch'") {
-            epoch = UInt64(bitPattern: kept)
-        } else {
-            epoch = try StoreLayout.begin(database, draw: draw)
-        }
-        // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
-        lastChange = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)
-        #if DEBUG
-            if PlantedFault.numberReused.isPlanted, lastChange > 8 { lastChange -= 2 }
-        #endif
-        queries = try SubscriptionRow.readQueries(database)
-        for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
-        schema = try SchemaRows.read(database)
     }
 }
 

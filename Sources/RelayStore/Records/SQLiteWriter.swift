@@ -10,10 +10,6 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     struct Memory {
         var schema: Schema
         var lastChange: UInt64
-        #if DEBUG
-            /// Given out too early, by a planted fault.
-            var keptNumber: UInt64?
-        #endif
         var zones: [ZoneID: Zone] = [:]
         /// `nil` until they are looked up.
         var indexes: KeptIndexes?
@@ -87,7 +83,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     func finish() throws {
         if !stamped.isEmpty { try writeStamps() }
         for index in changes.indices where isShared(changes[index].zone) {
-            changes[index].audience = try audience(of: changes[index].zone)
+            changes[index].audience = Self.told(try audience(of: changes[index].zone))
         }
     }
 
@@ -114,9 +110,6 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Gives its memory to the next transaction, once this one is committed.
     func takeMemory() -> Memory {
         var taken = Memory(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
-        #if DEBUG
-            taken.keptNumber = memory.keptNumber
-        #endif
         taken.watchedTypes = memory.watchedTypes
         taken.assetTypes = memory.assetTypes
         taken.userCount = memory.userCount
@@ -169,16 +162,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     func hasAsset(_ hash: AssetHash) -> Bool { assets.file(of: hash) != nil }
 
     func takeChangeNumber() -> UInt64 {
-        #if DEBUG
-            if PlantedFault.numberOutsideTransaction.isPlanted {
-                if let kept = memory.keptNumber.take() { return kept }
-                memory.keptNumber = memory.lastChange + 1
-                memory.lastChange += 2
-                return memory.lastChange
-            }
-        #endif
         memory.lastChange += 1
-        return memory.lastChange
+        return memory.number(at: memory.lastChange)
     }
 
     override func zone(_ id: ZoneID) throws(RelayError) -> Zone? {
@@ -312,12 +297,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         growth.assets = try updateAssetUses(of: record, over: before, in: zone)
         try updateReferences(of: record, over: before, in: zone)
         let replaced = before?.change
-        #if DEBUG
-            let leavesNothing = PlantedFault.tombstoneDropped.isPlanted || !zone.tracksChanges
-        #else
-            let leavesNothing = !zone.tracksChanges
-        #endif
-        if record.isDeleted, leavesNothing {
+        if record.isDeleted, !zone.keepsTombstones {
             guard let replaced else { return growth }
             let statement = try SQL("DELETE FROM record WHERE change = ?", in: database)
             statement.bind(1, replaced)

@@ -4,24 +4,12 @@ import RelayCore
 
 /// Keeping the tables of sharing in step with the share records.
 extension SQLiteWriter {
-    /// The share as it is written down: as it is, but for the planted fault.
-    private static func kept(_ share: Share?, over old: Share?) -> Share? {
-        #if DEBUG
-            if PlantedFault.removedParticipantServed.isPlanted, var share, let old {
-                let known = Set(share.participants.map(\.id))
-                share.participants += old.participants.filter { !known.contains($0.id) && $0.hasAccepted }
-                return share
-            }
-        #endif
-        return share
-    }
-
     /// Writes down what a share record shares now, gives and takes access, and remembers whom to tell.
     ///
     /// `zone` is as its owner sees it.
     func updateShare(of record: StoredRecord, over before: StoredRecord?, in zone: inout Zone) throws {
         let old = before?.sharing
-        guard let share = Self.kept(record.sharing, over: old) else {
+        guard let share = Self.written(record.sharing, over: old) else {
             if let old { try endShare(old, in: &zone, at: record.change) }
             return
         }

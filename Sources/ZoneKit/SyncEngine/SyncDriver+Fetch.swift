@@ -147,12 +147,7 @@ extension SyncDriver {
             errors[nil] = error
             return advance(.databaseFailed(error.trouble))
         case .zone(let zone, .success(let page)):
-            #if DEBUG
-                if PlantedFault.tokenBeforeData.isPlanted {
-                    state.update { $0.feed.zoneTokens[zone] = page.token }
-                    await saveState()
-                }
-            #endif
+            await beforeDelivery(of: page, in: zone)
             if !page.changed.isEmpty || !page.deleted.isEmpty { await deliver(.fetchedRecordZoneChanges(.init(page))) }
             note(page, in: zone)
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))

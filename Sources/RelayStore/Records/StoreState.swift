@@ -1,0 +1,55 @@
+import GRDB
+import Records
+import RelayCore
+
+/// What a store keeps in memory, read when it opens.
+struct StoredState {
+    var epoch: UInt64
+    var names = StoreNames()
+    var schema = Schema()
+    var lastChange: UInt64
+    var queries: [CommittedSubscription]
+
+    init(_ database: Database, draw: () -> UInt64) throws {
+        if let kept = try Int64.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'epoch'") {
+            epoch = UInt64(bitPattern: kept)
+        } else {
+            epoch = try StoreLayout.begin(database, draw: draw)
+        }
+        // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
+        let greatest = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)
+        lastChange = Self.lastNumber(greatest)
+        queries = try SubscriptionRow.readQueries(database)
+        for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
+        schema = try SchemaRows.read(database)
+    }
+}
+
+/// What is known of a store's committed state: one reference, since every request takes it out.
+struct CommittedState: Sendable {
+    private final class State: Sendable {
+        let names: StoreNames
+        let schema: Schema
+
+        init(_ names: StoreNames, _ schema: Schema) {
+            self.names = names
+            self.schema = schema
+        }
+    }
+
+    private var state: State
+    /// When a read last looked whether another process has changed the schema.
+    var looked = ContinuousClock.now
+
+    init(names: StoreNames, schema: Schema) { state = State(names, schema) }
+
+    var names: StoreNames {
+        get { state.names }
+        set { state = State(newValue, state.schema) }
+    }
+
+    var schema: Schema {
+        get { state.schema }
+        set { state = State(state.names, newValue) }
+    }
+}
