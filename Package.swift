@@ -99,7 +99,7 @@ var package = Package(
                 .target(name: "CLibWebSockets", condition: .when(platforms: [.linux])),
             ]
         ),
-        .ours("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", grdb]),
+        .ours("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", grdb, grdbSQLite]),
         // Both sides in one process.
         .ours(
             "ZoneTesting",
@@ -143,7 +143,10 @@ var package = Package(
         ),
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
-        .tests("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", "ZoneTesting", grdb]),
+        .tests(
+            "ZoneMirror",
+            ["Records", "Wire", "RelayAPI", "RelayCore", "SyncCore", "ZoneKit", "ZoneTesting", grdb]
+        ),
         .tests(
             "ZoneTesting",
             ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes, logging]

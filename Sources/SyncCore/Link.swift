@@ -17,6 +17,9 @@ package protocol Link<Row, Zone>: Sendable {
 
     func modifyZones(saving: [Zone], deleting: [ZoneID]) async throws -> ZonesAnswer<Zone>
 
+    /// Ends a zone of which nobody can read any more what is encrypted in it, and tells the user's other devices so.
+    func reset(_ zone: ZoneID) async throws
+
     /// Writes records; with `atomically` all of a zone's records or none of them.
     func modifyRecords(saving: [Row], deleting: [RecordID], atomically: Bool) async throws -> RecordsAnswer<Row>
 }
@@ -26,7 +29,7 @@ package struct DatabasePage: Sendable {
     /// Why a zone is gone.
     ///
     /// SDK reference 5.8.
-    package enum Loss: Hashable, Sendable { case deleted, purged, encryptedDataReset }
+    package typealias Loss = ZoneLoss
 
     package var changed: [ZoneID]
     package var deleted: [(zone: ZoneID, loss: Loss)]

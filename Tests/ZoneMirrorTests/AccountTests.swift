@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -62,5 +63,131 @@ import ZoneTesting
         device.connection.credentials.replace(webAuthToken: "dev-alice")
         let again = try await Mirrored(device, folder: folder)
         try await settle(again, ["a": "Alice's"])
+    }
+
+    // MARK: Signing out
+
+    /// A tablet of Alice's with one note that was sent and one that was not.
+    private func tablet(_ policy: AccountPolicy = AccountPolicy()) async throws -> (Mirrored, RelayCredentials) {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await Mirrored(device)
+        mirror.container.accountPolicy = policy
+        try mirror.save(Note(id: "a", title: "Alice's"))
+        try await mirror.sync()
+        try mirror.save(Note(id: "unsent", title: "Alice's, not sent"))
+        return (mirror, device.connection.credentials)
+    }
+
+    @Test func filesOfWhoSignsOutAreClosedAndKept() async throws {
+        let asked = Mutex<[AccountPolicy.SignOut]>([])
+        let policy = AccountPolicy(signedOut: { question in
+            asked.withLock { $0.append(question) }
+            return .keepClosed
+        })
+        let (mirror, credentials) = try await tablet(policy)
+        credentials.replace(webAuthToken: nil)
+        try await settle(mirror, [:])
+        #expect(asked.withLock { $0.map(\.unsent) } == [[mirror.store: 1]])
+        // Nobody writes too, and nothing of it is sent.
+        try mirror.save(Note(id: "nobody", title: "nobody's"))
+        await #expect(throws: MirrorError.self) { try await mirror.sync() }
+        credentials.replace(webAuthToken: "dev-alice")
+        try await settle(mirror, ["a": "Alice's", "unsent": "Alice's, not sent"])
+        try await mirror.sync()
+        let other = try await Mirrored(relay.device(of: "alice", named: "other"))
+        try await other.sync()
+        #expect(try other.titles == ["a": "Alice's", "unsent": "Alice's, not sent"])
+        // Left alone, nobody's note is still there to be taken over.
+        #expect(mirror.container.localObjects == [mirror.store: 1])
+        #expect(try await mirror.container.adoptLocalData() == 1)
+        #expect(mirror.container.localObjects.isEmpty)
+        try await mirror.sync()
+        try await other.sync()
+        #expect(try other.titles.count == 3)
+        #expect(try other.titles["nobody"] == "nobody's")
+    }
+
+    @Test func filesOfWhoSignsOutCanBeDeleted() async throws {
+        let (mirror, credentials) = try await tablet(AccountPolicy(signedOut: { _ in .delete }))
+        let before = try FileManager.default.contentsOfDirectory(atPath: mirror.folder.url.path)
+        #expect(before.contains("private.sqlite"))
+        credentials.replace(webAuthToken: nil)
+        try await settle(mirror, [:])
+        let end = ContinuousClock.now + .seconds(10)
+        let file = mirror.folder.url.appendingPathComponent("private.sqlite").path
+        while FileManager.default.fileExists(atPath: file), ContinuousClock.now < end { await Task.yield() }
+        #expect(!FileManager.default.fileExists(atPath: file))
+        credentials.replace(webAuthToken: "dev-alice")
+        // What the relay has comes again; what was not sent is gone, as was wanted.
+        try await settle(mirror, ["a": "Alice's"])
+    }
+
+    @Test func whatWasHereCanStayAsLocalData() async throws {
+        let (mirror, credentials) = try await tablet(AccountPolicy(signedOut: { _ in .keepLocal }))
+        credentials.replace(webAuthToken: nil)
+        try await settle(mirror, ["a": "Alice's", "unsent": "Alice's, not sent"])
+        // Somebody else signs in and does not want it.
+        credentials.replace(webAuthToken: "dev-bob")
+        try await settle(mirror, [:])
+        try await mirror.sync()
+        let bob = try await Mirrored(relay.device(of: "bob", named: "other"))
+        try await bob.sync()
+        #expect(try bob.titles == [:])
+        // Alice finds her own, each once.
+        credentials.replace(webAuthToken: "dev-alice")
+        try await settle(mirror, ["a": "Alice's", "unsent": "Alice's, not sent"])
+        #expect(try await mirror.container.adoptLocalData() == 0)
+        try await mirror.sync()
+        #expect(try mirror.titles.count == 2)
+    }
+
+    /// The app was not running when its user signed out.
+    @Test func aSignOutWhileClosedIsNoticedAtTheStart() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let folder = try TemporaryFolder()
+        let mirror = try await Mirrored(device, folder: folder)
+        try mirror.save(Note(id: "a", title: "Alice's"))
+        try await mirror.sync()
+        await mirror.container.close()
+        device.connection.credentials.replace(webAuthToken: nil)
+        let again = try await Mirrored(device, folder: folder)
+        #expect(try again.titles == [:])
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await settle(again, ["a": "Alice's"])
+    }
+
+    // MARK: Signing in
+
+    @Test func whatWasWrittenBeforeTheFirstSignInIsAdoptedOnce() async throws {
+        let other = try await Mirrored(relay.device(of: "alice", named: "other"), model: notesModel)
+        let there = other.context()
+        try there.insert(Folder(id: "A inbox", name: "Inbox"))
+        try there.save()
+        try await other.sync()
+        let device = relay.device(of: "alice", named: "new")
+        device.connection.credentials.replace(webAuthToken: nil)
+        let mirror = try await Mirrored(device)
+        mirror.container.accountPolicy = AccountPolicy(signedIn: { question in
+            question.localObjects.values.reduce(0, +) == 3 ? .merge(by: ["Folder": ["name"]]) : .leave
+        })
+        let context = mirror.context()
+        let (inbox, home) = (Folder(id: "B inbox", name: "Inbox"), Folder(id: "home", name: "Home"))
+        var note = Note(id: "n", title: "written by nobody")
+        note.folder = ToOne(inbox)
+        try context.insert(inbox)
+        try context.insert(home)
+        try context.insert(note)
+        try context.save()
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        let end = ContinuousClock.now + .seconds(20)
+        while !mirror.container.localObjects.isEmpty, ContinuousClock.now < end {
+            try? await mirror.container.fetchChanges()
+        }
+        try await settle(mirror, ["n": "written by nobody"])
+        for mirror in [mirror, other, mirror, other, mirror, other] { try await mirror.sync() }
+        for mirror in [mirror, other] {
+            #expect(try mirror.context().fetch(Folder.self).map(\.id) == ["A inbox", "home"])
+            #expect(try mirror.context().object(Note.self, "n")?.folder.target == "A inbox")
+        }
     }
 }

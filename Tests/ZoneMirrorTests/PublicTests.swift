@@ -115,6 +115,50 @@ struct Post: SyncedRecord, Equatable {
         #expect(try await bob.container.statistics(bob.store).rows == ["Post": 1])
         #expect(try await bob.container.pendingExportCount(bob.store) == 0)
     }
+
+    /// Only what matches is held, and of that only what is wanted; when more is wanted, more comes.
+    @Test func anExtentBoundsWhatIsMirrored() async throws {
+        let alice = try await board(relay.device(of: "alice"))
+        try await alice.container.fetchFirst()
+        for name in ["news", "news 2", "gossip"] {
+            try write(alice, Post(id: RecordName(name), text: String(name.prefix(4))))
+        }
+        try await alice.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        let folder = try TemporaryFolder()
+        let device = relay.device(of: "bob")
+        let small = PublicExtent(NSPredicate(format: "text == %@", "news"), properties: ["deletedAt"])
+        var bob = try await bounded(device, folder, small)
+        try await bob.container.pollNow()
+        #expect(try texts(bob) == ["news": "", "news 2": ""])
+        // What is not held is not sent either.
+        let context = bob.context()
+        #expect(try context.fetch(Post.self).count == 2)
+        #expect(try await bob.container.reconcile(Post.self) == 0)
+        await bob.container.close()
+        bob = try await bounded(device, folder, PublicExtent(NSPredicate(format: "text == %@", "news")))
+        try await bob.container.pollNow()
+        #expect(try texts(bob) == ["news": "news", "news 2": "news"])
+        await bob.container.close()
+        bob = try await bounded(device, folder, nil)
+        try await bob.container.pollNow()
+        #expect(try texts(bob).count == 3)
+        await bob.container.close()
+        bob = try await bounded(device, folder, small)
+        #expect(try await bob.container.reconcile(Post.self) == 1)
+        await bob.container.close()
+        let odd = PublicExtent(NSPredicate(format: "text MATCHES %@", ".*"))
+        let error = await #expect(throws: MirrorError.self) { try await self.bounded(device, folder, odd) }
+        #expect(error?.explanation.contains("Post") == true)
+    }
+
+    private func bounded(_ device: TestDevice, _ folder: TemporaryFolder, _ extent: PublicExtent?) async throws
+        -> Mirrored
+    {
+        try await Mirrored(device, model: MirrorModel(Post.self), scope: .public, folder: folder) {
+            $0.cloud?.extents["Post"] = extent
+        }
+    }
 }
 
 extension MirroredContainer {

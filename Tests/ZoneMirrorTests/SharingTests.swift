@@ -43,7 +43,9 @@ final class NotesApp: Sendable {
     /// Goes with the app, unless the test looks after the files.
     private let folder: TemporaryFolder?
 
-    init(_ device: TestDevice, folder: URL? = nil, _ conditions: MirrorConditions? = nil) async throws {
+    init(_ device: TestDevice, folder: URL? = nil, _ conditions: MirrorConditions? = nil, keepsCopies: Bool = false)
+        async throws
+    {
         self.device = device
         let own = try folder == nil ? TemporaryFolder() : nil
         self.folder = own
@@ -55,6 +57,7 @@ final class NotesApp: Sendable {
         var others = mine
         others.url = home.appendingPathComponent("shared.sqlite")
         others.cloud?.scope = .shared
+        if keepsCopies { others.cloud?.losingAccess = .keepCopy(in: mine.url) }
         var given = conditions ?? MirrorConditions()
         given.isAutomatic = false
         let model = MirrorModel(SharedNote.self, Memo.self)
@@ -231,6 +234,38 @@ final class NotesApp: Sendable {
         #expect(try bob.note == nil)
         #expect(try bob.context().fetch(Memo.self).isEmpty)
         #expect(try await bob.container.pendingExportCount(bob.others) == 0)
+        try await phone.sync()
+        #expect(try phone.memos == ["1 passport", "2 tickets"])
+    }
+
+    /// Who wants to keep what was shared has a copy of their own, with its links, before it goes.
+    @Test(arguments: ["stopped", "removed", "left"]) func aCopyMayBeKept(_ end: String) async throws {
+        let device = relay.device(of: "bob@example.org", named: "keeper")
+        let keeper = try await NotesApp(device, keepsCopies: true)
+        let share = try await share(.readWrite)
+        let url = try #require(share.url)
+        try await keeper.container.acceptShareInvitations(from: [url], into: keeper.others)
+        try keeper.addMemo("3 never sent")
+        switch end {
+        case "stopped": try await phone.container.stopSharing(share, in: phone.mine)
+        case "removed":
+            share.removeParticipant(try #require(share.participants.first { $0.role != .owner }))
+            try await phone.container.persistUpdatedShare(share, in: phone.mine)
+        default:
+            let theirs = try #require(try await keeper.container.fetchShares(in: keeper.others).first)
+            try await keeper.container.leaveShare(theirs, in: keeper.others)
+        }
+        for _ in 0..<2 { try await keeper.container.fetchChanges() }
+        let note = try #require(try keeper.note)
+        #expect(note.title == "Trip" && note.id != "trip")
+        #expect(try keeper.context().store(of: note) == keeper.mine)
+        #expect(try keeper.memos == ["1 passport", "2 tickets", "3 never sent"])
+        #expect(try keeper.context().fetch(SharedNote.self).count == 1)
+        #expect(try await keeper.badges(note) == (false, true, true))
+        // The copy is the keeper's own: it goes to their other devices, and to nobody else's.
+        try await keeper.container.sendChanges()
+        try await bob.sync()
+        #expect(try bob.memos.count == 3)
         try await phone.sync()
         #expect(try phone.memos == ["1 passport", "2 tickets"])
     }

@@ -1,6 +1,8 @@
 import Foundation
 import GRDB
+import Records
 import Testing
+import Wire
 import ZoneKit
 import ZoneMirror
 import ZoneTesting
@@ -157,15 +159,27 @@ import ZoneTesting
 
     @Test func schemaIsPrintedAndMade() async throws {
         let phone = try await device("phone")
-        let text = try await phone.container.initializeSchema(options: [.dryRun, .printSchema])
-        #expect(text?.contains("RECORD TYPE CD_Note") == true)
-        #expect(text?.contains("CD_at TIMESTAMP") == true)
+        let text = try #require(try await phone.container.initializeSchema(options: [.dryRun, .printSchema]))
         #expect(phone.device.network.operations.isEmpty)
+        // The text is one that a relay takes: types, companions and indexes, pairs too.
+        let parsed = SchemaText(parsing: text)
+        #expect(parsed.isValid && parsed.issues.isEmpty)
+        let note = try #require(parsed.schema.types["CD_Note"])
+        #expect(note.fields["CD_at"]?.type == .scalar(.timestamp))
+        #expect(note.fields["CD_title_ckAsset"]?.type == .scalar(.asset))
+        #expect(note.fields["CD_photo_ckAsset"]?.type == .scalar(.asset))
+        #expect(note.indexes(of: .system(.modified)).isSuperset(of: [.queryable, .sortable]))
+        #expect(parsed.schema.types["CDMR"]?.fields.count == 3)
         try await phone.container.initializeSchema()
         try await phone.container.initializeSchema()
-        let zone = CKRecordZone.ID.default
-        let query = CKQuery(recordType: "CD_Note", predicate: NSPredicate(value: true))
-        let found = try await phone.device.privateDatabase.records(matching: query, inZoneWith: zone)
-        #expect(found.matchResults.isEmpty)
+        // It leaves nothing behind, and what the relay has now can be asked of.
+        for type in ["CD_Note", "CD_Folder", "CDMR"] {
+            let query = CKQuery(recordType: type, predicate: NSPredicate(value: true))
+            let found = try await phone.device.privateDatabase.records(matching: query, inZoneWith: .default)
+            #expect(found.matchResults.isEmpty)
+        }
+        let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "clash"))
+        record["CD_title_ckAsset"] = "no file"
+        await #expect(throws: CKError.self) { try await phone.device.privateDatabase.save(record) }
     }
 }

@@ -27,6 +27,12 @@ extension JSONWriter {
         }
     }
 
+    /// That a zone is gone; why is ours.
+    mutating func end(by loss: ZoneLoss) {
+        member("deleted", true)
+        if let word = loss.word { member("reason", word) }
+    }
+
     /// A zone as clients get it.
     ///
     /// Wire reference 4.2.
@@ -34,7 +40,7 @@ extension JSONWriter {
         object {
             $0.key("zoneID")
             ZoneIDCodec.write(zone.id, to: &$0)
-            if zone.isDeleted { return $0.member("deleted", true) }
+            if zone.isDeleted { return $0.end(by: zone.loss) }
             if zone.tracksChanges { $0.member("syncToken", zone.token(epoch: epoch).encoded) }
             $0.member("atomic", zone.tracksChanges)
             // What is shared with somebody is not theirs to share.

@@ -138,12 +138,15 @@ private func databasePage(
         limit: try context.resultsLimit(of: context.body)
     )
     let epoch = context.store.epoch
+    // Ours: tells a client that was refused for its schema when it is worth another try.
+    let tellsSchema = try context.body["schemaVersion"]?.bool() ?? false
     let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader, epoch: epoch) }
     return EndpointAnswer { writer in
         writer.key("zones")
         writer.array(page.zones) { $0.zone($1, epoch: epoch) }
         writer.member(tokenKey, page.token.encoded)
         writer.member("moreComing", page.moreComing)
+        if tellsSchema { writer.member("schemaVersion", context.store.currentSchema.version) }
     }
 }
 

@@ -58,7 +58,7 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
         let id = try ZoneIDCodec.read(zone["zoneID"] ?? zone)
         switch try item.required("operationType").string() {
         case "create": return ModifyZones.Operation.create(id)
-        case "delete": return ModifyZones.Operation.delete(id)
+        case "delete": return ModifyZones.Operation.delete(id, try zoneLoss(item))
         default: throw RelayError.badRequest("A zone operation's type is create or delete.")
         }
     }
@@ -71,13 +71,23 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
             switch outcome {
             case .saved(let zone): writer.zone(zone, epoch: context.store.epoch)
             case .failed(let id, let error): writer.failure(of: context.database.full(id), error)
-            case .deleted(let id):
+            case .deleted(let id, let loss):
                 writer.object {
                     $0.key("zoneID")
                     ZoneIDCodec.write(id, to: &$0)
-                    $0.member("deleted", true)
+                    $0.end(by: loss)
                 }
             }
         }
     }
+}
+
+/// Ours: why a zone is to go, which the user's other devices are told.
+private func zoneLoss(_ operation: JSONValue) throws -> ZoneLoss {
+    guard let word = try operation["reason"]?.string() else { return .deleted }
+    let loss = ZoneLoss(word: word)
+    guard loss != .deleted else {
+        throw RelayError.badRequest("The reason of a deletion is purged or encryptedDataReset, or left out.")
+    }
+    return loss
 }

@@ -86,7 +86,8 @@ extension OpenAPISchemas {
               "properties": {
                 "zones": { "type": "array", "items": { "$ref": "#/components/schemas/Zone" } },
                 "syncToken": { "type": "string", "format": "byte" },
-                "moreComing": { "type": "boolean" } } }
+                "moreComing": { "type": "boolean" },
+                "schemaVersion": { "type": "integer", "description": "Only if asked for: another one than before means that a refused write is worth another try." } } }
             """#
         ),
         (

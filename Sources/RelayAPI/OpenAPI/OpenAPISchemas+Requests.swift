@@ -86,7 +86,8 @@ extension OpenAPISchemas {
             { "type": "object",
               "properties": {
                 "syncToken": { "type": "string", "format": "byte", "description": "Absent: every zone." },
-                "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 } } }
+                "resultsLimit": { "type": "integer", "minimum": 1, "default": 200 },
+                "schemaVersion": { "type": "boolean", "default": false, "description": "The answer tells the schema's version." } } }
             """#
         ),
         (
@@ -112,6 +113,7 @@ extension OpenAPISchemas {
               "properties": { "operations": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["operationType", "zone"],
                 "properties": {
                   "operationType": { "type": "string", "enum": ["create", "delete"] },
+                  "reason": { "type": "string", "enum": ["purged", "encryptedDataReset"], "description": "With a deletion: what the user's other devices are told of why." },
                   "zone": { "type": "object", "required": ["zoneID"], "properties": { "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" } } } } } } } }
             """#
         ),

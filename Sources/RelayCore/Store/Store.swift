@@ -166,7 +166,7 @@ package protocol StoreWriter: StoreReader {
     /// Adds a zone under a new change number. The caller has seen that there is none of that name.
     func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone
 
-    /// Ends a zone under a new change number: its records are gone, its own tombstone stays.
+    /// Ends a zone under a new change number: its records are gone, its own tombstone stays, with the zone's `loss`.
     func deleteZone(_ zone: Zone, by device: String) throws(RelayError)
 
     /// Puts records in place of those of the same names, and stamps the zone with the greatest of their numbers.
@@ -200,6 +200,8 @@ package struct Zone: Hashable, Sendable {
     /// The number of its latest change.
     package var lastChange: UInt64
     package var isDeleted: Bool
+    /// Why it is gone, or is about to go.
+    package var loss = ZoneLoss.deleted
     /// What its records and their assets take.
     package var use = StorageUse()
     package var sharing: Sharing

@@ -6,18 +6,18 @@ package import Records
 package struct ModifyZones: Sendable {
     package enum Operation: Hashable, Sendable {
         case create(ZoneID)
-        case delete(ZoneID)
+        case delete(ZoneID, ZoneLoss = .deleted)
 
         package var zone: ZoneID {
             switch self {
-            case .create(let zone), .delete(let zone): zone
+            case .create(let zone), .delete(let zone, _): zone
             }
         }
     }
 
     package enum Outcome: Hashable, Sendable {
         case saved(Zone)
-        case deleted(ZoneID)
+        case deleted(ZoneID, ZoneLoss)
         case failed(ZoneID, RelayError)
     }
 
@@ -71,11 +71,12 @@ package struct ModifyZones: Sendable {
                 throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
             }
             return .saved(try writer.makeZone(id, by: database.caller.deviceID))
-        case .delete:
+        case .delete(_, let loss):
             guard !id.isDefault else { throw .badRequest("The default zone cannot be deleted.") }
-            guard let existing else { throw .zoneNotFound }
+            guard var existing else { throw .zoneNotFound }
+            existing.loss = loss
             try writer.deleteZone(existing, by: database.caller.deviceID)
-            return .deleted(id)
+            return .deleted(id, loss)
         }
     }
 }

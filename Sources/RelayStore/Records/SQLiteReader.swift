@@ -128,7 +128,7 @@ class SQLiteReader: StoreReader {
             guard let number = try number(of: owner) else { return [] }
             let statement = try SQL(
                 """
-                SELECT id, name, identity, last_change, deleted, record_bytes, asset_bytes, shared FROM zone
+                SELECT id, name, identity, last_change, deleted, record_bytes, asset_bytes, shared, loss FROM zone
                 WHERE owner = ? ORDER BY last_change
                 """,
                 in: database
@@ -146,6 +146,7 @@ class SQLiteReader: StoreReader {
                     sharing: Zone.Sharing(rawValue: statement.int(7)) ?? .nothing
                 )
                 zone.use = StorageUse(records: statement.int(5), assets: statement.int(6))
+                zone.loss = ZoneLoss(rawValue: statement.int(8)) ?? .deleted
                 zones.append(zone)
             }
             return zones

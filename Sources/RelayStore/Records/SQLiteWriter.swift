@@ -210,9 +210,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             zone.lastChange = takeChangeNumber()
             zone.isDeleted = true
             if zone.sharing != .nothing { try endSharing(in: zone) }
-            let statement = try SQL("UPDATE zone SET deleted = 1, last_change = ? WHERE id = ?", in: database)
+            let statement = try SQL("UPDATE zone SET deleted = 1, last_change = ?, loss = ? WHERE id = ?", in: database)
             statement.bind(1, zone.lastChange)
-            statement.bind(2, zone.number)
+            statement.bind(2, zone.loss.rawValue)
+            statement.bind(3, zone.number)
             try statement.run()
             memory.zones[zone.id] = nil
             memory.use[zone.id.owner] = nil

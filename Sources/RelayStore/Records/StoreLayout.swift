@@ -31,6 +31,7 @@ enum StoreLayout {
         migrator.registerMigration("11 sharing") { try $0.execute(sql: SharingLayout.requests + SharingLayout.aliases) }
         migrator.registerMigration("12 done writes") { try $0.execute(sql: doneWrites) }
         migrator.registerMigration("15 hierarchy feeds") { try $0.execute(sql: SharingLayout.feeds) }
+        migrator.registerMigration("19 why zones are gone") { try $0.execute(sql: zoneLosses) }
         try migrator.migrate(writer)
     }
 
@@ -150,6 +151,9 @@ enum StoreLayout {
             PRIMARY KEY (field, zone, value, name)
         ) STRICT, WITHOUT ROWID;
         """
+
+    /// Why a zone was deleted, as `ZoneLoss` has it.
+    private static let zoneLosses = "ALTER TABLE zone ADD COLUMN loss INTEGER NOT NULL DEFAULT 0"
 
     /// Which records use which asset; what nobody uses is removed from the folder.
     private static let assets = """

@@ -144,13 +144,16 @@ package enum ClientRequest {
     }
 
     /// `zones/modify`: creations first, then deletions.
-    package static func modify(creating: [ZoneID], deleting: [ZoneID]) -> [UInt8] {
+    ///
+    /// `loss` is why they go.
+    package static func modify(creating: [ZoneID], deleting: [ZoneID], loss: ZoneLoss = .deleted) -> [UInt8] {
         let operations = creating.map { ("create", $0) } + deleting.map { ("delete", $0) }
         return body { object in
             object.key("operations")
             object.array(operations) { list, operation in
                 list.object {
                     $0.member("operationType", operation.0)
+                    if operation.0 == "delete", let word = loss.word { $0.member("reason", word) }
                     $0.key("zone")
                     $0.object { zoneID(operation.1, &$0) }
                 }

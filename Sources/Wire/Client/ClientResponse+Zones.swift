@@ -18,7 +18,7 @@ extension ClientResponse {
     /// One entry of a `zones` array.
     package enum ZoneEntry: Hashable, Sendable {
         case zone(Zone)
-        case deleted(ZoneID)
+        case deleted(ZoneID, ZoneLoss)
         case failed(ZoneID?, Failure)
     }
 
@@ -31,7 +31,8 @@ extension ClientResponse {
             if let failure = try failure(entry, zone: id) {
                 result.append(.failed(id, failure))
             } else if try entry["deleted"]?.bool() == true {
-                result.append(.deleted(try ZoneIDCodec.read(entry.required("zoneID"))))
+                let loss = ZoneLoss(word: try entry["reason"]?.string())
+                result.append(.deleted(try ZoneIDCodec.read(entry.required("zoneID")), loss))
             } else {
                 result.append(.zone(try zone(entry)))
             }

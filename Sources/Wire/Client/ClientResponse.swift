@@ -65,17 +65,26 @@ package enum ClientResponse {
         zone: ZoneID?,
         _ body: (RecordEntry) -> Void
     ) throws(JSONError) {
+        try visitRecords(json, zone: zone) { entry, _ in body(entry) }
+    }
+
+    /// The same, with each entry as it stands in the answer.
+    package static func visitRecords(
+        _ json: JSONValue,
+        zone: ZoneID?,
+        _ body: (RecordEntry, JSONValue) -> Void
+    ) throws(JSONError) {
         guard let list = json["records"] else { return }
         for entry in try list.elements() {
             if let failure = try failure(entry, zone: zone) {
-                body(.failed(name: try entry["recordName"]?.string(), failure))
+                body(.failed(name: try entry["recordName"]?.string(), failure), entry)
             } else if try entry["deleted"]?.bool() == true {
                 let home = if let zone { zone } else { try self.zone(of: entry) }
                 let name = try entry.required("recordName").string()
-                body(.deleted(name: name, type: try entry["recordType"]?.string(), zone: home))
+                body(.deleted(name: name, type: try entry["recordType"]?.string(), zone: home), entry)
             } else {
                 let record = try record(entry, zone: zone)
-                body(record.type == shareType ? .share(record, try ClientShare(entry)) : .record(record))
+                body(record.type == shareType ? .share(record, try ClientShare(entry)) : .record(record), entry)
             }
         }
     }

@@ -32,7 +32,8 @@ extension CKDatabase {
         for entry in entries {
             switch entry {
             case .zone(let zone): modifications.append(.init(zoneID: reader.zoneID(zone.id)))
-            case .deleted(let zone): deletions.append(.init(zoneID: reader.zoneID(zone), reason: .deleted))
+            case .deleted(let zone, let loss):
+                deletions.append(.init(zoneID: reader.zoneID(zone), reason: .init(loss)))
             // A zone that cannot be read now is told of again by its own feed.
             case .failed(let zone?, _): modifications.append(.init(zoneID: reader.zoneID(zone)))
             case .failed(nil, let failure): throw CKError(failure, at: .item)

@@ -1,5 +1,5 @@
 import Foundation
-import Records
+package import Records
 import Wire
 
 extension CKDatabase {
@@ -101,6 +101,16 @@ extension CKDatabase {
             }
         }
         return (saves, deletes)
+    }
+
+    /// Deletes a custom zone, and tells the user's other devices why; one that is gone already is no failure.
+    package func end(_ zoneID: CKRecordZone.ID, because loss: ZoneLoss) async throws(CKError) {
+        let body = ClientRequest.modify(creating: [], deleting: [zoneID.zone], loss: loss)
+        for case .failed(_, let failure) in try zoneEntries(try await call("zones/modify", body, isWrite: true)) {
+            let error = CKError(failure, at: .item)
+            if error.code != .zoneNotFound { throw error }
+        }
+        try session.connection().zoneKeys.forget(zoneID)
     }
 
     private func zoneEntries(_ document: JSONDocument) throws(CKError) -> [ClientResponse.ZoneEntry] {

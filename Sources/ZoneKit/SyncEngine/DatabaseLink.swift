@@ -48,6 +48,10 @@ package struct DatabaseLink: Link {
         return ZonesAnswer(saved: results.saveResults.byZone, deleted: results.deleteResults.byZone)
     }
 
+    package func reset(_ zone: ZoneID) async throws {
+        try await database.end(CKRecordZone.ID(zone), because: .encryptedDataReset)
+    }
+
     package func modifyRecords(
         saving: [CKRecord],
         deleting: [RecordID],

@@ -181,7 +181,7 @@ extension SyncDriver {
 
     /// Nobody can read any more what is encrypted in the zone: it goes, and the application uploads what it has.
     private func startOver(_ zone: ZoneID) async {
-        _ = try? await link.modifyZones(saving: [], deleting: [zone])
+        try? await link.reset(zone)
         let page = DatabasePage(
             changed: [],
             deleted: [(zone, .encryptedDataReset)],

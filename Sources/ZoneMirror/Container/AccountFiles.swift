@@ -2,6 +2,8 @@ import Foundation
 
 /// Which account's data are in which file: the first account's in the store's own, others' beside it.
 ///
+/// Nobody counts as one.
+///
 /// Kept in a small file next to the store, so that the right one is opened without asking the relay.
 struct AccountFiles: Codable {
     /// File names by user record name.
@@ -18,7 +20,20 @@ struct AccountFiles: Codable {
 
     func store(_ url: URL) throws { try JSONEncoder().encode(self).write(to: Self.place(url), options: .atomic) }
 
-    var lastUser: String? { last }
+    /// Stands for nobody, who is signed in as long as no user is.
+    static let nobody = ""
+
+    var lastUser: String? { last == Self.nobody ? nil : last }
+
+    /// Where nobody's data are; `nil` where there never were any.
+    func nobodysPath(of url: URL) -> String? { files[Self.nobody] == nil ? nil : path(for: Self.nobody, of: url) }
+
+    /// Forgets a user whose files are gone.
+    mutating func forget(_ user: String) {
+        // The store's own file is not given to another: its name alone is free.
+        if files[user] != nil { files[user] = nil }
+        if last == user { last = Self.nobody }
+    }
 
     /// The file to open for a user; `nil`: whoever was here last, or nobody yet.
     func path(for user: String?, of url: URL) -> String {
@@ -33,7 +48,9 @@ struct AccountFiles: Codable {
             let isFirst = files.isEmpty
             let name = url.lastPathComponent
             files[user] =
-                isFirst ? name : "\(url.deletingPathExtension().lastPathComponent)-\(user).\(url.pathExtension)"
+                isFirst
+                ? name
+                : "\(url.deletingPathExtension().lastPathComponent)-\(user.isEmpty ? "nobody" : user).\(url.pathExtension)"
         }
         return path(for: user, of: url)
     }

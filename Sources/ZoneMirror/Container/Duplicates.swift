@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 
 /// Objects that several devices have made for the same thing.
@@ -80,6 +81,21 @@ struct Duplicates {
                 )
             }
         }
+    }
+
+    /// All that the relay has is here: finds what adopted objects double.
+    static func markAdopted(_ db: Database, _ file: StoreFile) throws {
+        guard let text = try State.text(db, .mergeKeys) else { return }
+        let keys = (try? JSONDecoder().decode([String: [String]].self, from: Data(text.utf8))) ?? [:]
+        let account = Account(user: try State.text(db, .account), standing: .signedIn)
+        for (name, properties) in keys.sorted(by: { $0.key < $1.key }) {
+            guard let table = file.mapping.tables[name], !properties.isEmpty,
+                properties.allSatisfy({ table.index[$0] != nil })
+            else { continue }
+            let judge = Permissions(file: file, account: account)
+            _ = try Duplicates(db: db, file: file, table: table, judge: judge).mark(by: properties)
+        }
+        try State.set(db, .mergeKeys, nil)
     }
 
     /// A fetch has gone through: removes what was marked before the last send.

@@ -1,12 +1,17 @@
 public import Foundation
 import GRDB
 import SyncCore
-import ZoneKit
+public import ZoneKit
 
 /// Looking at the sync, and steering it by hand.
 extension MirroredContainer {
     /// Everything that happens, as it happens; the current state first.
     public var events: AsyncStream<MirrorEvent> { board.listen() }
+
+    /// Posted with each event, on the default center and whatever thread it happens on; the event is in the user info.
+    public static let eventChangedNotification = Notification.Name("ZoneMirrorEventChangedNotification")
+    /// Under which the user info of `eventChangedNotification` has its `MirrorEvent`.
+    public static let eventNotificationUserInfoKey = "event"
 
     /// The events that a store has kept.
     ///
@@ -33,9 +38,11 @@ extension MirroredContainer {
 
     /// Fetches everything that has changed, now; polls public databases.
     ///
+    /// - Parameter prioritizedZoneIDs: Zones to fetch before all others, in their order; a share's is that of its record ID.
     /// - Throws: `relay` with what stopped the fetching; what came before it is in the files.
-    public func fetchChanges() async throws(MirrorError) {
-        try await each { try await $0.fetchNow() }
+    public func fetchChanges(prioritizedZoneIDs: [CKRecordZone.ID] = []) async throws(MirrorError) {
+        let zones = prioritizedZoneIDs.map(\.zone)
+        try await each { try await $0.fetchNow(prioritized: zones) }
     }
 
     /// Polls the public databases now, whatever the time.

@@ -16,7 +16,7 @@ import ZoneKit
 ///
 /// Whatever is committed to the files, by a context, by GRDB or by plain SQL, is sent; what others commit arrives.
 public final class MirroredContainer: Sendable {
-    private struct Contents {
+    struct Contents {
         var syncs: [StoreID: MirrorSync] = [:]
         var locks: [StoreID: StoreLock] = [:]
         var accounts: [StoreID: AccountFiles] = [:]
@@ -24,6 +24,7 @@ public final class MirroredContainer: Sendable {
         var watch: Task<Void, Never>?
         var isClosed = false
         var views: MirrorContext?
+        var accountPolicy = AccountPolicy()
     }
 
     /// The entities.
@@ -34,8 +35,8 @@ public final class MirroredContainer: Sendable {
     package let conditions: MirrorConditions
     let stores: OpenStores
     let board = EventBoard()
-    private let state = Mutex(Contents())
-    private let switching = Turnstile()
+    let state = Mutex(Contents())
+    let switching = Turnstile()
 
     /// A container whose stores are not open yet.
     ///
@@ -71,9 +72,12 @@ public final class MirroredContainer: Sendable {
     ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, and what SQLite throws.
     public func loadStores() async throws(MirrorError) {
         try checkDescriptions()
-        for description in descriptions { try open(description, for: nil) }
+        // Who was here last and has signed out since, while this was not running.
+        var gone: String?
+        for description in descriptions { try open(description, for: nil, &gone) }
         let listener = stores.listen(to: nil) { [weak self] store in self?.committed(store) }
         state.withLock { $0.listener = listener }
+        if let gone { await settleSignOut(of: gone, isOpen: false) }
         for sync in syncs { await sync.start() }
         watchFiles()
     }
@@ -104,6 +108,10 @@ public final class MirroredContainer: Sendable {
                 )
             }
         }
+        for (name, extent) in descriptions.compactMap(\.cloud).flatMap(\.extents) {
+            guard let problem = extent.problem else { continue }
+            throw MirrorError(.unknownProperty, "The extent of \(name) cannot be asked for. \(problem)")
+        }
         for cloud in descriptions.compactMap(\.cloud) where cloud.scope == .shared {
             var own = cloud
             own.scope = .private
@@ -128,12 +136,21 @@ public final class MirroredContainer: Sendable {
         return check.violations()
     }
 
-    private func open(_ description: StoreDescription, for user: String?) throws(MirrorError) {
+    /// Opens a store with the file of a user; `nil`: of whoever was here last.
+    ///
+    /// Notes who was here last where nobody is signed in any more.
+    func open(_ description: StoreDescription, for user: String?, _ gone: inout String?) throws(MirrorError) {
         do {
             guard let cloud = description.cloud else {
                 return stores.put(try storeFile(description, description.url.path))
             }
-            let accounts = AccountFiles.load(description.url)
+            var accounts = AccountFiles.load(description.url)
+            let user = user ?? (Self.isOpenToNobody(cloud) ? AccountFiles.nobody : nil)
+            if user == AccountFiles.nobody, cloud.scope != .public {
+                if gone == nil { gone = accounts.lastUser }
+                _ = accounts.assign(AccountFiles.nobody, of: description.url)
+                try accounts.store(description.url)
+            }
             let path = cloud.scope == .public ? description.url.path : accounts.path(for: user, of: description.url)
             guard let lock = StoreLock(path: path) else {
                 throw MirrorError(
@@ -142,12 +159,22 @@ public final class MirroredContainer: Sendable {
                 )
             }
             let file = try storeFile(description, path)
-            let sync = MirrorSync(file: file, cloud: cloud, conditions: conditions, board: board) {
-                [weak self] previous, current in await self?.accountChanged(previous, current)
+            if user == AccountFiles.nobody, cloud.scope != .public {
+                try file.pool.write { try State.set($0, .account, AccountFiles.nobody) }
             }
+            let sync = MirrorSync(
+                file: file,
+                cloud: cloud,
+                conditions: conditions,
+                board: board,
+                otherStore: { [stores] in stores.file($0) },
+                accountChanged: { [weak self] change in await self?.accountChanged(change) }
+            )
             stores.put(file)
             let known = try file.pool.read { try State.text($0, .account) } ?? accounts.lastUser
-            if let known, stores.account.user == nil { stores.account = Account(user: known, standing: .signedIn) }
+            if let known, known != AccountFiles.nobody, stores.account.user == nil {
+                stores.account = Account(user: known, standing: .signedIn)
+            }
             state.withLock { state in
                 state.accounts[description.id] = accounts
                 state.locks[description.id] = lock
@@ -158,7 +185,7 @@ public final class MirroredContainer: Sendable {
         }
     }
 
-    private func storeFile(_ description: StoreDescription, _ path: String) throws -> StoreFile {
+    func storeFile(_ description: StoreDescription, _ path: String) throws -> StoreFile {
         let isImmediate = conditions.time.surroundings != nil
         return try StoreFile(description, model: model, path: path, isImmediate: isImmediate)
     }
@@ -268,83 +295,6 @@ public final class MirroredContainer: Sendable {
     /// Looks at once for what other processes and connections have committed.
     public func noticeOutsideCommits() {
         for file in stores.files { stores.committed(file.id, nil) }
-    }
-
-    // MARK: Account
-
-    private func accountChanged(_ previous: String?, _ current: String?) async {
-        await switching.enter()
-        defer { switching.leave() }
-        let before = stores.account
-        stores.account = Account(
-            user: current ?? before.user,
-            standing: current == nil ? .signedOut : .signedIn
-        )
-        guard before.user != current || before.standing != stores.account.standing else {
-            return remember(current)
-        }
-        if let store = descriptions.first(where: { $0.cloud != nil })?.id {
-            let now = conditions.wallClock()
-            board.post(
-                MirrorEvent(
-                    id: 0,
-                    store: store,
-                    kind: .account,
-                    began: now,
-                    ended: now,
-                    succeeded: true,
-                    errorCode: nil,
-                    message: nil,
-                    done: 0,
-                    total: nil,
-                    details: [.account(previous: before.user, current: current)]
-                )
-            )
-        }
-        remember(current)
-        guard let current, let previous, previous != current else { return }
-        // The other user's files are opened in a task of its own: whoever reports the change is being stopped by it.
-        conditions.time.start { await self.switchFiles(to: current) }
-    }
-
-    private func remember(_ user: String?) {
-        guard let user else { return }
-        for description in descriptions where description.cloud != nil && description.cloud?.scope != .public {
-            let isThisFile =
-                stores.file(description.id).map { file in
-                    (try? file.pool.read { try State.text($0, .account) }) ?? nil
-                } ?? nil
-            guard isThisFile == nil || isThisFile == user else { continue }
-            var accounts = AccountFiles.load(description.url)
-            _ = accounts.assign(user, of: description.url)
-            try? accounts.store(description.url)
-        }
-    }
-
-    /// Puts the files of another user behind the private and shared stores.
-    private func switchFiles(to user: String) async {
-        await switching.enter()
-        defer { switching.leave() }
-        guard !state.withLock({ $0.isClosed }) else { return }
-        for description in descriptions {
-            guard let cloud = description.cloud, cloud.scope != .public else { continue }
-            let open = try? await stores.file(description.id)?.pool.read { try State.text($0, .account) }
-            if open == user { continue }
-            let old = state.withLock { state in
-                state.locks[description.id] = nil
-                return state.syncs.removeValue(forKey: description.id)
-            }
-            await old?.stop()
-            var accounts = AccountFiles.load(description.url)
-            _ = accounts.assign(user, of: description.url)
-            try? accounts.store(description.url)
-            try? self.open(description, for: user)
-            if let file = stores.file(description.id) {
-                try? await file.pool.write { try State.set($0, .account, user) }
-                stores.committed(file.id, nil)
-            }
-            await sync(description.id)?.start()
-        }
     }
 }
 

@@ -100,10 +100,23 @@ extension MirroredContainer {
     }
 
     /// The changes of a store that wait to be sent, oldest first.
-    public func pendingExports(_ store: StoreID) async throws(MirrorError) -> [ObjectID] {
-        try await reading(store) { db in
+    ///
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - states: Only those of objects in these states; left out, all.
+    /// - Returns: The objects.
+    /// - Throws: `unknownStore`, and what SQLite throws.
+    public func pendingExports(
+        _ store: StoreID,
+        in states: Set<SyncState>? = nil
+    ) async throws(MirrorError) -> [ObjectID] {
+        let all = try await reading(store) { db in
             try OutboxRow.all(db).map { ObjectID(store: store, entity: $0.entity, name: RecordName($0.oid)) }
         }
+        guard let states else { return all }
+        var found: [ObjectID] = []
+        for object in all where states.contains(try await syncState(of: object)) { found.append(object) }
+        return found
     }
 
     /// Drops an object's change that was not sent: the object goes back to what the relay had last.
@@ -134,7 +147,7 @@ extension MirroredContainer {
                     property: row[3],
                     kept: row[4] ?? "",
                     dropped: row[5] ?? "",
-                    policy: MergePolicy(rawValue: row[6]) ?? .error
+                    rule: MergeDecision.Rule(word: row[6])
                 )
             }
         }
@@ -153,8 +166,35 @@ public struct MergeDecision: Hashable, Sendable {
     public var kept: String
     /// The value that was dropped.
     public var dropped: String
-    /// By which policy.
-    public var policy: MergePolicy
+    /// By which rule.
+    public var rule: Rule
+
+    /// What decided.
+    public enum Rule: Hashable, Sendable {
+        /// The store's policy.
+        case policy(MergePolicy)
+        /// The later edit won.
+        case lastEditWins
+        /// The program's own resolver.
+        case resolver
+
+        var word: String {
+            switch self {
+            case .policy(let policy): policy.rawValue
+            case .lastEditWins: "lastEditWins"
+            case .resolver: "resolver"
+            }
+        }
+
+        init(word: String) {
+            self =
+                switch word {
+                case "lastEditWins": .lastEditWins
+                case "resolver": .resolver
+                default: .policy(MergePolicy(rawValue: word) ?? .error)
+                }
+        }
+    }
 }
 
 /// Puts what the file knows about an object into words.

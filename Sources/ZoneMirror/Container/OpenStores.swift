@@ -112,6 +112,11 @@ final class OpenStores: Sendable {
     }
 
     func pinAdvanced() {
+        notice("A pinned view was too old or its log too large; it shows the newest commit now.", [.pinAdvanced])
+    }
+
+    /// Tells the application something that is about no store in particular.
+    func notice(_ message: String, _ details: [MirrorEvent.Detail] = []) {
         guard let store = files.first?.id else { return }
         board.post(
             MirrorEvent(
@@ -122,10 +127,10 @@ final class OpenStores: Sendable {
                 ended: now,
                 succeeded: true,
                 errorCode: nil,
-                message: "A pinned view was too old or its log too large; it shows the newest commit now.",
+                message: message,
                 done: 0,
                 total: nil,
-                details: [.pinAdvanced]
+                details: details
             )
         )
     }
@@ -164,6 +169,9 @@ private final class CommitWatch: TransactionObserver {
             stopObservingDatabaseChangesUntilNextTransaction()
         }
     }
+
+    /// Rows were entered by other means than GRDB's; which, it does not say.
+    func databaseDidChange() { touched = tables }
 
     func databaseDidCommit(_ db: Database) {
         guard !touched.isEmpty else { return }

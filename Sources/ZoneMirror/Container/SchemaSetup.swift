@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import Records
+import SyncCore
 import Wire
 import ZoneKit
 
@@ -39,14 +40,14 @@ extension MirroredContainer {
                 "The model cannot be mirrored as it is. Each line names a place and what to do there."
             )
         }
-        var lines: [String] = []
+        var mappings: [RecordMapping] = []
         for description in descriptions {
             guard let cloud = description.cloud, cloud.scope != .shared else { continue }
             let mapping = RecordMapping(tables: model.tables(in: description.configuration), prefix: cloud.prefix)
-            lines += SchemaSamples.text(mapping)
+            mappings.append(mapping)
             if !options.contains(.dryRun) { try await make(mapping, cloud) }
         }
-        return options.contains(.printSchema) ? lines.joined(separator: "\n") : nil
+        return options.contains(.printSchema) ? SchemaPrinter.text(of: ModelSchema.schema(of: mappings)) : nil
     }
 
     private func make(_ mapping: RecordMapping, _ cloud: CloudOptions) async throws(MirrorError) {
@@ -59,11 +60,12 @@ extension MirroredContainer {
             }
             let link = MirrorLink(database: cloud.container.database(with: cloud.scope))
             let zone = ZoneID(ZoneID.defaultName)
-            for sample in SchemaSamples.writes(mapping) {
-                for answer in try await link.modify([sample], in: zone, atomically: false) {
+            for sample in ModelSchema.samples(mapping, in: zone) {
+                let write = try await link.withFiles(sample, in: zone)
+                for answer in try await link.modify([write], in: zone, atomically: false) {
                     if case .failed(let error, _) = answer { throw error }
                 }
-                _ = try await link.modify([.init(.forceDelete, sample.recordName)], in: zone, atomically: false)
+                _ = try await link.modify([.init(.forceDelete, write.recordName)], in: zone, atomically: false)
             }
         } catch {
             throw MirrorError(from: error)
@@ -71,33 +73,97 @@ extension MirroredContainer {
     }
 }
 
-/// One record of each type, with a value in every field.
-private enum SchemaSamples {
-    static func writes(_ mapping: RecordMapping) -> [ClientRequest.Write] {
-        mapping.tableNames.compactMap { mapping.tables[$0] }.map { table in
-            var write = ClientRequest.Write(
-                .create,
-                "schema-\(UUID().uuidString)",
-                recordType: mapping.recordType(of: table)
-            )
-            write.fields = fields(of: table, mapping).mapValues { $0 }
-            return write
+/// A model as record types.
+enum ModelSchema {
+    /// All types of some stores, with every index that their fields can have: those that polls and queries need among them.
+    static func schema(of mappings: [RecordMapping]) -> Schema {
+        var schema = Schema()
+        for mapping in mappings {
+            for table in mapping.tableNames.compactMap({ mapping.tables[$0] }) {
+                let type = mapping.recordType(of: table)
+                schema.types[type, default: RecordType()].fields.merge(fields(of: table, mapping)) { first, _ in first }
+            }
         }
+        return schema
     }
 
-    static func text(_ mapping: RecordMapping) -> [String] {
-        mapping.tableNames.compactMap { mapping.tables[$0] }.map { table in
-            let fields = fields(of: table, mapping).sorted { $0.key < $1.key }
-                .map { "    \($0.key) \($0.value.type.tag)" }
-            return "RECORD TYPE \(mapping.recordType(of: table)) (\n\(fields.joined(separator: ",\n"))\n)"
-        }
-    }
-
-    private static func fields(of table: TableForm, _ mapping: RecordMapping) -> [String: FieldValue] {
+    static func fields(of table: TableForm, _ mapping: RecordMapping) -> [String: RecordType.Field] {
         if case .pairs = table.kind {
-            return mapping.fields(of: ["a".databaseValue, "b".databaseValue], in: table)
+            let names = mapping.fields(of: ["a".databaseValue, "b".databaseValue], in: table).keys
+            return Dictionary(uniqueKeysWithValues: names.map { ($0, RecordType.Field(.scalar(.string))) })
         }
-        let row = table.columns.map { column in column.attribute?.type.zero ?? "target".databaseValue }
-        return mapping.fields(of: row, in: table)
+        var fields = [mapping.prefix + "entityName": RecordType.Field(.scalar(.string))]
+        if !table.timed.isEmpty { fields[mapping.editTimesField] = RecordType.Field(.scalar(.string)) }
+        for column in table.columns {
+            let attribute = column.attribute
+            let isEncrypted = attribute?.isEncrypted ?? false
+            let type = attribute?.type.fieldType ?? .scalar(.string)
+            fields[mapping.field(column)] = RecordType.Field(type, isEncrypted: isEncrypted)
+            if attribute?.type.hasLargeForm == true, !isEncrypted {
+                fields[mapping.assetField(column)] = RecordType.Field(.scalar(.asset))
+            }
+        }
+        return fields
+    }
+
+    /// Records with a value in every field: two of each type that has companions, since a value stands in one of the two.
+    static func samples(_ mapping: RecordMapping, in zone: ZoneID) -> [Outgoing] {
+        mapping.tableNames.compactMap { mapping.tables[$0] }.flatMap { table -> [Outgoing] in
+            let plain = sample(table, mapping, zone, large: [:])
+            let companions = table.columns.filter { column in
+                guard let attribute = column.attribute else { return false }
+                return attribute.type.hasLargeForm && !attribute.isEncrypted
+            }
+            if companions.isEmpty { return [plain] }
+            let large = Dictionary(companions.map { (mapping.field($0), mapping.assetField($0)) }) { $1 }
+            return [plain, sample(table, mapping, zone, large: large)]
+        }
+    }
+
+    private static func sample(
+        _ table: TableForm,
+        _ mapping: RecordMapping,
+        _ zone: ZoneID,
+        large: [String: String]
+    ) -> Outgoing {
+        let name = "schema-\(UUID().uuidString)"
+        var write = ClientRequest.Write(.create, name, recordType: mapping.recordType(of: table))
+        let row = table.columns.map { column -> DatabaseValue in
+            guard let attribute = column.attribute else { return "target".databaseValue }
+            // A file needs content.
+            return attribute.type == .data || attribute.type == .transformable
+                ? Data([0]).databaseValue
+                : attribute.type.zero == "".databaseValue ? "-".databaseValue : attribute.type.zero
+        }
+        write.fields = mapping.fields(of: row, in: table).mapValues { $0 }
+        if !table.timed.isEmpty { write.fields[mapping.editTimesField] = .string("{}") }
+        write.encrypted = Set(
+            table.columns.filter { $0.attribute?.isEncrypted == true }.map { mapping.field($0) }
+        )
+        return Outgoing(
+            oid: name,
+            entity: table.name,
+            operation: .save,
+            version: 0,
+            tries: 0,
+            place: 0,
+            zone: zone,
+            write: write,
+            large: large,
+            size: 0
+        )
+    }
+}
+
+extension AttributeType {
+    /// What its values are on the relay.
+    fileprivate var fieldType: FieldType {
+        switch self {
+        case .string, .uuid, .uri, .undefined, .objectID: .scalar(.string)
+        case .integer, .boolean: .scalar(.int64)
+        case .double: .scalar(.double)
+        case .date: .scalar(.timestamp)
+        case .data, .transformable: .scalar(.bytes)
+        }
     }
 }

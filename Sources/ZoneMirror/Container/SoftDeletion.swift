@@ -90,11 +90,12 @@ extension MirroredContainer {
         else { throw MirrorError(.wrongStore, "No public store holds \(T.entityName).") }
         let link = MirrorLink(database: cloud.container.publicCloudDatabase)
         let recordType = file.mapping.recordType(of: table)
+        let extent = file.extents[recordType]
         var there: Set<String> = []
         var marker: String?
         do {
             repeat {
-                let page = try await link.query(recordType, since: nil, marker: marker, namesOnly: true)
+                let page = try await link.query(recordType, since: nil, marker: marker, extent: extent, namesOnly: true)
                 there.formUnion(page.records.map(\.id.recordName))
                 marker = page.marker
             } while marker != nil

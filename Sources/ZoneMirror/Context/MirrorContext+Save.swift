@@ -57,7 +57,7 @@ struct SavePlan {
 
     private(set) var byStore: [(StoreID, [Item])] = []
     /// The zones of new objects that belong to a share.
-    private(set) var zones: [MirrorContext.Key: Int64] = [:]
+    private(set) var zones: [MirrorContext.Key: MirrorContext.ShareHome] = [:]
 
     init(_ pending: [MirrorContext.Key: MirrorContext.Pending], _ context: MirrorContext) throws(MirrorError) {
         let stores = context.stores
@@ -70,6 +70,13 @@ struct SavePlan {
         for _ in 0..<(stores.files.count > 1 ? 4 : 0) {
             for (key, item) in items where homes[key] == nil {
                 homes[key] = try Self.homeByLinks(key, item, homes, context)
+            }
+            // A new object that others lead to belongs with them as well.
+            for (key, item) in items {
+                guard let home = homes[key] else { continue }
+                for target in Self.targets(key, item, stores) where homes[target] == nil {
+                    if case .insert? = pending[target]?.change { homes[target] = home }
+                }
             }
         }
         var groups: [StoreID: [Item]] = [:]

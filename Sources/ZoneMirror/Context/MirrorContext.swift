@@ -33,11 +33,18 @@ public final class MirrorContext: Sendable {
         var saved: [Key: [DatabaseValue]] = [:]
         var assigned: [Key: StoreID] = [:]
         /// New objects that go into the zone of a share.
-        var assignedZones: [Key: Int64] = [:]
+        var assignedZones: [Key: ShareHome] = [:]
         var pin = Pin.none
         var mergePolicy = MergePolicy.error
         var merges = false
         var author: String?
+    }
+
+    /// Where in a share a new object goes.
+    struct ShareHome: Sendable {
+        var zone: Int64
+        /// The root of a share that is no whole zone.
+        var parent: String?
     }
 
     let stores: OpenStores
@@ -55,9 +62,20 @@ public final class MirrorContext: Sendable {
     }
 
     /// What happens where a row changed since this context read it.
+    ///
+    /// With `error` a context that merges what arrives refuses to save whatever changed elsewhere meanwhile; an event warns.
     public var mergePolicy: MergePolicy {
         get { state.withLock(\.mergePolicy) }
-        set { state.withLock { $0.mergePolicy = newValue } }
+        set {
+            let isRisky = state.withLock { state in
+                state.mergePolicy = newValue
+                return newValue == .error && state.merges
+            }
+            guard isRisky else { return }
+            stores.notice(
+                "The context \(name ?? "without a name") merges imports and has the policy error: saves of objects that others changed meanwhile fail."
+            )
+        }
     }
 
     /// Who the history says made this context's changes.

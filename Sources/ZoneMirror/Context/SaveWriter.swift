@@ -14,6 +14,7 @@ struct SaveWriter {
     private var written: [MirrorContext.Key: [DatabaseValue]] = [:]
     /// Objects whose links may bring them, or what they are linked to, into a share.
     private var relinked: [ObjectID] = []
+    private var homeless: [SavePlan.Item] = []
     /// The zone of what is in no share; `nil` where nothing is shared, and zones are no matter.
     private let home: Int64?
 
@@ -40,7 +41,7 @@ struct SaveWriter {
         _ items: [SavePlan.Item],
         author: String?,
         context: String?,
-        zones: [MirrorContext.Key: Int64]
+        zones: [MirrorContext.Key: MirrorContext.ShareHome]
     ) throws -> [MirrorContext.Key: [DatabaseValue]] {
         try db.cachedStatement(sql: "INSERT INTO mirror_transaction(author, context, at) VALUES (?, ?, ?)")
             .execute(arguments: [author, context, now.timeIntervalSince1970])
@@ -56,7 +57,9 @@ struct SaveWriter {
             case .delete(let base): try delete(item, table, base)
             }
         }
+        try settleHomeless()
         try joinShares()
+        if file.mapping.keepsEditTimes { try EditTimes.date(db, now) }
         if let last {
             try db.cachedStatement(sql: "UPDATE mirror_change SET txn = ? WHERE seq > ?")
                 .execute(arguments: [transaction, last])
@@ -83,11 +86,31 @@ struct SaveWriter {
         try db.cachedStatement(sql: "UPDATE mirror_local SET txn = ?").execute(arguments: [transaction])
     }
 
-    private mutating func insert(_ item: SavePlan.Item, _ table: TableForm, _ zone: Int64?) throws {
+    private mutating func insert(_ item: SavePlan.Item, _ table: TableForm, _ home: MirrorContext.ShareHome?) throws {
         try table.insert(db, item.key.id, item.pending.row)
         written[item.key] = item.pending.row
-        guard file.isMirrored, let zone = try zone ?? zoneByLinks(item, table) else { return }
+        guard file.isMirrored else { return }
+        guard let zone = try home?.zone ?? zoneByLinks(item, table) else {
+            if file.scope == .shared { homeless.append(item) }
+            return
+        }
         try reserve(item, table, in: zone)
+        guard let parent = home?.parent else { return }
+        try db.execute(
+            sql: "UPDATE mirror_record SET parent = ? WHERE oid = ? AND tag IS NULL",
+            arguments: [parent, item.key.id]
+        )
+    }
+
+    /// New objects of a shared store without a link of their own: they go where others that lead to them are.
+    private mutating func settleHomeless() throws {
+        for item in homeless {
+            let closure = ShareClosure(db: db, file: file)
+            let zones = try closure.newcomers(from: object(item), home: home ?? 0).zones
+            guard zones.count < 2 else { throw Self.crossing(object(item)) }
+            guard let zone = zones.first, let table = file.mapping.tables[item.key.entity] else { continue }
+            try reserve(item, table, in: zone)
+        }
     }
 
     private mutating func reserve(_ item: SavePlan.Item, _ table: TableForm, in zone: Int64) throws {

@@ -39,6 +39,13 @@ public struct MergeStates: Hashable, Sendable {
 /// `nil`: the store's policy decides.
 public typealias MergeResolver = @Sendable (MergeStates) -> [String: DatabaseValue]?
 
+/// Merges one property by the program's own rules: `base` is what both began from.
+///
+/// Called as `MergeResolver` is, and only where both sides changed the property, to different values. `nil`: the store's
+/// policy decides.
+public typealias PropertyResolver =
+    @Sendable (_ base: DatabaseValue, _ mine: DatabaseValue, _ theirs: DatabaseValue) -> DatabaseValue?
+
 /// The decisions of the five policies, as values.
 ///
 /// SDK reference 8.

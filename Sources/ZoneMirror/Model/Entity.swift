@@ -43,6 +43,10 @@ public struct Attribute: Hashable, Sendable {
     public var isIndexed = false
     /// Its last value stays in the history when the object is deleted.
     public var preservesValueOnDeletion = false
+    /// Where a pending change meets a newer record, the later edit of this attribute wins, whatever the store's policy.
+    ///
+    /// By the clocks of the devices that made the edits; the times travel in a field of the record beside the others.
+    public var lastEditWins = false
 
     package var defaultValue: DatabaseValue = .null
 
@@ -104,6 +108,11 @@ public struct Relationship: Hashable, Sendable {
     public var deleteRule = DeleteRule.nullify
     /// Sharing an object does not follow this link.
     public var stopsSharing = false
+    /// The object at the other end is the record's parent on the relay, as shares of a record with its children need it;
+    /// only for a link to one object.
+    public var isParent = false
+    /// Where a pending change meets a newer record, the later edit of this link wins; only for a link to one object.
+    public var lastEditWins = false
 
     /// Says what a relationship is.
     ///
@@ -154,6 +163,14 @@ public struct Entity: Hashable, Sendable {
         self.root = root ?? name
         self.attributes = attributes
         self.relationships = relationships
+    }
+
+    /// Lets the later edit win in every property, each by itself; see `Attribute.lastEditWins`.
+    public mutating func letLastEditsWin() {
+        for index in attributes.indices { attributes[index].lastEditWins = true }
+        for index in relationships.indices where !relationships[index].isToMany {
+            relationships[index].lastEditWins = true
+        }
     }
 
     /// Changes what is known of an attribute; does nothing where there is none of that name.

@@ -55,6 +55,10 @@ struct TableForm: Hashable, Sendable {
     let sql: TableSQL
     /// The positions of the columns that hold links.
     let links: [Int]
+    /// The positions of the columns in which the later edit wins.
+    let timed: [Int]
+    /// The position of the link to the record's parent.
+    let parent: Int?
 
     init(name: String, kind: Kind, columns: [ColumnForm]) {
         self.name = name
@@ -63,6 +67,8 @@ struct TableForm: Hashable, Sendable {
         index = Dictionary(columns.enumerated().map { ($0.element.name, $0.offset) }) { first, _ in first }
         sql = TableSQL(name, columns.map(\.name))
         links = columns.indices.filter { columns[$0].link != nil }
+        timed = columns.indices.filter { columns[$0].lastEditWins }
+        parent = columns.firstIndex { $0.link?.isParent == true }
     }
 
     var entity: Entity? {
@@ -87,6 +93,13 @@ struct ColumnForm: Hashable, Sendable {
 
     var attribute: Attribute? {
         if case .attribute(let attribute) = kind { attribute } else { nil }
+    }
+
+    var lastEditWins: Bool {
+        switch kind {
+        case .attribute(let attribute): attribute.lastEditWins
+        case .link(let link): link.lastEditWins
+        }
     }
 }
 

@@ -29,7 +29,7 @@ struct ModelCheck {
         }
         if !Self.isName(entity.name) { found.append(.invalidName(entity: entity.name, name: entity.name)) }
         let count =
-            entity.attributes.reduce(1) { $0 + ($1.type.hasLargeForm ? 2 : 1) }
+            entity.attributes.reduce(entity.keepsEditTimes ? 2 : 1) { $0 + ($1.type.hasLargeForm ? 2 : 1) }
             + entity.relationships.filter { !$0.isToMany }.count
         if count > 256 { found.append(.tooManyFields(entity: entity.name, count: count)) }
         return found
@@ -88,7 +88,9 @@ struct ModelCheck {
             let field = prefix + name
             let isTaken =
                 Query.SystemField(anyName: field) != nil || Self.reserved.contains(field) || name == "id"
-                || field == prefix + "entityName" || name.hasSuffix(RecordMapping.companionSuffix)
+                || field == prefix + "entityName"
+                || (entity.keepsEditTimes && field == prefix + EditTimes.name)
+                || name.hasSuffix(RecordMapping.companionSuffix)
             return isTaken ? [.reservedFieldName(entity: entity.name, property: name, field: field)] : []
         }
     }

@@ -12,14 +12,23 @@ struct RecordMapping: Sendable {
     /// In the order of the model.
     let tableNames: [String]
     private let entityField: String
+    /// Where records say when their properties were edited.
+    let editTimesField: String
+    /// Whether some table keeps such times.
+    let keepsEditTimes: Bool
     private let entitiesByType: [String: [TableForm]]
     private let pairTables: [PairForm: TableForm]
+    /// By table the fields of its columns.
+    private let columnFields: [String: [String]]
 
     init(tables: [TableForm], prefix: String) {
         self.prefix = prefix
         self.tables = Dictionary(tables.map { ($0.name, $0) }) { $1 }
         tableNames = tables.map(\.name)
+        columnFields = Dictionary(tables.map { ($0.name, $0.columns.map { prefix + $0.name }) }) { $1 }
         entityField = prefix + "entityName"
+        editTimesField = prefix + EditTimes.name
+        keepsEditTimes = tables.contains { !$0.timed.isEmpty }
         entitiesByType = Dictionary(grouping: tables.filter { $0.entity != nil }) { prefix + ($0.entity?.root ?? "") }
         pairTables = Dictionary(
             tables.compactMap { table in
@@ -67,8 +76,8 @@ struct RecordMapping: Sendable {
             guard let names = pair(in: fields) else { return [.null, .null] }
             return [names.first.databaseValue, names.second.databaseValue]
         }
-        return table.columns.map { column in
-            guard let value = fields[prefix + column.name] else { return column.attribute?.defaultValue ?? .null }
+        return zip(table.columns, columnFields[table.name] ?? []).map { column, field in
+            guard let value = fields[field] else { return column.attribute?.defaultValue ?? .null }
             return Self.columnValue(value, column) ?? column.attribute?.defaultValue ?? .null
         }
     }

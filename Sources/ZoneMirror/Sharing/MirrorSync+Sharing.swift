@@ -68,13 +68,40 @@ extension MirrorSync {
 
     func purge(_ zone: ZoneID) async throws {
         try await checkAccount()
-        try await link.delete(zone)
+        try await link.delete(zone, because: .purged)
         try await forget(zone, .ended)
         await tellOthers([zone])
     }
 
+    /// Ends all zones of this user's, whatever is in them, here and everywhere.
+    func erase() async throws {
+        try await checkAccount()
+        let zones = try await link.database.allRecordZones().map(\.zoneID.zone).filter { !$0.isDefault }
+        for zone in zones { try await purge(zone.owner == .caller ? zone : ZoneID(zone.zoneName)) }
+    }
+
+    /// Makes all zones anew with other keys, out of what is here.
+    func resetKeys() async throws {
+        try await checkAccount()
+        let (file, now) = (file, conditions.wallClock())
+        for zone in try await file.pool.read({ try KnownZone.all($0) }) where zone.isThere {
+            try await link.delete(zone.zone, because: .encryptedDataReset)
+            try await file.pool.write { db in
+                _ = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                    try Importer(db, file, transaction: transaction, now: now).lose(zone, .encryptedDataReset)
+                }
+            }
+            feed.lost(zone.zone)
+            link.forgetKey(of: zone.zone)
+            await tellOthers([zone.zone])
+        }
+        await outboxChanged()
+    }
+
     private func forget(_ zone: ZoneID, _ why: ShareChange) async throws {
         let (file, now) = (file, conditions.wallClock())
+        var kept: [MirrorEvent.Detail] = []
+        if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
         let details = try await file.pool.write { db -> [MirrorEvent.Detail] in
             guard let known = try KnownZone.find(db, zone) else { return [] }
             return try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
@@ -83,7 +110,7 @@ extension MirrorSync {
         }
         feed.lost(zone)
         link.database.forgetKey(of: CKRecordZone.ID(zone))
-        await note(.share, details: [.share(why, zone: zone.zoneName)] + details)
+        await note(.share, details: [.share(why, zone: zone.zoneName)] + kept + details)
     }
 
     /// Why a shared zone is there no more, as far as its link can still tell.

@@ -168,4 +168,41 @@ extension MirroredContainer {
             throw MirrorError(from: error)
         }
     }
+
+    /// Deletes everything of the current user's in the private database, here and on all their devices: what the user means by
+    /// erasing the application's data.
+    ///
+    /// Other devices remove their objects too, and send none of them again; what they hold that was never sent stays.
+    ///
+    /// - Throws: `wrongStore` for any other store, and `relay`.
+    public func eraseAllData(in store: StoreID) async throws(MirrorError) {
+        let sync = try privateStore(store)
+        do {
+            try await sync.erase()
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    /// Makes the private database anew out of what this device and the user's others hold: after the key of encrypted values
+    /// was lost, when nobody can read any more what is encrypted on the relay.
+    ///
+    /// Shares of this user's end. Returns when the relay knows; the objects follow by themselves.
+    ///
+    /// - Throws: `wrongStore` for any other store, and `relay`.
+    public func resetEncryptedData(in store: StoreID) async throws(MirrorError) {
+        let sync = try privateStore(store)
+        do {
+            try await sync.resetKeys()
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    private func privateStore(_ store: StoreID) throws(MirrorError) -> MirrorSync {
+        guard stores.file(store)?.scope == .private, let sync = sync(store) else {
+            throw MirrorError(.wrongStore, "Only a private store holds the current user's own data.")
+        }
+        return sync
+    }
 }

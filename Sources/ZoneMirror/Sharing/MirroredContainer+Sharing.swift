@@ -162,9 +162,15 @@ extension MirrorContext {
     public func assign<T: SyncedRecord>(_ object: T, to share: CKShare) throws(MirrorError) {
         let home = share.recordID.zoneID.zone
         for file in stores.files where file.isMirrored && file.scope != .public {
-            guard let zone = try read(file, { try KnownZone.find($0, home) }) else { continue }
+            let name = share.recordID.recordName
+            let found = try read(file) { db -> ShareHome? in
+                guard let zone = try KnownZone.find(db, home) else { return nil }
+                guard name != CKRecordNameZoneWideShare else { return ShareHome(zone: zone.id) }
+                return ShareHome(zone: zone.id, parent: try Hierarchies.root(db, zone: zone.id, share: name))
+            }
+            guard let found else { continue }
             try assign(object, to: file.id)
-            state.withLock { $0.assignedZones[Key(entity: T.entityName, id: object.id.text)] = zone.id }
+            state.withLock { $0.assignedZones[Key(entity: T.entityName, id: object.id.text)] = found }
             return
         }
         throw MirrorError(.unknownStore, "No store of this container holds the share.")

@@ -105,6 +105,7 @@ struct EntityTables {
             CREATE TRIGGER \("mirror_\(table.name)_insert".quoted) AFTER INSERT ON \(name) WHEN \(Self.notImporting) BEGIN
             \(change("new.id", text, .insert, names: "NULL"))
             \(outbox("new.id", text, "save"))
+            \(editTimes(table, isInsert: true))
             END
             """,
             """
@@ -113,6 +114,7 @@ struct EntityTables {
             \(change("new.id", text, .update, names: changedNames))
             \(outbox("new.id", text, "save"))
             \(droppedLinks(table))
+            \(editTimes(table, isInsert: false))
             END
             """,
             """
@@ -120,6 +122,7 @@ struct EntityTables {
             \(change("old.id", text, .delete, names: "NULL", kept: kept(table)))
             \(outbox("old.id", text, "delete"))
             \(unsent)
+            \(isMirrored && !table.timed.isEmpty ? "DELETE FROM mirror_edit WHERE oid = old.id;" : "")
             END
             """,
             """
@@ -165,6 +168,18 @@ struct EntityTables {
             DELETE FROM mirror_link WHERE oid = new.id AND col = \(column.name.literal)
             AND old.\(column.name.quoted) IS NOT new.\(column.name.quoted);
             """
+        }.joined(separator: "\n")
+    }
+
+    /// Notes which properties were edited; when is written by whoever commits, or notices.
+    private func editTimes(_ table: TableForm, isInsert: Bool) -> String {
+        guard isMirrored else { return "" }
+        return table.timed.map { position in
+            let column = table.columns[position].name
+            let condition = isInsert ? "" : " WHERE old.\(column.quoted) IS NOT new.\(column.quoted)"
+            return """
+                INSERT OR REPLACE INTO mirror_edit(oid, col, at) SELECT new.id, \(column.literal), NULL\(condition);
+                """
         }.joined(separator: "\n")
     }
 

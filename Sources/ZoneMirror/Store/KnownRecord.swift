@@ -18,8 +18,10 @@ struct KnownRecord {
     var fields: [UInt8]?
     /// Some of its values were sealed with a key that is not here.
     var isLocked: Bool
+    /// The name of the record that it hangs below in a hierarchy.
+    var parent: String?
 
-    private static let columns = "id, zone, name, oid, entity, type, tag, fields, isLocked"
+    private static let columns = "id, zone, name, oid, entity, type, tag, fields, isLocked, parent"
 
     private init(_ row: Row) {
         id = row[0]
@@ -31,6 +33,7 @@ struct KnownRecord {
         tag = row[6]
         fields = (row[7] as Data?).map { [UInt8]($0) }
         isLocked = row[8]
+        parent = row[9]
     }
 
     static func find(_ db: Database, zone: Int64, name: String) throws -> KnownRecord? {

@@ -68,8 +68,14 @@ public struct CloudOptions: Sendable {
     public var mergePolicy = MergePolicy.mergeByPropertyObjectTrump
     /// By entity: the program's own merging, asked before the policy.
     public var mergeResolvers: [String: MergeResolver] = [:]
+    /// By entity and property, as in `"Note.labels"`: the program's own merging of single properties, asked before the policy.
+    public var propertyResolvers: [String: PropertyResolver] = [:]
     /// Between two polls of a public database; held between a minute and a day.
     public var pollInterval: Duration = .seconds(1800)
+    /// By entity: which records of a public database the store holds, and which properties of them; left out, all.
+    public var extents: [String: PublicExtent] = [:]
+    /// What becomes of the objects of a shared store when their share ends, or this user's place in it.
+    public var losingAccess = LosingAccess.remove
     /// A refused change stays in the local object, marked, instead of being taken back.
     public var keepsRefusedChanges = false
     /// When an object was deleted elsewhere and changed here, the deletion is accepted whatever the merge policy says.
@@ -97,4 +103,13 @@ public struct CloudOptions: Sendable {
     }
 
     var prefix: String { usesPrefix ? "CD_" : "" }
+
+    /// What becomes of shared objects when the access to them ends.
+    public enum LosingAccess: Hashable, Sendable {
+        /// They go, and changes to them that were not sent.
+        case remove
+        /// Copies of them, with the links between them, are put into another store of the container first: a local one, or the
+        /// private one, which sends them.
+        case keepCopy(in: URL)
+    }
 }

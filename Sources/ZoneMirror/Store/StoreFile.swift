@@ -35,15 +35,19 @@ final class StoreFile: Sendable {
             try db.execute(sql: "PRAGMA recursive_triggers = ON")
             // Names are drawn at random, so that an import touches pages all over: they should still be in memory, and
             // written to the file itself now and then only.
-            try db.execute(sql: "PRAGMA cache_size = -\(Self.cache)")
+            let cache = db.configuration.readonly ? Self.readersCache : Self.cache
+            try db.execute(sql: "PRAGMA cache_size = -\(cache)")
+            guard !db.configuration.readonly else { return }
             try db.execute(sql: "PRAGMA wal_autocheckpoint = \(Self.checkpoint)")
         }
         pool = try MirrorPool(path: path, configuration: configuration, isImmediate: isImmediate)
         try prepare(tables)
     }
 
-    /// What each connection keeps in memory, in KiB, as far as it has read so much.
-    private static let cache = 16_384
+    /// What the writer keeps in memory, in KiB, as far as it has touched so much.
+    private static let cache = 32_768
+    /// What each reader does.
+    private static let readersCache = 4_096
     /// How many pages of 4 KiB the log takes before they go into the file.
     private static let checkpoint = 4_000
 
@@ -60,6 +64,7 @@ final class StoreFile: Sendable {
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
             let mark = "2 \(isMirrored) \(layout.tracksHistory) \(shape)"
             guard try State.text(db, .layout) != mark else { return }
+            try checkEncryption(db, tables)
             let isNew = try State.text(db, .layout) == nil
             let added = try layout.create(db)
             try State.set(db, .layout, mark)
@@ -69,6 +74,33 @@ final class StoreFile: Sendable {
                 try Importer(db, self, transaction: transaction, now: now).adopt(added: added)
             }
         }
+    }
+
+    /// Refuses to encrypt what earlier models sent in clear, and remembers what this one does.
+    private func checkEncryption(_ db: Database, _ tables: [TableForm]) throws {
+        guard let cloud = description.cloud else { return }
+        let before = try State.text(db, .clearFields)?.split(separator: ",").map(String.init) ?? []
+        var check = ModelCheck(
+            model: model,
+            configuration: description.configuration,
+            isPublic: cloud.scope == .public,
+            prefix: cloud.prefix
+        )
+        check.clearFields = Set(before)
+        let violations = check.violations()
+        if !violations.isEmpty {
+            throw MirrorError(
+                .modelIncompatible(violations),
+                "The model cannot be mirrored as it is. Each line names a place and what to do there."
+            )
+        }
+        let clear = tables.flatMap { table in
+            table.columns.compactMap { column in
+                column.attribute?.isEncrypted == false
+                    ? "\(mapping.recordType(of: table)).\(mapping.field(column))" : nil
+            }
+        }
+        try State.set(db, .clearFields, Set(before).union(clear).sorted().joined(separator: ","))
     }
 
     /// Writes as the relay's hand: the triggers do not note it as the user's change.
@@ -96,7 +128,7 @@ final class StoreFile: Sendable {
 enum State {
     enum Key: String {
         case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, identity, quotaIsFull
-        case wantsSweep, sealed
+        case wantsSweep, sealed, extents, mergeKeys, schemaVersion, clearFields
     }
 
     static func text(_ db: Database, _ key: Key) throws -> String? {

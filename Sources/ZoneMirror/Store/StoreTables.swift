@@ -9,6 +9,10 @@ enum StoreTables {
     /// and under which number the history files what changes.
     static func create(_ db: Database) throws {
         try db.execute(sql: sql)
+        // What files of older versions lack.
+        if try !db.columns(in: "mirror_event").contains(where: { $0.name == "bytes" }) {
+            try db.execute(sql: "ALTER TABLE mirror_event ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0")
+        }
         if try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_local") == 0 {
             try db.execute(sql: "INSERT INTO mirror_local(importing, txn) VALUES (0, 0)")
         }
@@ -49,11 +53,15 @@ enum StoreTables {
             mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_event(
             id INTEGER PRIMARY KEY, kind TEXT NOT NULL, began REAL NOT NULL, ended REAL, succeeded INTEGER, code INTEGER,
-            message TEXT, records INTEGER NOT NULL DEFAULT 0, total INTEGER, details TEXT);
+            message TEXT, records INTEGER NOT NULL DEFAULT 0, total INTEGER, details TEXT,
+            bytes INTEGER NOT NULL DEFAULT 0);
         CREATE TABLE IF NOT EXISTS mirror_decision(
             id INTEGER PRIMARY KEY, at REAL NOT NULL, oid TEXT NOT NULL, entity TEXT NOT NULL, property TEXT NOT NULL,
             kept TEXT, dropped TEXT, policy TEXT NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_poll(type TEXT PRIMARY KEY, watermark INTEGER, recent TEXT) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS mirror_edit(
+            oid TEXT NOT NULL, col TEXT NOT NULL, at INTEGER, PRIMARY KEY(oid, col)) WITHOUT ROWID;
+        CREATE INDEX IF NOT EXISTS mirror_edit_new ON mirror_edit(oid) WHERE at IS NULL;
         CREATE TABLE IF NOT EXISTS mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
             dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, PRIMARY KEY(zone, name, dropsZone));
         CREATE TABLE IF NOT EXISTS mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,

@@ -6,10 +6,20 @@ import ZoneKit
 ///
 /// Nothing passes for another user than the store's own.
 actor AccountGate {
+    /// What has been found out.
+    enum Change: Equatable, Sendable {
+        /// That user speaks; `previous` is whose the file is, where that is somebody else, or nobody.
+        case `is`(String, previous: String?)
+        /// The relay does not take what the user has to show.
+        case refused
+        /// The program has signed out.
+        case signedOut
+    }
+
     private let file: StoreFile
     private let link: MirrorLink
-    /// Tells the container that the user is another one than the store's.
-    private let changed: @Sendable (_ previous: String?, _ current: String?) async -> Void
+    /// Tells the container.
+    private let changed: @Sendable (Change) async -> Void
     private let turnstile = Turnstile()
     /// The credentials that have passed.
     private var passed: Int?
@@ -17,7 +27,7 @@ actor AccountGate {
     init(
         file: StoreFile,
         link: MirrorLink,
-        changed: @escaping @Sendable (_ previous: String?, _ current: String?) async -> Void
+        changed: @escaping @Sendable (Change) async -> Void
     ) {
         self.file = file
         self.link = link
@@ -36,16 +46,20 @@ actor AccountGate {
             return
         }
         let previous = (try? await file.pool.read { try State.text($0, .account) }) ?? nil
+        if !isPublic, !connection.credentials.namesUser {
+            if let previous, previous != AccountFiles.nobody { await changed(.signedOut) }
+            throw CKError(.notAuthenticated, "Nobody is signed in. What is written meanwhile stays on this machine.")
+        }
         let name: String
         do {
             name = try await link.callerName()
         } catch {
-            if error.code == .notAuthenticated, let previous { await changed(previous, nil) }
+            if error.code == .notAuthenticated, previous != nil { await changed(.refused) }
             throw error
         }
         await connection.notices.accountIsUsable(generation: generation)
         if let previous, previous != name, !isPublic {
-            await changed(previous, name)
+            await changed(.is(name, previous: previous))
             throw CKError(
                 .notAuthenticated,
                 "Another user has signed in; their own store is opened in place of this one."
@@ -54,7 +68,7 @@ actor AccountGate {
         passed = generation
         if previous != name {
             try? await file.pool.write { try State.set($0, .account, name) }
-            await changed(nil, name)
+            await changed(.is(name, previous: nil))
         }
     }
 }

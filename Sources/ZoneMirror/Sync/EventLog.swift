@@ -32,6 +32,11 @@ final class EventBoard: Sendable {
     }
 
     func post(_ event: MirrorEvent) {
+        NotificationCenter.default.post(
+            name: MirroredContainer.eventChangedNotification,
+            object: nil,
+            userInfo: [MirroredContainer.eventNotificationUserInfoKey: event]
+        )
         contents.withLock { contents in
             contents.latest[event.store, default: [:]][event.kind] = event
             contents.listeners.values.forEach { $0.yield(event) }
@@ -56,13 +61,13 @@ enum EventLog {
         let details = event.details.isEmpty ? nil : try JSONEncoder().encode(event.details)
         try db.execute(
             sql: """
-                INSERT INTO mirror_event(kind, began, ended, succeeded, code, message, records, total, details)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+                INSERT INTO mirror_event(kind, began, ended, succeeded, code, message, records, total, details, bytes)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """,
             arguments: [
                 event.kind.rawValue, event.began.timeIntervalSince1970, event.ended?.timeIntervalSince1970,
                 event.succeeded, event.errorCode?.rawValue, event.message, event.done, event.total,
-                details.map { String(decoding: $0, as: UTF8.self) },
+                details.map { String(decoding: $0, as: UTF8.self) }, event.bytes,
             ]
         )
         event.id = db.lastInsertedRowID
@@ -73,7 +78,7 @@ enum EventLog {
         let rows = try Row.fetchAll(
             db,
             sql: """
-                SELECT id, kind, began, ended, succeeded, code, message, records, total, details FROM mirror_event
+                SELECT id, kind, began, ended, succeeded, code, message, records, total, details, bytes FROM mirror_event
                 WHERE id > ? AND began >= ? ORDER BY id
                 """,
             arguments: [id, date?.timeIntervalSince1970 ?? -.greatestFiniteMagnitude]
@@ -93,6 +98,7 @@ enum EventLog {
                 message: row[6],
                 done: row[7],
                 total: row[8],
+                bytes: row[10],
                 details: details ?? []
             )
         }

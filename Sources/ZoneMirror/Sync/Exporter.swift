@@ -27,11 +27,13 @@ struct Exporter {
     let db: Database
     let file: StoreFile
     let names: NameSpace
+    private let hierarchies: Hierarchies
 
     init(_ db: Database, _ file: StoreFile) throws {
         self.db = db
         self.file = file
         names = try NameSpace(db)
+        hierarchies = try Hierarchies(db, file)
     }
 
     /// The next changes after a place in the line, and the place up to which the line was read; empty at its end.
@@ -98,7 +100,12 @@ struct Exporter {
             return nil
         }
         let type = known?.type ?? file.mapping.recordType(of: table)
-        let mine = file.mapping.fields(of: try names.toRelay(values, table, row.oid, db), in: table)
+        let relayed = try names.toRelay(values, table, row.oid, db)
+        var mine = file.mapping.fields(of: relayed, in: table)
+        if !table.timed.isEmpty {
+            let times = EditTimes(known?.serverFields()[file.mapping.editTimesField])
+            mine[file.mapping.editTimesField] = try times.joined(with: EditTimes(db, of: row.oid)).field
+        }
         var write = ClientRequest.Write(.create, known?.name ?? row.oid, recordType: type)
         write.encrypted = Set(
             table.columns.filter { $0.attribute?.isEncrypted == true }.map { file.mapping.field($0) }
@@ -109,6 +116,10 @@ struct Exporter {
             let unknown = (known?.serverFields() ?? [:]).filter { !$0.value.type.isAsset }
             write.fields = unknown.merging(mine) { $1 }.mapValues { $0 }
             if !row.isAttempted { try reserve(row, known, zone, type) }
+            if let parent = try hierarchies.parent(of: row.oid, relayed, table) {
+                write.parent = .some(parent)
+                try hierarchies.note(parent, of: row.oid)
+            }
             return (write, companions)
         }
         let base = known?.serverFields() ?? [:]
@@ -124,9 +135,18 @@ struct Exporter {
         for (field, companion) in companions where base[companion] == nil {
             write.fields.updateValue(mine[field], forKey: field)
         }
-        if write.fields.isEmpty {
+        if let parent = try hierarchies.parent(of: row.oid, relayed, table), parent != known?.parent {
+            write.parent = .some(parent)
+        } else if hierarchies.losesParent(relayed, table, known) {
+            write.parent = .some(nil)
+        }
+        if write.fields.isEmpty, write.parent == nil {
             try OutboxRow.drop(db, row.oid)
             return nil
+        }
+        // When is worth a word only with what.
+        if let times = mine[file.mapping.editTimesField], times != base[file.mapping.editTimesField] {
+            write.fields.updateValue(times, forKey: file.mapping.editTimesField)
         }
         return (write, companions.filter { write.fields.keys.contains($0.key) })
     }

@@ -13,11 +13,13 @@ extension Importer {
         _ known: KnownRecord?,
         _ zone: KnownZone
     ) throws -> [DatabaseValue] {
-        let mine = mapping.settled(try names.toRelay(current, table, oid, db), in: table)
+        var (mine, theirs) = (mapping.settled(try names.toRelay(current, table, oid, db), in: table), theirs)
         let base = mapping.row(of: known?.serverFields() ?? [:], in: table)
         let resolved = try file.description.cloud?.mergeResolvers[table.name].flatMap { resolver in
             try resolve(resolver, table, oid, base: base, mine: mine, theirs: theirs)
         }
+        let arrived = theirs
+        if resolved == nil { try settleProperties(table, oid, known, base, &mine, &theirs) }
         guard let outcome = resolved ?? PropertyMerge.edits(base: base, memory: mine, store: theirs, policy: policy),
             let values = outcome.values
         else {
@@ -31,11 +33,66 @@ extension Importer {
                 error: .init(code: 14, message: "Changed here and on the relay; the store's policy merges nothing."),
                 at: now
             )
-            return theirs
+            return arrived
         }
-        for dropped in outcome.dropped { try decide(table, oid, dropped) }
-        if values == theirs { try OutboxRow.drop(db, oid) }
+        for dropped in outcome.dropped {
+            try decide(table, oid, dropped, resolved == nil ? .policy(policy) : .resolver)
+        }
+        if values == arrived { try OutboxRow.drop(db, oid) }
         return values
+    }
+
+    /// Gives both sides one value where a property has a rule of its own: for the policy that is no conflict any more.
+    private func settleProperties(
+        _ table: TableForm,
+        _ oid: String,
+        _ known: KnownRecord?,
+        _ base: [DatabaseValue],
+        _ mine: inout [DatabaseValue],
+        _ theirs: inout [DatabaseValue]
+    ) throws {
+        let resolvers = file.description.cloud?.propertyResolvers ?? [:]
+        guard !resolvers.isEmpty || !table.timed.isEmpty else { return }
+        let times = table.timed.isEmpty ? nil : (mine: try ownTimes(oid), theirs: theirTimes(since: known))
+        for position in table.columns.indices
+        where mine[position] != base[position] && theirs[position] != base[position]
+            && mine[position] != theirs[position]
+        {
+            let column = table.columns[position]
+            let (ours, other) = (mine[position], theirs[position])
+            let winner: DatabaseValue
+            let rule: MergeDecision.Rule
+            if let own = resolvers["\(table.name).\(column.name)"]?(base[position], ours, other) {
+                (winner, rule) = (own, .resolver)
+            } else if column.lastEditWins, let times {
+                let isOurs = (times.mine[column.name] ?? .max) > times.theirs(column.name)
+                (winner, rule) = (isOurs ? ours : other, .lastEditWins)
+            } else {
+                continue
+            }
+            for lost in [ours, other] where lost != winner {
+                try decide(table, oid, .init(position: position, kept: winner, dropped: lost), rule)
+            }
+            (mine[position], theirs[position]) = (winner, winner)
+        }
+    }
+
+    /// When the arriving record's properties were edited.
+    ///
+    /// A time that was there before says nothing of a newer value: whoever wrote that keeps no times.
+    private func theirTimes(since known: KnownRecord?) -> (String) -> Int64 {
+        let times = EditTimes(arriving?.fields[mapping.editTimesField])
+        let before = EditTimes(known?.serverFields()[mapping.editTimesField])
+        let saved = arriving?.modified?.at.milliseconds ?? 0
+        return { name in
+            guard let time = times[name], time != before[name] else { return saved }
+            return time
+        }
+    }
+
+    private func ownTimes(_ oid: String) throws -> EditTimes {
+        try EditTimes.date(db, now)
+        return try EditTimes(db, of: oid)
     }
 
     /// Lets the program merge; what it drops of this side's changes is written down as with every policy.
@@ -68,7 +125,8 @@ extension Importer {
     private func decide(
         _ table: TableForm,
         _ oid: String,
-        _ dropped: PropertyMerge.Outcome<DatabaseValue>.Dropped
+        _ dropped: PropertyMerge.Outcome<DatabaseValue>.Dropped,
+        _ rule: MergeDecision.Rule
     ) throws {
         try db.execute(
             sql: """
@@ -77,7 +135,7 @@ extension Importer {
                 """,
             arguments: [
                 now.timeIntervalSince1970, oid, table.name, table.columns[dropped.position].name,
-                dropped.kept.description, dropped.dropped.description, policy.rawValue,
+                dropped.kept.description, dropped.dropped.description, rule.word,
             ]
         )
     }

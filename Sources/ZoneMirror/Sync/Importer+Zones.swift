@@ -22,8 +22,8 @@ extension KnownZone {
 extension Importer {
     /// A zone is gone.
     ///
-    /// Deleted or purged: its objects go, and changes to them that were not sent; objects that the relay never had stay, and
-    /// make the zone anew. After a reset of encrypted data everything is sent again.
+    /// Deleted or purged: its objects go, and changes to them that were not sent; objects that were never sent stay, and make
+    /// the zone anew; what may have reached a purged zone does not. After a reset of encrypted data everything is sent again.
     func lose(_ zone: KnownZone, _ loss: DatabasePage.Loss) throws -> [MirrorEvent.Detail] {
         let sql = "SELECT name FROM mirror_record WHERE zone = ?"
         let names = try String.fetchAll(db, sql: sql, arguments: [zone.id])
@@ -31,9 +31,15 @@ extension Importer {
         var dropped: [String] = []
         for name in names {
             guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
-            if loss == .encryptedDataReset {
+            if loss == .encryptedDataReset, let oid = known.oid, let entity = known.entity {
+                // What was deleted here and not there yet is gone there by now.
+                guard try OutboxRow.find(db, oid)?.operation != .delete else {
+                    try OutboxRow.drop(db, oid)
+                    try KnownRecord.remove(db, id: known.id)
+                    continue
+                }
                 try KnownRecord.forgetVersion(db, id: known.id)
-                if let oid = known.oid, let entity = known.entity { try OutboxRow.add(db, oid, entity: entity, .save) }
+                try OutboxRow.add(db, oid, entity: entity, .save)
                 continue
             }
             if known.tag == nil, !isShared, loss == .deleted { continue }

@@ -19,6 +19,8 @@ final class Importer {
     private(set) var count = 0
     /// Objects whose pending change and the relay's could not be merged.
     var conflicts: [String] = []
+    /// The record that is being taken in.
+    private(set) var arriving: Record?
     private var hasOutbox: Bool
     private(set) var hasLinks: Bool
     let names: NameSpace
@@ -37,6 +39,58 @@ final class Importer {
 
     /// The name under which imports stand in the history.
     static let author = "zonecast.import"
+
+    // MARK: Many records
+
+    /// Takes records in, in their order; `readied` is what was made ready of each, or empty.
+    ///
+    /// As long as records turn out to be new, each is simply entered; the first look at what is there already is the
+    /// refusal of its name.
+    func take(_ records: [Record], _ readied: [ReadiedRecord?], zone: KnownZone) throws {
+        var hope = readied.count == records.count && records.count >= Self.many ? Self.patience : 0
+        var entry = hope > 0 ? try BulkEntry(db) : nil
+        for index in records.indices {
+            if hope > 0, let ready = readied[index], entry != nil {
+                if try enter(records[index], ready, zone, &entry) {
+                    hope = min(hope + 1, Self.patience)
+                    continue
+                }
+                hope -= 2
+            }
+            try take(records[index], zone: zone)
+        }
+        // What was entered without GRDB's knowing has to be told to those who observe the tables.
+        for name in entry?.touched ?? [] { try db.notifyChanges(in: Table(name)) }
+    }
+
+    /// From so many records on it is worth a try whether they are new.
+    private static let many = 20
+    /// So many more known records than new ones end it.
+    private static let patience = 16
+
+    /// Enters a record that is new here; `false`, and nothing written, where its name is not.
+    private func enter(
+        _ record: Record,
+        _ ready: ReadiedRecord,
+        _ zone: KnownZone,
+        _ entry: inout BulkEntry?
+    ) throws -> Bool {
+        let name = record.id.recordName
+        let table = ready.table
+        guard try entry?.record(record, zone, table.name, ready.fields) == true else { return false }
+        var row = NameSpace.Local(values: ready.row)
+        if !table.links.isEmpty { row = try names.toLocal(ready.row, table, zone: zone.id, db) }
+        guard try entry?.row(table, name, row.values) == true else {
+            // Another program's row, or one of ours that was not sent yet, has the name.
+            try entry?.forget(name, in: zone)
+            return false
+        }
+        try entry?.change(transaction, name, table.name)
+        if !row.unresolved.isEmpty { try keep(row.unresolved, of: table, name, zone.id) }
+        if hasLinks { try resolveLinks(to: name, zone: zone.id, as: name) }
+        count += 1
+        return true
+    }
 
     // MARK: One record
 
@@ -64,6 +118,7 @@ final class Importer {
             )
         }
         count += 1
+        arriving = record
         let theirs = mapping.row(of: readable, in: table)
         let oid = try place(theirs, record, known, table, zone)
         try KnownRecord.store(
@@ -92,7 +147,9 @@ final class Importer {
         }
         let name = record.id.recordName
         let row = try names.toLocal(theirs, table, zone: zone.id, db)
-        if try table.insertIfNew(db, name, row.values) {
+        // A record of another zone may have the name and stand in another table.
+        let isTaken = try KnownRecord.zone(db, oid: name).map { $0 != zone.id } ?? false
+        if try !isTaken && table.insertIfNew(db, name, row.values) {
             try added(table, name, row, zone)
             return name
         }

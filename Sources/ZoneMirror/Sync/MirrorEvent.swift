@@ -69,6 +69,10 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
         case droppedChanges([String])
         /// Another user than before, or none.
         case account(previous: String?, current: String?)
+        /// So many objects of nobody's are here, from before somebody signed in; see `adoptLocalData`.
+        case localData(Int)
+        /// So many objects of a share that ended were copied to another store before they went.
+        case keptCopy(Int)
         /// A share began, changed or ended.
         case share(ShareChange, zone: String)
         /// Encrypted values of this zone cannot be read here: the user's key is another one, or was not given yet.
@@ -97,6 +101,8 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
     public var done: Int
     /// How many in all, where that is known.
     public var total: Int?
+    /// How many bytes of records went over the wire for it, files beside records left out.
+    public var bytes = 0
     /// What a program may act on.
     public var details: [Detail]
 }

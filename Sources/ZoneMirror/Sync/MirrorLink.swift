@@ -11,6 +11,10 @@ struct MirrorPage: Sendable {
     var hasKeys = false
     /// How many records follow; `nil` where it is not known.
     var remaining: Int?
+    /// What was made ready of the changed records, one for each; empty where nothing was.
+    var readied: [ReadiedRecord?] = []
+    /// How long the answer was.
+    var bytes = 0
 }
 
 /// A mirror's way to its database: records as values, each call one request.
@@ -40,7 +44,7 @@ struct MirrorLink: Sendable {
             for entry in try ClientResponse.zones(document.root) {
                 switch entry {
                 case .zone(let zone): page.changed.append(Self.own(zone.id, isPrivate))
-                case .deleted(let zone): page.deleted.append((Self.own(zone, isPrivate), .deleted))
+                case .deleted(let zone, let loss): page.deleted.append((Self.own(zone, isPrivate), loss))
                 // A zone that cannot be read now is told of again by its own feed.
                 case .failed(let zone?, _): page.changed.append(Self.own(zone, isPrivate))
                 case .failed(nil, _): break
@@ -60,6 +64,23 @@ struct MirrorLink: Sendable {
         since token: String?,
         countsRest: Bool = false
     ) async throws(CKError) -> MirrorPage {
+        try page(of: try await zoneAnswer(in: zone, since: token, countsRest: countsRest), in: zone)
+    }
+
+    /// A page of a zone's feed as it came: where the next one begins is known already, its records are not read yet.
+    struct ZoneAnswer: Sendable {
+        fileprivate let entry: JSONValue
+        fileprivate let end: ClientResponse.PageEnd
+
+        var token: SyncToken { SyncToken(end.syncToken) }
+        var moreComing: Bool { end.moreComing }
+    }
+
+    func zoneAnswer(
+        in zone: ZoneID,
+        since token: String?,
+        countsRest: Bool = false
+    ) async throws(CKError) -> ZoneAnswer {
         let body = ClientRequest.zoneChanges(
             in: zone,
             since: token,
@@ -68,36 +89,46 @@ struct MirrorLink: Sendable {
             countsRest: countsRest
         )
         let document = try await database.call("changes/zone", body)
-        let outcome: Result<MirrorPage, CKError> = try reading { () throws(JSONError) in
+        let outcome: Result<ZoneAnswer, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
                 return .failure(CKError(.internalError, "The relay's answer leaves the zone out."))
             }
             if let failure = try ClientResponse.failure(entry, zone: zone) {
                 return .failure(CKError(failure, at: .item))
             }
-            let end = try ClientResponse.pageEnd(entry)
-            var page = ZonePage<Record>(
-                changed: [],
-                deleted: [],
-                token: SyncToken(end.syncToken),
-                moreComing: end.moreComing
-            )
-            var (shares, hasKeys): ([(String, ClientShare)], Bool) = ([], false)
-            try ClientResponse.records(entry, zone: zone) { item in
+            return .success(ZoneAnswer(entry: entry, end: try ClientResponse.pageEnd(entry)))
+        }
+        return try outcome.get()
+    }
+
+    /// Reads a page's records; with a mapping, makes them ready to be written as well.
+    func page(of answer: ZoneAnswer, in zone: ZoneID, readied mapping: RecordMapping? = nil) throws(CKError)
+        -> MirrorPage
+    {
+        var page = MirrorPage(
+            records: ZonePage<Record>(changed: [], deleted: [], token: answer.token, moreComing: answer.moreComing)
+        )
+        page.remaining = answer.end.remaining
+        page.bytes = answer.entry.rawBytes.count
+        try reading { () throws(JSONError) in
+            try ClientResponse.visitRecords(answer.entry, zone: zone) { item, entry in
                 switch item {
-                case .record(let record) where record.type == ZoneSeal.keyRecordType: hasKeys = true
-                case .record(let record): page.changed.append(record)
+                case .record(let record) where record.type == ZoneSeal.keyRecordType: page.hasKeys = true
+                case .record(let record):
+                    page.records.changed.append(record)
+                    if let mapping { page.readied.append(ReadiedRecord(record, entry, mapping)) }
                 case .share(let record, let details):
-                    page.changed.append(record)
-                    shares.append((record.id.recordName, details))
+                    page.records.changed.append(record)
+                    page.shares.append((record.id.recordName, details))
+                    if mapping != nil { page.readied.append(nil) }
                 case .deleted(_, ZoneSeal.keyRecordType, _): break
-                case .deleted(let name, let type, _): page.deleted.append((RecordID(name, in: zone), type ?? ""))
+                case .deleted(let name, let type, _):
+                    page.records.deleted.append((RecordID(name, in: zone), type ?? ""))
                 case .failed: break
                 }
             }
-            return .success(MirrorPage(records: page, shares: shares, hasKeys: hasKeys, remaining: end.remaining))
         }
-        return try outcome.get()
+        return page
     }
 
     /// Makes zones; those that exist already stay as they are.
@@ -114,17 +145,9 @@ struct MirrorLink: Sendable {
         }
     }
 
-    func delete(_ zone: ZoneID) async throws(CKError) {
-        let document = try await database.call(
-            "zones/modify",
-            ClientRequest.modify(creating: [], deleting: [zone]),
-            isWrite: true
-        )
-        let entries = try reading { () throws(JSONError) in try ClientResponse.zones(document.root) }
-        for case .failed(_, let failure) in entries {
-            let error = CKError(failure, at: .item)
-            if error.code != .zoneNotFound { throw error }
-        }
+    /// `loss` is what other devices are told of why.
+    func delete(_ zone: ZoneID, because loss: ZoneLoss = .deleted) async throws(CKError) {
+        try await database.end(CKRecordZone.ID(zone), because: loss)
     }
 
     /// What became of one item.
@@ -195,16 +218,19 @@ struct MirrorLink: Sendable {
         _ type: String,
         since: Timestamp?,
         marker: String?,
+        extent: WireExtent? = nil,
         namesOnly: Bool = false
     ) async throws(CKError) -> (records: [Record], marker: String?) {
         var query = Query(recordType: type)
-        if let since { query.filters = [.init(.modified, .greaterThanOrEquals, [.timestamp(since)])] }
+        if extent?.isEmpty == true { return ([], nil) }
+        query.filters = extent?.filters ?? []
+        if let since { query.filters += [.init(.modified, .greaterThanOrEquals, [.timestamp(since)])] }
         query.sorts = [.init(.modified)]
         let zone = ZoneID(ZoneID.defaultName)
         let body = ClientRequest.query(
             ClientRequest.encode(query),
             in: zone,
-            desiredKeys: namesOnly ? [] : nil,
+            desiredKeys: namesOnly ? [] : extent?.fields,
             limit: nil,
             marker: marker
         )

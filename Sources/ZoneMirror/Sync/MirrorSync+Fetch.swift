@@ -14,6 +14,7 @@ extension MirrorSync {
     private struct Tally {
         var began: Date
         var records = 0
+        var bytes = 0
         /// What is to come, by zone, as far as relays have said.
         var rest: [ZoneID: Int] = [:]
         /// What went wrong, by zone; `nil` for the database.
@@ -47,12 +48,16 @@ extension MirrorSync {
             let outcome = await walk(round, &tally)
             let failure = Self.failure(outcome, tally.errors)
             lastTrouble = failure
-            if failure == nil, outcome.sawDatabase { await noteImported() }
+            if failure == nil, outcome.sawDatabase {
+                await noteImported()
+                await lookAtSchema()
+            }
             if tally.records > 0 || failure != nil || !tally.details.isEmpty {
                 await note(
                     .import,
                     began: tally.began,
                     done: tally.records,
+                    bytes: tally.bytes,
                     error: failure,
                     details: tally.details
                 )
@@ -79,10 +84,11 @@ extension MirrorSync {
     }
 
     private func noteImported() async {
-        let now = conditions.wallClock().timeIntervalSince1970
+        let (file, now) = (file, conditions.wallClock().timeIntervalSince1970)
         try? await file.pool.write { db in
             try State.set(db, .hasImported, "1")
             try State.set(db, .lastImport, now)
+            try Duplicates.markAdopted(db, file)
             try Duplicates.removeSettled(db)
         }
     }
@@ -151,7 +157,7 @@ extension MirrorSync {
         }
         let walk = PagesAhead(sends: sends[zone, default: 0])
         aheads[zone] = (token, walk)
-        inBackground { await walk.walk($0.link, zone, from: token) }
+        inBackground { await walk.walk($0.link, $0.file.mapping, zone, from: token) }
     }
 
     /// Adds what a listing of the database does not say, and lets answers about lost zones come first that are on their way.
@@ -204,6 +210,7 @@ extension MirrorSync {
                 let (count, details) = try await write(page, of: zone, since: since)
                 await seeToKeys(page, in: zone, &tally)
                 tally.records += count
+                tally.bytes += page.bytes
                 tally.details += details
                 let arrived = page.records.changed.count
                 tally.rest[zone] = page.remaining ?? tally.rest[zone].map { max(0, $0 - arrived) }
@@ -233,6 +240,7 @@ extension MirrorSync {
                 message: nil,
                 done: tally.records,
                 total: tally.rest.isEmpty ? nil : tally.records + tally.rest.values.reduce(0, +),
+                bytes: tally.bytes,
                 details: []
             )
         )
@@ -258,8 +266,14 @@ extension MirrorSync {
         _ reasons: [ZoneID: ShareChange.Loss]
     ) async throws -> [MirrorEvent.Detail] {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
-        return try await file.pool.write { db in
-            var details: [MirrorEvent.Detail] = []
+        var kept: [MirrorEvent.Detail] = []
+        for (zone, _) in page.deleted where file.scope == .shared {
+            if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) {
+                kept += try keepCopy(of: known)
+            }
+        }
+        return try await file.pool.write { [kept] db in
+            var details = kept
             for zone in page.changed {
                 let known = try KnownZone.make(db, zone)
                 try db.execute(
@@ -298,7 +312,7 @@ extension MirrorSync {
                 count = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                     if since == nil { try known.beginSweep(db, transaction) }
                     let importer = try Importer(db, file, transaction: transaction, now: now)
-                    for record in page.changed { try importer.take(record, zone: known) }
+                    try importer.take(page.changed, found.readied, zone: known)
                     for item in page.deleted { try importer.remove(item.id.recordName, zone: known) }
                     if known.sweep != 0, !page.moreComing {
                         details.append(.zoneResynced(zone: zone.description, reason: "listed from its beginning"))

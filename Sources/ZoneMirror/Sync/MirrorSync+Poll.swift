@@ -44,6 +44,22 @@ enum PollMarks {
     }
 }
 
+extension PollMarks {
+    /// Forgets how far polls have come where another part of the database is to be mirrored than before: what is known of
+    /// records may not be all of them any more.
+    static func follow(_ db: Database, _ extents: [String: WireExtent]) throws {
+        let wanted =
+            extents.isEmpty
+            ? nil : extents.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: "\n")
+        let before = try State.text(db, .extents)
+        guard before != wanted else { return }
+        try State.set(db, .extents, wanted)
+        try db.execute(sql: "DELETE FROM mirror_poll")
+        // A version that no record ever has: each is taken in anew.
+        try db.execute(sql: "UPDATE mirror_record SET tag = '0' WHERE tag IS NOT NULL")
+    }
+}
+
 extension PublicPoll {
     /// The same poll with the marks of the last run.
     func restored(with marks: [String: Mark]) -> PublicPoll {
@@ -97,7 +113,7 @@ extension MirrorSync {
         repeat {
             let page: (records: [Record], marker: String?)
             do throws(CKError) {
-                page = try await link.query(type, since: since, marker: marker)
+                page = try await link.query(type, since: since, marker: marker, extent: extents[type])
             } catch {
                 await pollFailed(type, error)
                 throw error

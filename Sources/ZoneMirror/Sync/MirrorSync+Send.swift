@@ -13,6 +13,7 @@ extension MirrorSync {
         /// What ended the round.
         var error: CKError?
         var sent = 0
+        var bytes = 0
         var refused: [String] = []
         /// The first refusal's error, for those who wait for the round.
         var refusal: CKError?
@@ -76,6 +77,7 @@ extension MirrorSync {
                 .export,
                 began: tally.began,
                 done: tally.sent,
+                bytes: tally.bytes,
                 error: tally.error ?? tally.refusal,
                 details: tally.details
             )
@@ -101,6 +103,7 @@ extension MirrorSync {
         tell(.sendFinished(tally.outcome))
         await keepHold()
         if tally.looksAtZones { tell(.noticed(nil)) }
+        if tally.refusal != nil { await lookAtSchema() }
         await tellOthers(tally.changedZones)
     }
 
@@ -136,7 +139,7 @@ extension MirrorSync {
         for zone in items.map(\.zone) where seen.insert(zone).inserted {
             try await makeZone(zone, &tally)
             guard tally.error == nil else { return }
-            var waiting = limits.cut(items.filter { $0.zone == zone }, size: \.size)[...]
+            var waiting = limits.cut(items.filter { $0.zone == zone }.parentsFirst(), size: \.size)[...]
             while let request = waiting.popFirst(), tally.error == nil {
                 let rest = try await exchange(request, in: zone, &tally)
                 guard !rest.isEmpty else { continue }
@@ -174,6 +177,7 @@ extension MirrorSync {
         guard !request.isEmpty, tally.error == nil else { return [] }
         let isAtomic = !isPublic && !zone.isDefault
         var answers: [MirrorLink.Answer]
+        tally.bytes += request.reduce(0) { $0 + $1.size }
         do throws(CKError) {
             answers = try await link.modify(writes, in: zone, atomically: isAtomic)
             limits.accepted()

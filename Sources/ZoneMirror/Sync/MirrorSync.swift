@@ -16,7 +16,11 @@ actor MirrorSync {
     let conditions: MirrorConditions
     let board: EventBoard
     let isPublic: Bool
+    /// What of each record type of a public database is mirrored, where that is not all.
+    let extents: [String: WireExtent]
 
+    /// Another store of the container, for copies.
+    let otherStore: @Sendable (StoreID) -> StoreFile?
     private let account: AccountGate
     private let ear: NoticeEar
 
@@ -49,6 +53,7 @@ actor MirrorSync {
     var lastTrouble: CKError?
     private var hasWarned = false
     private var spaceWatch: Task<Void, Never>?
+    private var schemaWatch: Task<Void, Never>?
     private var keptHold: Double?
     private var newsAsked: UInt64 = 0
     private var newsSeen: UInt64 = 0
@@ -60,8 +65,10 @@ actor MirrorSync {
         cloud: CloudOptions,
         conditions: MirrorConditions,
         board: EventBoard,
-        accountChanged: @escaping @Sendable (_ previous: String?, _ current: String?) async -> Void
+        otherStore: @escaping @Sendable (StoreID) -> StoreFile?,
+        accountChanged: @escaping @Sendable (AccountGate.Change) async -> Void
     ) {
+        self.otherStore = otherStore
         self.file = file
         self.conditions = conditions
         self.board = board
@@ -69,6 +76,7 @@ actor MirrorSync {
         account = AccountGate(file: file, link: link, changed: accountChanged)
         ear = NoticeEar(link: link, pool: file.pool, conditions: conditions)
         isPublic = cloud.scope == .public
+        extents = cloud.scope == .public ? file.extents : [:]
         chance = conditions.chance
         var settings = conditions.schedule
         settings.isAutomatic = conditions.isAutomatic
@@ -99,6 +107,10 @@ actor MirrorSync {
     }
 
     private func load() async throws {
+        if isPublic {
+            let extents = extents
+            try await file.pool.write { try PollMarks.follow($0, extents) }
+        }
         let (token, zones, marks, held) = try await file.pool.read { db in
             (
                 try State.text(db, .databaseToken), try KnownZone.all(db), try PollMarks.load(db),
@@ -134,6 +146,7 @@ actor MirrorSync {
         alarm += 1
         sleeper?.cancel()
         spaceWatch?.cancel()
+        schemaWatch?.cancel()
         let running = background.values
         running.forEach { $0.cancel() }
         for task in running { await task.value }
@@ -188,6 +201,23 @@ actor MirrorSync {
         spaceWatch = nil
         try? await file.pool.write { try State.set($0, .quotaIsFull, nil) }
         await outboxChanged()
+    }
+
+    /// Looks at the relay's schema again later; what was refused for it waits for another one.
+    func watchSchema() {
+        guard schemaWatch == nil, conditions.isAutomatic, !isStopped, conditions.time.surroundings == nil else {
+            return
+        }
+        let time = conditions.time
+        schemaWatch = time.start { [weak self] in
+            guard (try? await time.sleep(time.now() + Self.schemaInterval)) != nil else { return }
+            await self?.schemaWatchRang()
+        }
+    }
+
+    private func schemaWatchRang() async {
+        schemaWatch = nil
+        await lookAtSchema()
     }
 
     /// Between two tries whether the user's space is still full.
@@ -371,6 +401,7 @@ actor MirrorSync {
         _ kind: MirrorEvent.Kind,
         began: Date? = nil,
         done: Int = 0,
+        bytes: Int = 0,
         error: CKError? = nil,
         details: [MirrorEvent.Detail] = []
     ) async {
@@ -386,6 +417,7 @@ actor MirrorSync {
             message: error?.errorDescription,
             done: done,
             total: nil,
+            bytes: bytes,
             details: details
         )
         let written = try? await file.pool.write { [event] db in

@@ -28,20 +28,37 @@ final class PagesAhead: Sendable {
     init(sends: Int) { self.sends = sends }
 
     /// Walks until the feed's end, or the first failure.
-    func walk(_ link: MirrorLink, _ zone: ZoneID, from start: SyncToken?) async {
+    ///
+    /// While the records of one answer are read, the next one is on its way.
+    func walk(_ link: MirrorLink, _ mapping: RecordMapping, _ zone: ZoneID, from start: SyncToken?) async {
+        var answer = await Self.ask(link, zone, start)
         var token = start
         while await hasRoom() {
             do throws(CKError) {
-                let page = try await link.zoneChanges(in: zone, since: token?.text)
+                let current = try answer.get()
                 // A feed that does not move is the round's to judge.
-                let goesOn = page.records.moreComing && page.records.token != token
-                token = page.records.token
-                put(page, isLast: !goesOn)
+                let goesOn = current.moreComing && current.token != token
+                token = current.token
+                async let next = goesOn ? Self.ask(link, zone, current.token) : answer
+                put(try link.page(of: current, in: zone, readied: mapping), isLast: !goesOn)
+                answer = await next
                 guard goesOn else { return }
             } catch {
                 fail(error)
                 return
             }
+        }
+    }
+
+    private static func ask(
+        _ link: MirrorLink,
+        _ zone: ZoneID,
+        _ token: SyncToken?
+    ) async -> Result<MirrorLink.ZoneAnswer, CKError> {
+        do throws(CKError) {
+            return .success(try await link.zoneAnswer(in: zone, since: token?.text))
+        } catch {
+            return .failure(error)
         }
     }
 
@@ -128,6 +145,8 @@ extension MirrorPage {
         records.token = next.records.token
         records.moreComing = next.records.moreComing
         shares += next.shares
+        bytes += next.bytes
+        readied = readied.isEmpty || next.readied.isEmpty ? [] : readied + next.readied
         hasKeys = hasKeys || next.hasKeys
     }
 }

@@ -94,7 +94,8 @@ enum DemoOverheard {
             switch entry {
             case .zone(let made):
                 Step(who: "relay", what: "commit", detail: "zone \(zone(made.id.zoneName)) of \(client)")
-            case .deleted(let gone): Step(who: "relay", what: "commit", detail: "zone \(zone(gone.zoneName)) deleted")
+            case .deleted(let gone, _):
+                Step(who: "relay", what: "commit", detail: "zone \(zone(gone.zoneName)) deleted")
             case .failed: nil
             }
         }

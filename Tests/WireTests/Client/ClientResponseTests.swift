@@ -86,7 +86,7 @@ import Wire
         #expect(zone.id == ZoneID("A", owner: UserID("_a")))
         #expect(zone.syncToken == "AQ==")
         #expect(zone.isAtomic)
-        #expect(zones[1] == .deleted(ZoneID("B")))
+        #expect(zones[1] == .deleted(ZoneID("B"), .deleted))
         #expect(failed == ZoneID("C"))
         #expect(failure.error.fineCode == .changeTokenExpired)
     }

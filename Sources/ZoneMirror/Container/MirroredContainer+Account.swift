@@ -1,0 +1,240 @@
+import Foundation
+import GRDB
+import Synchronization
+import ZoneKit
+
+/// Users who come and go: each has files of their own behind the same stores.
+///
+/// SDK reference 18.
+extension MirroredContainer {
+    /// What becomes of files and objects when users come and go; to be set before `loadStores`.
+    public var accountPolicy: AccountPolicy {
+        get { state.withLock(\.accountPolicy) }
+        set { state.withLock { $0.accountPolicy = newValue } }
+    }
+
+    /// Whether a store would be opened as nobody's: its container speaks for no user, and cannot sign in by itself.
+    static func isOpenToNobody(_ cloud: CloudOptions) -> Bool {
+        guard let connection = try? cloud.container.session.connection() else { return false }
+        return !connection.credentials.namesUser
+    }
+
+    // MARK: Changes
+
+    /// What a store has found out about its user.
+    func accountChanged(_ change: AccountGate.Change) async {
+        await switching.enter()
+        defer { switching.leave() }
+        let before = stores.account
+        let current: String? = if case .is(let user, _) = change { user } else { nil }
+        stores.account = Account(
+            user: change == .signedOut ? nil : current ?? before.user,
+            standing: current == nil ? .signedOut : .signedIn
+        )
+        guard before.user != stores.account.user || before.standing != stores.account.standing else {
+            return remember(current)
+        }
+        tell(.account(previous: before.user, current: current))
+        remember(current)
+        // Other files are opened in a task of its own: whoever reports the change is being stopped by it.
+        switch change {
+        case .is(let user, let previous?) where previous != user:
+            conditions.time.start { await self.switchFiles(to: user, from: previous) }
+        case .signedOut:
+            guard let user = before.user else { return }
+            conditions.time.start { await self.settleSignOut(of: user, isOpen: true) }
+        case .is, .refused: break
+        }
+    }
+
+    private func tell(_ detail: MirrorEvent.Detail) {
+        guard let store = descriptions.first(where: { $0.cloud != nil })?.id else { return }
+        let now = conditions.wallClock()
+        board.post(
+            MirrorEvent(
+                id: 0,
+                store: store,
+                kind: .account,
+                began: now,
+                ended: now,
+                succeeded: true,
+                errorCode: nil,
+                message: nil,
+                done: 0,
+                total: nil,
+                details: [detail]
+            )
+        )
+    }
+
+    private func remember(_ user: String?) {
+        guard let user else { return }
+        for description in ownDescriptions {
+            let isThisFile =
+                stores.file(description.id).map { file in
+                    (try? file.pool.read { try State.text($0, .account) }) ?? nil
+                } ?? nil
+            guard isThisFile == nil || isThisFile == user else { continue }
+            var accounts = AccountFiles.load(description.url)
+            _ = accounts.assign(user, of: description.url)
+            try? accounts.store(description.url)
+        }
+    }
+
+    /// The stores whose contents are one user's.
+    private var ownDescriptions: [StoreDescription] {
+        descriptions.filter { $0.cloud != nil && $0.cloud?.scope != .public }
+    }
+
+    /// Puts the files of another user, or nobody's, behind the private and shared stores.
+    private func switchFiles(to user: String, from previous: String) async {
+        var adopts: AccountPolicy.SignInChoice = .leave
+        if previous == AccountFiles.nobody { adopts = await signInChoice(user) }
+        await switching.enter()
+        defer { switching.leave() }
+        guard !state.withLock({ $0.isClosed }) else { return }
+        for description in ownDescriptions { await switchFile(of: description, to: user, adopts) }
+    }
+
+    private func switchFile(
+        of description: StoreDescription,
+        to user: String,
+        _ adopts: AccountPolicy.SignInChoice
+    ) async {
+        let open = try? await stores.file(description.id)?.pool.read { try State.text($0, .account) }
+        if open == user { return }
+        let old = state.withLock { state in
+            state.locks[description.id] = nil
+            return state.syncs.removeValue(forKey: description.id)
+        }
+        await old?.stop()
+        var accounts = AccountFiles.load(description.url)
+        _ = accounts.assign(user, of: description.url)
+        try? accounts.store(description.url)
+        var gone: String?
+        try? self.open(description, for: user, &gone)
+        if let file = stores.file(description.id) {
+            try? await file.pool.write { try State.set($0, .account, user) }
+            if adopts != .leave { _ = try? adoptFile(of: description, into: file, adopts) }
+            stores.committed(file.id, nil)
+        }
+        await sync(description.id)?.start()
+    }
+
+    // MARK: Signing out
+
+    /// Asks what becomes of a user's files, and does it; `isOpen`: they are still the ones behind the stores.
+    func settleSignOut(of user: String, isOpen: Bool) async {
+        let choice = await accountPolicy.signedOut(.init(user: user, unsent: unsent(of: user)))
+        await switching.enter()
+        defer { switching.leave() }
+        guard !state.withLock({ $0.isClosed }), isOpen == false || stores.account.standing == .signedOut else { return }
+        for description in ownDescriptions {
+            let path = AccountFiles.load(description.url).path(for: user, of: description.url)
+            if isOpen { await switchFile(of: description, to: AccountFiles.nobody, .leave) }
+            switch choice {
+            case .keepClosed: break
+            case .keepLocal: try? keepLocal(path, description)
+            case .delete:
+                var accounts = AccountFiles.load(description.url)
+                accounts.forget(user)
+                try? accounts.store(description.url)
+                for ending in ["", "-wal", "-shm", "-sync"] {
+                    try? FileManager.default.removeItem(atPath: path + ending)
+                }
+            }
+        }
+    }
+
+    private func unsent(of user: String) -> [StoreID: Int] {
+        var counts: [StoreID: Int] = [:]
+        for description in ownDescriptions {
+            let path = AccountFiles.load(description.url).path(for: user, of: description.url)
+            guard let file = try? closedFile(description, path) else { continue }
+            counts[description.id] = (try? file.pool.read { try OutboxRow.count($0) }) ?? 0
+        }
+        return counts
+    }
+
+    /// A file that is behind no store just now; `nil` where there is none.
+    private func closedFile(_ description: StoreDescription, _ path: String) throws -> StoreFile? {
+        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        return try storeFile(description, path)
+    }
+
+    private func keepLocal(_ path: String, _ description: StoreDescription) throws {
+        guard let from = try closedFile(description, path), let file = stores.file(description.id) else { return }
+        try StoreCopy(from: from, into: file, now: conditions.wallClock()).run()
+        stores.committed(file.id, nil)
+    }
+
+    // MARK: Signing in
+
+    private func signInChoice(_ user: String) async -> AccountPolicy.SignInChoice {
+        let counts = localObjects
+        guard !counts.isEmpty else { return .leave }
+        let choice = await accountPolicy.signedIn(.init(user: user, localObjects: counts))
+        if choice == .leave { tell(.localData(counts.values.reduce(0, +))) }
+        return choice
+    }
+
+    /// How many objects nobody's files hold, by store; stores without any are left out.
+    public var localObjects: [StoreID: Int] {
+        var counts: [StoreID: Int] = [:]
+        for description in ownDescriptions where description.cloud?.scope == .private {
+            guard let path = AccountFiles.load(description.url).nobodysPath(of: description.url),
+                let file = try? closedFile(description, path)
+            else { continue }
+            let count = try? file.pool.read { db in
+                try file.mapping.tableNames.reduce(0) { sum, name in
+                    let isEntity = file.mapping.tables[name]?.entity != nil
+                    return isEntity
+                        ? sum + (try Int.fetchOne(db, sql: "SELECT count(*) FROM \(name.quoted)") ?? 0) : sum
+                }
+            }
+            if let count, count > 0 { counts[description.id] = count }
+        }
+        return counts
+    }
+
+    /// Makes nobody's objects the current user's: what was written while nobody was signed in is sent.
+    ///
+    /// - Parameter choice: `adopt` or `merge`; with `leave` nothing happens.
+    /// - Returns: How many objects were taken over.
+    /// - Throws: `relay` while nobody is signed in, and what SQLite throws.
+    @discardableResult
+    public func adoptLocalData(_ choice: AccountPolicy.SignInChoice = .adopt) async throws(MirrorError) -> Int {
+        await switching.enter()
+        defer { switching.leave() }
+        guard stores.account.standing == .signedIn else {
+            throw MirrorError(.relay, "Nobody is signed in whose the objects could become. Sign in first.")
+        }
+        guard choice != .leave else { return 0 }
+        var count = 0
+        do {
+            for description in ownDescriptions where description.cloud?.scope == .private {
+                guard let file = stores.file(description.id) else { continue }
+                count += try adoptFile(of: description, into: file, choice)
+                stores.committed(file.id, nil)
+            }
+        } catch {
+            throw MirrorError(from: error)
+        }
+        return count
+    }
+
+    private func adoptFile(
+        of description: StoreDescription,
+        into file: StoreFile,
+        _ choice: AccountPolicy.SignInChoice
+    ) throws -> Int {
+        guard description.cloud?.scope == .private,
+            let path = AccountFiles.load(description.url).nobodysPath(of: description.url), path != file.path,
+            let from = try closedFile(description, path)
+        else { return 0 }
+        var keys: [String: [String]]?
+        if case .merge(let wanted) = choice { keys = wanted }
+        let text = try keys.map { String(decoding: try JSONEncoder().encode($0), as: UTF8.self) }
+        return try StoreCopy(from: from, into: file, now: conditions.wallClock(), mergeKeys: text).run(emptying: true)
+    }
+}

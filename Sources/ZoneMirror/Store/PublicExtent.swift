@@ -1,0 +1,77 @@
+public import Foundation
+import Records
+import ZoneKit
+
+/// How much of one entity a mirror of a public database holds: a public database is everybody's, and may be large.
+///
+///     cloud.extents["Message"] = PublicExtent(NSPredicate(format: "board == %@", "news"), properties: ["text", "board"])
+///
+/// An object that stops matching stays until `reconcile` drops it. Properties that are left out have their defaults here,
+/// and are never sent. SDK reference 7.8.
+public struct PublicExtent: Sendable {
+    /// What keeps the condition from being sent.
+    let problem: String?
+    private let filters: [Query.Filter]
+    private let isEmpty: Bool
+    private let properties: [String]?
+
+    /// Says how much.
+    ///
+    /// - Parameters:
+    ///   - predicate: Which objects: comparisons of properties joined by `AND`, as queries allow them; left out, all. The
+    ///     relay needs an index for each property in it.
+    ///   - properties: Which properties; left out, all.
+    public init(_ predicate: NSPredicate = NSPredicate(value: true), properties: [String]? = nil) {
+        self.properties = properties
+        var (filters, isEmpty, problem): ([Query.Filter], Bool, String?) = ([], false, nil)
+        do throws(CKError) {
+            let query = try CKQuery(recordType: "", predicate: predicate).query()
+            filters = query?.filters ?? []
+            isEmpty = query == nil
+        } catch {
+            problem = error.localizedDescription
+        }
+        (self.filters, self.isEmpty, self.problem) = (filters, isEmpty, problem)
+    }
+
+    /// For the wire.
+    func wire(_ mapping: RecordMapping, _ entity: Entity) -> WireExtent {
+        var extent = WireExtent(isEmpty: isEmpty)
+        let known = Set(entity.attributes.map(\.name) + entity.relationships.map(\.name))
+        extent.filters = filters.map { filter in
+            var filter = filter
+            if case .own(let name) = filter.field, known.contains(name) { filter.field = .own(mapping.prefix + name) }
+            return filter
+        }
+        guard let properties else { return extent }
+        let columns = mapping.tables[entity.name]?.columns.filter { properties.contains($0.name) } ?? []
+        extent.fields =
+            columns.flatMap { column in
+                column.attribute?.type.hasLargeForm == true
+                    ? [mapping.field(column), mapping.assetField(column)] : [mapping.field(column)]
+            } + [mapping.prefix + "entityName"]
+        if mapping.tables[entity.name]?.timed.isEmpty == false { extent.fields?.append(mapping.editTimesField) }
+        return extent
+    }
+}
+
+/// The same in fields of records.
+struct WireExtent: Hashable, Sendable {
+    var filters: [Query.Filter] = []
+    /// `nil`: all.
+    var fields: [String]?
+    /// No record can match.
+    var isEmpty = false
+}
+
+extension StoreFile {
+    /// What of each record type is mirrored, for those of which not all is.
+    var extents: [String: WireExtent] {
+        var found: [String: WireExtent] = [:]
+        for (name, extent) in description.cloud?.extents ?? [:] {
+            guard let table = mapping.tables[name], let entity = table.entity else { continue }
+            found[mapping.recordType(of: table)] = extent.wire(mapping, entity)
+        }
+        return found
+    }
+}

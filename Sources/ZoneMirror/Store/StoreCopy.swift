@@ -1,0 +1,56 @@
+import Foundation
+import GRDB
+
+/// Takes the objects of one file over into another, under their own names, as changes of the user's.
+///
+/// What the other file holds under a name stays as it is. The copy is committed before the originals go, so that a crash
+/// leaves both, and the next run finds the copies there.
+struct StoreCopy {
+    let from: StoreFile
+    let into: StoreFile
+    let now: Date
+    /// By which properties duplicates are to be found when all is here, as JSON.
+    var mergeKeys: String?
+
+    /// The author in the history.
+    static let author = "zonecast.takeover"
+
+    /// Returns how many objects are new in the other file.
+    @discardableResult
+    func run(emptying: Bool = false) throws -> Int {
+        var rows: [(TableForm, [(String, [DatabaseValue])])] = []
+        try from.pool.read { db in
+            for name in from.mapping.tableNames {
+                guard let table = from.mapping.tables[name], into.mapping.tables[name] != nil else { continue }
+                rows.append((table, try Row.fetchAll(db, sql: table.sql.select).map { ($0[0], table.values($0)) }))
+            }
+        }
+        let count = try into.pool.write { try insert(rows, $0) }
+        guard emptying else { return count }
+        try from.pool.write { db in
+            try StoreFile.importing(db, author: Self.author, at: now) { _ in
+                for (table, _) in rows { try db.execute(sql: "DELETE FROM \(table.name.quoted)") }
+            }
+            try db.execute(sql: "DELETE FROM mirror_outbox")
+        }
+        return count
+    }
+
+    private func insert(_ rows: [(TableForm, [(String, [DatabaseValue])])], _ db: Database) throws -> Int {
+        var count = 0
+        try db.execute(
+            sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
+            arguments: [Self.author, now.timeIntervalSince1970]
+        )
+        try db.execute(sql: "UPDATE mirror_local SET txn = ?", arguments: [db.lastInsertedRowID])
+        for (table, objects) in rows {
+            for (id, row) in objects where try table.insertIfNew(db, id, row) {
+                count += table.entity == nil ? 0 : 1
+            }
+        }
+        try db.execute(sql: "UPDATE mirror_local SET txn = 0")
+        if into.mapping.keepsEditTimes { try EditTimes.date(db, now) }
+        if let mergeKeys { try State.set(db, .mergeKeys, mergeKeys) }
+        return count
+    }
+}

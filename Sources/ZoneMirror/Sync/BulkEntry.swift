@@ -1,0 +1,142 @@
+import GRDB
+import GRDBSQLite
+import Records
+
+/// Enters new records into a file as fast as SQLite takes them, through its own calls: going through boxed values costs as
+/// much again.
+///
+/// Belongs to one transaction. The statements are the connection's cached ones, and are left as they were found. Observers
+/// of the tables are not told; whoever uses this tells them at the end.
+struct BulkEntry {
+    /// The application's tables that rows were entered into.
+    private(set) var touched: Set<String> = []
+    private let db: Database
+    private let record: BoundStatement
+    private let change: BoundStatement
+    private var rows: [String: BoundStatement] = [:]
+
+    init(_ db: Database) throws {
+        self.db = db
+        record = try BoundStatement(
+            db,
+            """
+            INSERT OR IGNORE INTO mirror_record(zone, name, oid, entity, type, tag, created, creator, modified, modifier,
+                parent, share, fields, seen, isLocked)
+            VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0)
+            """
+        )
+        change = try BoundStatement(db, "INSERT INTO mirror_change(txn, oid, entity, kind) VALUES (?, ?, ?, 1)")
+    }
+
+    /// What is known of the record; `false` where there is one of that name.
+    func record(_ new: Record, _ zone: KnownZone, _ entity: String, _ fields: [UInt8]) throws -> Bool {
+        record.bind(1, zone.id)
+        record.bind(2, new.id.recordName)
+        record.bind(3, entity)
+        record.bind(4, new.type)
+        record.bind(5, new.changeTag)
+        record.bind(6, new.created?.at.milliseconds)
+        record.bind(7, new.created?.by.recordName)
+        record.bind(8, new.modified?.at.milliseconds)
+        record.bind(9, new.modified?.by.recordName)
+        record.bind(10, new.parent)
+        record.bind(11, new.share)
+        record.bind(12, fields)
+        record.bind(13, zone.sweep)
+        return try record.run() > 0
+    }
+
+    /// The object's row; `false` where there is one of that name.
+    mutating func row(_ table: TableForm, _ name: String, _ values: [DatabaseValue]) throws -> Bool {
+        let statement = try statement(of: table)
+        statement.bind(1, name)
+        for position in values.indices { statement.bind(Int32(position) + 2, values[position]) }
+        guard try statement.run() > 0 else { return false }
+        return true
+    }
+
+    private mutating func statement(of table: TableForm) throws -> BoundStatement {
+        if let known = rows[table.name] { return known }
+        let made = try BoundStatement(db, table.sql.insertOrIgnore)
+        rows[table.name] = made
+        touched.insert(table.name)
+        return made
+    }
+
+    func change(_ transaction: Int64, _ name: String, _ entity: String) throws {
+        change.bind(1, transaction)
+        change.bind(2, name)
+        change.bind(3, entity)
+        _ = try change.run()
+    }
+
+    func forget(_ name: String, in zone: KnownZone) throws {
+        try db.execute(sql: "DELETE FROM mirror_record WHERE zone = ? AND name = ?", arguments: [zone.id, name])
+    }
+}
+
+/// A cached statement of a connection, bound and run through SQLite's own calls; parameters count from 1.
+private struct BoundStatement {
+    private let handle: OpaquePointer
+    private let db: Database
+
+    init(_ db: Database, _ sql: String) throws {
+        handle = try db.cachedStatement(sql: sql).sqliteStatement
+        self.db = db
+        sqlite3_reset(handle)
+    }
+
+    func bind(_ index: Int32, _ value: Int64?) {
+        if let value { sqlite3_bind_int64(handle, index, value) } else { sqlite3_bind_null(handle, index) }
+    }
+
+    func bind(_ index: Int32, _ value: String?) {
+        guard var value else {
+            sqlite3_bind_null(handle, index)
+            return
+        }
+        value.withUTF8 { text in
+            text.withMemoryRebound(to: CChar.self) { bytes in
+                _ = sqlite3_bind_text(handle, index, bytes.baseAddress ?? Self.nothing, Int32(bytes.count), Self.copied)
+            }
+        }
+    }
+
+    func bind(_ index: Int32, _ value: [UInt8]) {
+        value.withUnsafeBytes { bytes in
+            let start = bytes.baseAddress ?? UnsafeRawPointer(Self.nothing)
+            _ = sqlite3_bind_blob64(handle, index, start, UInt64(bytes.count), Self.copied)
+        }
+    }
+
+    func bind(_ index: Int32, _ value: DatabaseValue) {
+        switch value.storage {
+        case .null: sqlite3_bind_null(handle, index)
+        case .int64(let number): sqlite3_bind_int64(handle, index, number)
+        case .double(let number): sqlite3_bind_double(handle, index, number)
+        case .string(let text): bind(index, text)
+        case .blob(let data): bind(index, [UInt8](data))
+        }
+    }
+
+    /// Runs it; returns how many rows it changed.
+    func run() throws -> Int {
+        let code = sqlite3_step(handle)
+        let count = Int(sqlite3_changes(sqlite3_db_handle(handle)))
+        sqlite3_reset(handle)
+        guard code == SQLITE_DONE else {
+            let message = sqlite3_errmsg(sqlite3_db_handle(handle)).map { String(cString: $0) }
+            throw DatabaseError(resultCode: ResultCode(rawValue: code), message: message)
+        }
+        return count
+    }
+
+    /// Tells SQLite to copy what it is given before the call returns.
+    private static var copied: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
+    /// An address for empty values: a null pointer would bind NULL.
+    ///
+    /// Lives for ever, on purpose.
+    private static var nothing: UnsafePointer<CChar> {
+        UnsafeRawPointer(StaticString("").utf8Start).assumingMemoryBound(to: CChar.self)
+    }
+}

@@ -1,0 +1,65 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+import Wire
+import ZoneKit
+
+/// Changes that the relay refused because of its schema: tried again by themselves when that is another one.
+///
+/// SDK reference 12.
+extension MirrorSync {
+    /// Between two looks at the relay's schema, as long as there are such changes.
+    static let schemaInterval = Duration.seconds(900)
+
+    /// Tries what was refused once more if the schema has changed since the last look.
+    ///
+    /// Costs nothing where nothing was refused for a reason that a schema can mend.
+    func lookAtSchema() async {
+        guard await hasSchemaRefusals(), let version = try? await link.schemaVersion() else { return }
+        let file = file
+        let count = try? await file.pool.write { db -> Int in
+            let before = try State.number(db, .schemaVersion)
+            try State.set(db, .schemaVersion, Double(version))
+            guard let before, before != Double(version) else { return 0 }
+            let rows = try Row.fetchAll(
+                db,
+                sql: RefusedRow.select + " WHERE code = ? ORDER BY id",
+                arguments: [CKError.Code.invalidArguments.rawValue]
+            )
+            for row in rows.map({ RefusedRow($0) }) {
+                try row.apply(db, file)
+                try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [row.id])
+            }
+            return rows.count
+        }
+        if let count, count > 0 { await outboxChanged() }
+        watchSchema()
+    }
+
+    private func hasSchemaRefusals() async -> Bool {
+        let found = try? await file.pool.read { db in
+            try Bool.fetchOne(
+                db,
+                sql: "SELECT EXISTS (SELECT 1 FROM mirror_refused WHERE code = ?)",
+                arguments: [CKError.Code.invalidArguments.rawValue]
+            )
+        }
+        return found ?? false
+    }
+}
+
+extension MirrorLink {
+    /// The version of the relay's schema: another number than before means another schema.
+    func schemaVersion() async throws(CKError) -> Int64 {
+        var writer = JSONWriter(reserving: 64)
+        writer.object { body in
+            body.member("schemaVersion", true)
+            body.member("resultsLimit", 1)
+        }
+        // The public database has no such call; the schema is the container's.
+        let own = CKContainer(sharing: database.session).privateCloudDatabase
+        let document = try await own.call("changes/database", writer.bytes)
+        return try reading { () throws(JSONError) in try document.root.required("schemaVersion").int64() }
+    }
+}

@@ -1,0 +1,162 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// A list of a program that shares single records with their children.
+struct Basket: SyncedRecord, Equatable {
+    var id = RecordName()
+    var name = ""
+    var favourite = ToOne<Ware>(inverse: "favouriteOf")
+    var wares = ToMany<Ware>(inverse: "basket")
+    var shelves = ToMany<Shelf>(inverse: "basket")
+
+    init() {}
+
+    init(id: RecordName, name: String) {
+        self.id = id
+        self.name = name
+    }
+}
+
+/// A part of a basket.
+struct Shelf: SyncedRecord, Equatable {
+    var id = RecordName()
+    var name = ""
+    var basket = ToOne<Basket>(inverse: "shelves")
+    var wares = ToMany<Ware>(inverse: "shelf")
+}
+
+/// What lies in a basket.
+struct Ware: SyncedRecord, Equatable {
+    var id = RecordName()
+    var name = ""
+    var basket = ToOne<Basket>(inverse: "wares")
+    var shelf = ToOne<Shelf>(inverse: "wares")
+    var favouriteOf = ToOne<Basket>(inverse: "favourite")
+
+    init() {}
+
+    init(id: RecordName, name: String, in basket: Basket? = nil) {
+        self.id = id
+        self.name = name
+        if let basket { self.basket = ToOne(basket) }
+    }
+}
+
+/// Shares of one record with its children, as programs on CloudKit itself make them, joined by a mirror.
+@Suite(.timeLimit(.minutes(2))) struct HierarchyTests {
+    let relay: TestRelay
+    let owner: CKDatabase
+    let zone = CKRecordZone.ID(zoneName: "Baskets")
+
+    init() throws {
+        relay = try TestRelay()
+        owner = relay.device(of: "alice@example.org", named: "owner").privateDatabase
+    }
+
+    /// Bob's mirror of two baskets that Alice shares with him, each by itself, out of one zone.
+    private func bob() async throws -> (container: MirroredContainer, folder: TemporaryFolder) {
+        try await owner.save(CKRecordZone(zoneID: zone))
+        var shares: [CKShare] = []
+        for name in ["party", "picnic"] {
+            let root = CKRecord(recordType: "Basket", recordID: .init(recordName: name, zoneID: zone))
+            root["name"] = name
+            let share = CKShare(rootRecord: root)
+            share.publicPermission = .readWrite
+            _ = try await owner.modifyRecords(saving: [root, share], deleting: [])
+            shares.append(try #require(try await owner.record(for: share.recordID) as? CKShare))
+        }
+        let device = relay.device(of: "bob@example.org", named: "bob")
+        let folder = try TemporaryFolder()
+        var cloud = CloudOptions(container: device.container)
+        cloud.usesPrefix = false
+        let mine = StoreDescription(url: folder.url.appendingPathComponent("private.sqlite"), cloud: cloud)
+        var theirs = mine
+        theirs.url = folder.url.appendingPathComponent("shared.sqlite")
+        theirs.cloud?.scope = .shared
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        let model = MirrorModel(Basket.self, Shelf.self, Ware.self)
+        let container = MirroredContainer(model: model, stores: [mine, theirs], conditions: conditions)
+        try await container.loadStores()
+        let links = shares.compactMap(\.url)
+        try await container.acceptShareInvitations(from: links, into: container.store(at: theirs.url))
+        return (container, folder)
+    }
+
+    private func parent(of name: String) async throws -> String? {
+        try await owner.record(for: CKRecord.ID(recordName: name, zoneID: zone)).parent?.recordID.recordName
+    }
+
+    @Test func whatIsMadeInAHierarchyStandsInIt() async throws {
+        let (container, folder) = try await bob()
+        defer { withExtendedLifetime(folder) {} }
+        let context = container.newBackgroundContext()
+        let baskets = try context.fetch(Basket.self, sortedBy: .ascending(\.name))
+        #expect(baskets.map(\.name) == ["party", "picnic"])
+        // By a link, and by a link to something that is new itself; children before their parents.
+        var shelf = Shelf()
+        (shelf.id, shelf.basket) = ("shelf", ToOne(baskets[1]))
+        var deep = Ware(id: "a deep one", name: "plums")
+        deep.shelf = ToOne(shelf)
+        try context.insert(deep)
+        try context.insert(shelf)
+        try context.insert(Ware(id: "flat", name: "cheese", in: baskets[0]))
+        // By an object of the hierarchy that leads to it.
+        try context.insert(Ware(id: "favourite", name: "cake"))
+        try context.edit(Basket.self, "party") { $0.favourite = ToOne<Ware>("favourite") }
+        // By word.
+        let loose = Ware(id: "loose", name: "bread")
+        try context.insert(loose)
+        let shared = container.store(at: folder.url.appendingPathComponent("shared.sqlite"))
+        let picnic = ObjectID(store: shared, entity: "Basket", name: "picnic")
+        let share = try #require(try await container.fetchShares(matching: [picnic])[picnic])
+        try context.assign(loose, to: share)
+        try context.save()
+        try await container.sendChanges()
+        #expect(try await parent(of: "flat") == "party")
+        #expect(try await parent(of: "shelf") == "picnic")
+        #expect(try await parent(of: "a deep one") == "shelf")
+        #expect(try await parent(of: "favourite") == "party")
+        #expect(try await parent(of: "loose") == "picnic")
+        #expect(try await container.rejectedWrites(shared).isEmpty)
+        #expect(try await container.pendingExportCount(shared) == 0)
+        // An edit changes nothing about that.
+        try context.edit(Ware.self, "flat") { $0.name = "more cheese" }
+        try context.save()
+        try await container.sendChanges()
+        #expect(try await parent(of: "flat") == "party")
+    }
+
+    /// A model that names the parent makes hierarchies of its own, which a program on CloudKit itself can share.
+    @Test func aModelMayNameTheParent() async throws {
+        var ware = MirrorModel(Ware.self, Basket.self, Shelf.self).entities["Ware"] ?? Entity("Ware")
+        ware.relationship("basket") { $0.isParent = true }
+        let plain = MirrorModel(Basket.self, Shelf.self)
+        let model = MirrorModel(entities: [ware] + plain.names.compactMap { plain.entities[$0] })
+        let device = relay.device(of: "alice@example.org", named: "phone")
+        let phone = try await Mirrored(device, model: model) {
+            $0.cloud?.usesPrefix = false
+            $0.cloud?.zoneName = "Baskets"
+        }
+        let context = phone.context()
+        let (one, two) = (Basket(id: "one", name: "1"), Basket(id: "two", name: "2"))
+        try context.insert(Ware(id: "ware", name: "cheese", in: one))
+        try context.insert(one)
+        try context.insert(two)
+        try context.save()
+        try await phone.sync()
+        #expect(try await parent(of: "ware") == "one")
+        try context.edit(Ware.self, "ware") { $0.basket = ToOne(two) }
+        try context.save()
+        try await phone.sync()
+        #expect(try await parent(of: "ware") == "two")
+        try context.edit(Ware.self, "ware") { $0.basket.target = nil }
+        try context.save()
+        try await phone.sync()
+        #expect(try await parent(of: "ware") == nil)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+}

@@ -1,0 +1,81 @@
+import Foundation
+import Records
+import RelayAPI
+import RelayCore
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// What the relay refused for its schema is tried again by itself when the schema is another one.
+@Suite(.timeLimit(.minutes(2))) struct SchemaChangeTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    @Test func aRefusalForTheSchemaEndsWithTheSchema() async throws {
+        // Another program has made the field a text.
+        let raw = relay.device(of: "alice", named: "raw").privateDatabase
+        let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "other"))
+        record["CD_stars"] = "three"
+        try await raw.save(record)
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let context = phone.context()
+        var note = Note(id: "n", title: "a")
+        note.stars = 3
+        try context.insert(note)
+        try context.insert(Note(id: RecordName(String(repeating: "x", count: 300)), title: "never"))
+        try context.save()
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try await phone.container.rejectedWrites(phone.store).count == 2)
+        // As long as nothing changes, nothing is tried.
+        phone.device.network.forgetOperations()
+        try await phone.sync()
+        #expect(!phone.device.network.operations.contains { $0.hasSuffix("records/modify") })
+        #expect(try phone.titles == [:])
+        try await relay.changeSchema { $0["CD_Note"]?.fields["CD_stars"] = RecordType.Field(.scalar(.int64)) }
+        try await phone.container.fetchChanges()
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try phone.titles == ["n": "a"])
+        // What has another reason is refused once more, and not again.
+        #expect(try await phone.container.rejectedWrites(phone.store).map(\.object.entity) == ["Note"])
+        try await phone.sync()
+        #expect(try phone.context().object(Note.self, "n")?.stars == 3)
+        #expect(
+            try await phone.container.syncState(of: .init(store: phone.store, entity: "Note", name: "n")) == .synced
+        )
+    }
+
+    /// What was sent in clear once cannot be called back by encrypting it.
+    @Test func whatWasSentInClearIsNotEncryptedLater() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let folder = try TemporaryFolder()
+        let plain = Entity("Diary", attributes: [Attribute("secret", .string), Attribute("title", .string)])
+        let before = try await Mirrored(device, model: MirrorModel(entities: [plain]), folder: folder)
+        await before.container.close()
+        var sealed = plain
+        sealed.attribute("secret") { $0.isEncrypted = true }
+        let error = await #expect(throws: MirrorError.self) {
+            try await Mirrored(device, model: MirrorModel(entities: [sealed]), folder: folder)
+        }
+        let wanted = Violation.encryptionNotAllowed(entity: "Diary", attribute: "secret", reason: .existsUnencrypted)
+        #expect(error?.code == .modelIncompatible([wanted]))
+        var added = plain
+        added.attributes.append(Attribute("sealed", .string))
+        added.attribute("sealed") { $0.isEncrypted = true }
+        _ = try await Mirrored(device, model: MirrorModel(entities: [added]), folder: folder)
+    }
+}
+
+extension TestRelay {
+    /// Edits the record types of the development schema, as an administrator would.
+    fileprivate func changeSchema(_ change: @escaping @Sendable (inout [String: RecordType]) -> Void) async throws {
+        let container = try #require(ContainerID(TestRelay.containerIdentifier))
+        let store = try #require(try relay?.stores.store(of: ContainerEnvironment(container, .development)))
+        try await store.write { writer throws(RelayError) in
+            var types = try writer.schema.types
+            change(&types)
+            try writer.define(types)
+        }
+    }
+}

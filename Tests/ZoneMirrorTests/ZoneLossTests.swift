@@ -1,0 +1,91 @@
+import Foundation
+import Records
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// A zone ends for one of three reasons, and each has its own consequence on the user's other devices.
+@Suite(.timeLimit(.minutes(2))) struct ZoneLossTests {
+    let relay: TestRelay
+    static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+
+    init() throws { relay = try TestRelay() }
+
+    func devices() async throws -> (phone: Mirrored, laptop: Mirrored) {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"))
+        try await phone.sync()
+        try await laptop.sync()
+        let context = laptop.context()
+        try context.edit(Note.self, "a") { $0.title = "edited, not sent" }
+        try context.save()
+        return (phone, laptop)
+    }
+
+    @Test func whatWasErasedDoesNotComeBack() async throws {
+        let (phone, laptop) = try await devices()
+        try await phone.container.eraseAllData(in: phone.store)
+        #expect(try phone.titles == [:])
+        let events = laptop.container.events
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.titles == [:])
+        try await laptop.container.sendChanges()
+        #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
+        let zones = try await phone.device.privateDatabase.allRecordZones().map(\.zoneID.zoneName)
+        #expect(zones == ["_defaultZone"])
+        await laptop.container.close()
+        var details: [MirrorEvent.Detail] = []
+        for await event in events { details += event.details }
+        #expect(details.contains(.droppedChanges(["a"])))
+        let home = "com.apple.coredata.cloudkit.zone"
+        #expect(details.contains { if case .zoneLost(let zone, "purged") = $0 { zone.contains(home) } else { false } })
+    }
+
+    /// What was written after the erasure is no part of it.
+    @Test func whatTheRelayNeverHadOutlivesAnErasure() async throws {
+        let (phone, laptop) = try await devices()
+        try await phone.container.eraseAllData(in: phone.store)
+        try laptop.save(Note(id: "new", title: "written since"))
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.titles == ["new": "written since"])
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try phone.titles == ["new": "written since"])
+    }
+
+    @Test func afterAResetOfKeysAllIsSentAgain() async throws {
+        let (phone, laptop) = try await devices()
+        let there = phone.context()
+        try there.edit(Note.self, "b") { $0.title = "edited on the phone" }
+        try there.save()
+        try await phone.container.resetEncryptedData(in: phone.store)
+        #expect(try phone.titles.count == 2)
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.titles == ["a": "edited, not sent", "b": "2"])
+        for mirror in [phone, laptop, phone, laptop] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            #expect(try mirror.titles["a"] == "edited, not sent")
+            #expect(try mirror.titles["b"] != nil)
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+            #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+        }
+        #expect(try phone.titles == laptop.titles)
+        let page = try await phone.device.privateDatabase.recordZoneChanges(inZoneWith: Self.home, since: nil)
+        #expect(page.modificationResultsByID.count == 2)
+    }
+
+    /// An engine hears the reasons too.
+    @Test func theFeedSaysWhy() async throws {
+        let database = relay.device(of: "alice", named: "raw").privateDatabase
+        for name in ["plain", "purged", "reset"] { try await database.save(CKRecordZone(zoneName: name)) }
+        let token = try await database.databaseChanges(since: nil).changeToken
+        try await database.deleteRecordZone(withID: .init(zoneName: "plain"))
+        try await database.end(.init(zoneName: "purged"), because: .purged)
+        try await database.end(.init(zoneName: "reset"), because: .encryptedDataReset)
+        let deletions = try await database.databaseChanges(since: token).deletions
+        let reasons = Dictionary(uniqueKeysWithValues: deletions.map { ($0.zoneID.zoneName, $0.reason) })
+        #expect(reasons == ["plain": .deleted, "purged": .purged, "reset": .encryptedDataReset])
+    }
+}
