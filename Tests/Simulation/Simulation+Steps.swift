@@ -6,14 +6,14 @@ extension Simulation {
     private static let fields = ["a", "b"]
 
     func perform(_ step: Step) {
-        let value = "v\(step.number)"
+        let value = "~\(step.number)~"
         switch step.deed {
         case .edit(let program, let zone, let record, let field):
             programs[program].edit(zone, "r\(record)", Self.fields[field], value)
         case .editTwice(let program, let zone, let record, let turns):
             programs[program].edit(zone, "r\(record)", "a", value)
             workOff(turns: turns)
-            programs[program].edit(zone, "r\(record)", "a", value + "+")
+            programs[program].edit(zone, "r\(record)", "a", "~\(step.number)+~")
         case .addField(let program, let zone, let record) where program < 3:
             programs[program].edit(zone, "r\(record)", "new\(step.number % 3)", value)
         case .addField: break
@@ -30,7 +30,9 @@ extension Simulation {
             workOff(turns: turns)
             relay.kill()
             attempt { try relay.start() }
-        case .expireTokens: attempt { try relay.expireChangeTokens() }
+        case .expireTokens:
+            judge.state.withLock { $0.epoch += 1 }
+            attempt { try relay.expireChangeTokens() }
         case .fillQuota: relay.limits.privateBytes = 0
         case .emptyQuota:
             relay.emptyQuota()

@@ -106,6 +106,7 @@ package final class Simulation {
         }
         clock.advance(by: clock.now.duration(to: end))
         workOff()
+        judge.judgeNotices()
     }
 
     /// Moves the clock until nobody has anything left to do.
@@ -120,6 +121,7 @@ package final class Simulation {
                 return
             }
             clock.advance(by: clock.now.duration(to: next))
+            judge.judgeNotices()
         }
     }
 

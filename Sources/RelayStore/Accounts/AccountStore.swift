@@ -84,8 +84,11 @@ package final class AccountStore: Directory {
     }
 
     package func generation() throws(DirectoryError) -> UInt64 {
-        try read { db in
-            UInt64(try Int64.fetchOne(db.cachedStatement(sql: "SELECT revocations FROM relay")) ?? 0)
+        // One statement needs no transaction around it, and this one is run every second.
+        try Self.wrapping {
+            try reader.inDatabase { db in
+                UInt64(try Int64.fetchOne(db.cachedStatement(sql: "SELECT revocations FROM relay")) ?? 0)
+            }
         }
     }
 

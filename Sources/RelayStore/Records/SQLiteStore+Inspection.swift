@@ -1,48 +1,142 @@
-import Foundation
 import GRDB
 
-/// Looking beneath, for checkers and tests.
-extension SQLiteStore {
-    /// One record's row with its zone's, read by nothing but itself: what checkers compare everything else with.
-    package struct BareRow: Sendable {
+/// All that is in a store, read row by row and by nothing but itself: what checkers compare everything else with.
+package struct StoreContent: Sendable {
+    package struct Zone: Sendable {
+        package var number: Int64
         package var owner: String
-        package var zone: String
+        package var name: String
         package var identity: UInt64
         package var lastChange: UInt64
-        /// `nil`: the zone is empty.
-        package var record: String?
-        package var type: String?
+        /// Rows of records and of tombstones.
+        package var rowCount: Int
+    }
+
+    package struct Row: Sendable {
+        package var zone: Int64
+        package var name: String
+        package var type: String
         package var change: UInt64
         package var isDeleted: Bool
+        package var parent: String?
+        /// As they are stored.
         package var fields: [UInt8]
     }
 
-    /// The records of all zones that are there, and the greatest number that any zone was ever stamped with.
-    package func bareRows() throws -> (rows: [BareRow], lastChange: UInt64) {
+    /// One who has joined a share, or the share itself with nobody.
+    package struct Member: Sendable {
+        package var zone: Int64
+        package var share: Int64
+        /// `nil`: the whole zone.
+        package var root: String?
+        package var user: String?
+        /// As in `Share.Permission`.
+        package var permission: Int
+    }
+
+    /// Those that are there, and the public database's first of all.
+    package var zones: [Zone] = []
+    package var rows: [Row] = []
+    package var members: [Member] = []
+    /// Users with a subscription to a whole database, by that database's number.
+    package var listeners: [(user: String, scope: Int)] = []
+    /// The greatest number that any zone was ever stamped with.
+    package var lastChange: UInt64 = 0
+}
+
+/// Looking beneath, for checkers and tests.
+extension SQLiteStore {
+    /// What is in the store.
+    ///
+    /// - Parameter change: Of the records, those that changed after this, and the public database's, which keeps no
+    ///   tombstones. From 0 on: all.
+    package func content(after change: UInt64 = 0) throws -> StoreContent {
         try connections.read { database in
-            let last = try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0
-            let rows = try Row.fetchAll(
-                database,
-                sql: """
-                    SELECT u.name, z.name, z.identity, z.last_change, r.name, t.name, r.change, r.deleted, r.fields
-                    FROM zone z JOIN user u ON u.id = z.owner LEFT JOIN record r ON r.zone = z.id
-                    LEFT JOIN record_type t ON t.id = r.type WHERE z.deleted = 0 ORDER BY r.change
-                    """
-            ).map { row in
-                BareRow(
-                    owner: row[0],
-                    zone: row[1],
-                    identity: UInt64(bitPattern: row[2]),
-                    lastChange: UInt64(bitPattern: row[3]),
-                    record: row[4],
-                    type: row[5],
-                    change: UInt64(bitPattern: row[6] ?? 0),
-                    isDeleted: row[7] ?? false,
-                    fields: (row[8] as Data?).map { [UInt8]($0) } ?? []
-                )
-            }
-            return (rows, UInt64(last))
+            var content = StoreContent()
+            try Self.readZones(into: &content, database)
+            try Self.readRows(into: &content, after: change, database)
+            try Self.readMembers(into: &content, database)
+            return content
         }
+    }
+
+    private static func readZones(into content: inout StoreContent, _ database: Database) throws {
+        let zones = try SQL(
+            """
+            SELECT z.id, u.name, z.name, z.identity, z.last_change,
+            (SELECT count(*) FROM record r WHERE r.zone = z.id), z.deleted
+            FROM zone z JOIN user u ON u.id = z.owner ORDER BY z.id
+            """,
+            in: database
+        )
+        defer { zones.reset() }
+        while try zones.step() {
+            content.lastChange = max(content.lastChange, zones.unsigned(4))
+            guard !zones.bool(6) else { continue }
+            content.zones.append(
+                StoreContent.Zone(
+                    number: zones.int(0),
+                    owner: zones.text(1),
+                    name: zones.text(2),
+                    identity: zones.unsigned(3),
+                    lastChange: zones.unsigned(4),
+                    rowCount: Int(zones.int(5))
+                )
+            )
+        }
+    }
+
+    private static func readRows(into content: inout StoreContent, after change: UInt64, _ database: Database) throws {
+        let rows = try SQL(
+            """
+            SELECT r.zone, r.name, t.name, r.change, r.deleted, r.parent, r.fields
+            FROM record r JOIN record_type t ON t.id = r.type WHERE r.change > ? OR r.zone = 1 ORDER BY r.change
+            """,
+            in: database
+        )
+        defer { rows.reset() }
+        rows.bind(1, change)
+        while try rows.step() {
+            content.rows.append(
+                StoreContent.Row(
+                    zone: rows.int(0),
+                    name: rows.text(1),
+                    type: rows.text(2),
+                    change: rows.unsigned(3),
+                    isDeleted: rows.bool(4),
+                    parent: rows.optionalText(5),
+                    fields: rows.blob(6)
+                )
+            )
+        }
+    }
+
+    private static func readMembers(into content: inout StoreContent, _ database: Database) throws {
+        let members = try SQL(
+            """
+            SELECT s.zone, s.id, s.root, u.name, p.permission
+            FROM share s LEFT JOIN participant p ON p.share = s.id AND p.accepted = 1 LEFT JOIN user u ON u.id = p.user
+            """,
+            in: database
+        )
+        defer { members.reset() }
+        while try members.step() {
+            content.members.append(
+                StoreContent.Member(
+                    zone: members.int(0),
+                    share: members.int(1),
+                    root: members.optionalText(2),
+                    user: members.optionalText(3),
+                    permission: Int(members.int(4))
+                )
+            )
+        }
+        let listeners = try SQL(
+            "SELECT DISTINCT u.name, s.scope FROM subscription s JOIN user u ON u.id = s.user WHERE s.kind = 1",
+            in: database
+        )
+        defer { listeners.reset() }
+        while try listeners.step() { content.listeners.append((listeners.text(0), Int(listeners.int(1)))) }
     }
 
     /// `PRAGMA synchronous` of the writing connection, for the test that reads it back: 2 is FULL.

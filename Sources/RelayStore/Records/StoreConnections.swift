@@ -30,6 +30,9 @@ final class StoreConnections: Sendable {
             writer = try DatabaseQueue(configuration: configuration)
             openReader = nil
             log = nil
+            // Copied page by page: tests open thousands.
+            try Self.blank.get().backup(to: writer)
+            return
         case .file(let path):
             configuration.prepareDatabase { database in
                 try database.execute(sql: "PRAGMA mmap_size = 268435456; PRAGMA cache_size = -32768")
@@ -46,6 +49,13 @@ final class StoreConnections: Sendable {
             self.log = log
         }
         try StoreLayout.migrate(writer)
+    }
+
+    /// A store without content, laid out once for all that are opened in memory.
+    private static let blank = Result {
+        let store = try DatabaseQueue()
+        try StoreLayout.migrate(store)
+        return store
     }
 
     /// Puts on the disk what an earlier process left in the log, before anybody reads it.

@@ -15,10 +15,10 @@ extension TestNetwork {
     }
 
     /// What becomes of something that the relay says on a socket.
-    func plan(for event: SocketEvent) -> FramePlan {
+    func plan(for event: SocketEvent, of socket: TestSocket) -> FramePlan {
         guard case .text(let text) = event else { return FramePlan(delays: [frameDelay()]) }
         state.withLock { $0.frames.append(String(decoding: text, as: UTF8.self)) }
-        world.witness?.noticed(text, device: device)
+        world.witness?.noticed(text, device: device, socket: ObjectIdentifier(socket))
         let delay = frameDelay()
         // Only notices may get lost: without the relay's hello nothing would follow.
         guard text.starts(with: Self.noticeMark) else { return FramePlan(delays: [delay]) }

@@ -67,7 +67,7 @@ final class TestSocket: Socket {
 
     /// A frame, or the end of it all, on its way to the client.
     func take(_ event: SocketEvent) {
-        let plan = network.plan(for: event)
+        let plan = network.plan(for: event, of: self)
         for delay in plan.delays {
             if plan.isInOrder {
                 let time = state.withLock { network.arrival(after: delay, notBefore: &$0.lastArrival) }
@@ -81,9 +81,13 @@ final class TestSocket: Socket {
     /// The network or the relay is gone: neither side hears from the other again.
     func cut() {
         let end = state.withLock { $0.end }
+        ended()
         if let end { end.lane.run { end.finish() } }
         hand(.closed(code: nil))
     }
+
+    /// Nothing that the relay says from now on arrives.
+    func ended() { network.world.witness?.ended(socket: ObjectIdentifier(self), device: network.device) }
 
     private func hand(_ event: SocketEvent) {
         network.line.run {
@@ -139,6 +143,7 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
 
     func finish() {
         isOver = true
+        client.ended()
         let connection = connection
         self.connection = nil
         connection?.closed()

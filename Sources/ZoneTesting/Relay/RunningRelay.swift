@@ -53,7 +53,12 @@ struct RunningRelay: Sendable {
                 if let store = watched.store { witness?.committed(changes, in: store) }
                 hub.publish(changes, of: home)
             },
-            later: { commits.run($0) }
+            later: { work in
+                commits.run {
+                    work()
+                    if let store = watched.store { witness?.wrote(in: store) }
+                }
+            }
         )
         if let witness, let home = TestRelay.home {
             // What is in the file has to be what was there at the end.

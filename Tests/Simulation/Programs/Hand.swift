@@ -89,7 +89,7 @@ final class Hand: Sendable {
             await withTaskGroup(of: Void.self) { group in
                 for side in ["left", "right"] {
                     guard let copy = base.copy() as? CKRecord else { continue }
-                    copy["a"] = "\(value) \(side)"
+                    copy["a"] = "\(value)\(side)~"
                     group.addTask { _ = try? await hand.database.save(copy) }
                 }
             }

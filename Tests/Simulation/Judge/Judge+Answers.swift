@@ -1,0 +1,296 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import Synchronization
+import Wire
+import ZoneTesting
+
+extension Judge {
+    /// The texts of a record's fields: strings, and of assets what their bytes are called.
+    static func texts(ofFields fields: JSONValue) throws(JSONError) -> [String: String] {
+        var texts: [String: String] = [:]
+        for (name, member) in try fields.members() {
+            guard let value = member["value"] else { continue }
+            if value.isString {
+                texts[name] = try value.string()
+            } else if value.isObject, let checksum = try value["fileChecksum"]?.string() {
+                texts[name] = "asset \(checksum)"
+            }
+        }
+        return texts
+    }
+
+    /// The texts that a request asks to be written, and where.
+    func attempts(in body: JSONValue, of request: APIRequest) -> [(text: String, home: Home)] {
+        guard request.path.hasSuffix("/records/modify"), let operations = try? body["operations"]?.elements()
+        else { return [] }
+        let zone = zone(body["zoneID"], of: request)
+        return operations.flatMap { operation -> [(String, Home)] in
+            guard let record = operation["record"], let fields = record["fields"],
+                let name = try? record["recordName"]?.string(), let texts = try? Self.texts(ofFields: fields)
+            else { return [] }
+            return texts.values.map { ($0, Home(zone: zone, record: name)) }
+        }
+    }
+
+    /// The zone that a request or answer names.
+    func zone(_ json: JSONValue?, of request: APIRequest) -> ZoneName {
+        if request.path.contains("/public/") {
+            return ZoneName(owner: RelayCore.Zone.publicOwner.recordName, name: ZoneID.defaultName)
+        }
+        guard let json, let name = try? json["zoneName"]?.string() else {
+            return ZoneName(owner: names(request.user), name: ZoneID.defaultName)
+        }
+        let owner = try? json["ownerRecordName"]?.string()
+        let isCaller = owner == nil || owner == UserID.caller.recordName || owner == "__defaultOwner__"
+        return ZoneName(owner: isCaller ? names(request.user) : owner ?? "", name: name)
+    }
+
+    // MARK: What is read
+
+    /// Marked texts are in no answer to anybody who may not see a record that holds, or was to hold, them.
+    func judgeTexts(of bytes: [UInt8], to user: String, in exchange: Exchange) {
+        for text in Self.marked(in: bytes) {
+            let (homes, truths) = state.withLock { ($0.attempted[text] ?? [], $0.history[exchange.open.since...]) }
+            guard !homes.isEmpty else { continue }
+            let isTheirs = homes.contains { home in
+                home.zone.owner == user || home.zone.isPublic
+                    || truths.contains { $0.visible(home.zone, to: user)?[home.record] != nil }
+                    // Their own attempt, given back with its refusal.
+                    || exchange.operation.hasSuffix("records/modify")
+            }
+            if !isTheirs { accuse("f", "\(exchange.device) was shown \(text) by \(exchange.operation)") }
+        }
+    }
+
+    /// What stands between two `~`, with them.
+    private static func marked(in bytes: [UInt8]) -> Set<String> {
+        let mark = UInt8(ascii: "~")
+        guard bytes.contains(mark) else { return [] }
+        let parts = bytes.split(separator: mark, omittingEmptySubsequences: false)
+        return Set(
+            stride(from: 1, to: parts.count - 1, by: 2).map { "~" + String(decoding: parts[$0], as: UTF8.self) + "~" }
+        )
+    }
+
+    /// Each record of an answer is one that its reader may see, as it once was committed.
+    func judgeRecords(_ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
+        let asked = try? JSONDocument(parsing: exchange.request.body).root
+        for record in try said["records"]?.elements() ?? [] {
+            let zone = zone(record["zoneID"] ?? asked?["zoneID"], of: exchange.request)
+            try judgeRecord(record, in: zone, exchange)
+            if let server = record["serverRecord"] { try judgeRecord(server, in: zone, exchange) }
+        }
+        for page in try said["zones"]?.elements() ?? [] {
+            let zone = zone(page["zoneID"], of: exchange.request)
+            for record in try page["records"]?.elements() ?? [] { try judgeRecord(record, in: zone, exchange) }
+        }
+    }
+
+    private func judgeRecord(_ record: JSONValue, in zone: ZoneName, _ exchange: Exchange) throws(JSONError) {
+        guard record["serverErrorCode"] == nil, try record["deleted"]?.bool() != true, let json = record["fields"],
+            let name = try record["recordName"]?.string(), let tag = try record["recordChangeTag"]?.string(),
+            try record["recordType"]?.string() != Share.recordType,
+            try record["recordType"]?.string() != RecordType.usersName, let change = UInt64(tag, radix: 36)
+        else { return }
+        let user = names(exchange.request.user)
+        let fields = try Self.texts(ofFields: json)
+        let time = now
+        state.withLock { state in
+            if exchange.open.removed.contains(Removal(user: user, zone: zone)) {
+                state.accuse(
+                    "j",
+                    "\(exchange.device) was shown \(name) in \(zone) after its removal from the share",
+                    time
+                )
+            }
+            let isTheirs = state.history[exchange.open.since...].contains { $0.visible(zone, to: user)?[name] != nil }
+            if !isTheirs { state.accuse("f", "\(exchange.device) was shown \(name) in \(zone)", time) }
+            guard let version = state.versions[zone]?[name]?[change] else {
+                if state.truth.zones[zone] != nil {
+                    state.accuse(
+                        "i",
+                        "\(exchange.device) was shown \(name) in \(zone) as \(tag), which never was",
+                        time
+                    )
+                }
+                return
+            }
+            for (field, text) in fields where version.fields[field] != text {
+                state.accuse(
+                    "i",
+                    "\(exchange.device) was shown \(text) in \(field) of \(name), which is \(version)",
+                    time
+                )
+            }
+        }
+    }
+
+    // MARK: Zones
+
+    /// Zones that are said to be made or deleted are.
+    func judgeZones(_ asked: JSONValue, _ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
+        guard exchange.answer.status.code == 200, let operations = try asked["operations"]?.elements(),
+            let answers = try said["zones"]?.elements(), answers.count == operations.count
+        else { return }
+        for (operation, answer) in zip(operations, answers) where answer["serverErrorCode"] == nil {
+            let name = zone(answer["zoneID"] ?? operation["zone"]?["zoneID"], of: exchange.request)
+            let isDelete = try operation["operationType"]?.string() == "delete"
+            let time = now
+            state.withLock { state in
+                let truths = state.history[exchange.open.since...]
+                let isSo = truths.contains { ($0.zones[name] == nil) == isDelete }
+                if !isSo {
+                    state.accuse(
+                        "a",
+                        "\(exchange.device) was told that \(name) is \(isDelete ? "deleted" : "made")",
+                        time
+                    )
+                }
+            }
+        }
+    }
+
+    // MARK: Feeds
+
+    /// A page continues what its reader had, and at its end the reader has what the zone was.
+    func judgeFeed(_ asked: JSONValue, _ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
+        guard exchange.answer.status.code == 200 else { return }
+        let questions = try asked["zones"]?.elements() ?? []
+        for (index, page) in try (said["zones"]?.elements() ?? []).enumerated() {
+            let zone = zone(page["zoneID"], of: exchange.request)
+            let since = index < questions.count ? try questions[index]["syncToken"]?.string() : nil
+            if try page["serverErrorCode"]?.string() != nil {
+                try judgeRefusal(page, of: zone, since: since, exchange)
+                continue
+            }
+            guard let token = try page["syncToken"]?.string() else { continue }
+            if exchange.open.removed.contains(Removal(user: names(exchange.request.user), zone: zone)) {
+                accuse("j", "\(exchange.device) was served \(zone) after its removal from the share")
+            }
+            try judge(page, of: zone, since: since, token, exchange)
+        }
+    }
+
+    private func judge(
+        _ page: JSONValue,
+        of zone: ZoneName,
+        since: String?,
+        _ token: String,
+        _ exchange: Exchange
+    ) throws(JSONError) {
+        let before: [String: UInt64]?
+        if let since { before = state.withLock { $0.known[since]?.tags } } else { before = [:] }
+        guard var tags = before else { return }
+        var (seen, last): (Set<String>, UInt64) = ([], 0)
+        for record in try page["records"]?.elements() ?? [] {
+            let name = try record.required("recordName").string()
+            if !seen.insert(name).inserted { accuse("c", "\(name) is twice in one page of \(zone)") }
+            if try record["deleted"]?.bool() == true {
+                tags[name] = nil
+            } else if try record["recordType"]?.string() != Share.recordType {
+                let tag = try record.required("recordChangeTag").string()
+                let number = UInt64(tag, radix: 36) ?? 0
+                if let old = tags[name], old > number {
+                    accuse("c", "\(name) in \(zone) went back from \(old) to \(number)")
+                }
+                // In a hierarchy's feed a record stands where it came in.
+                if !exchange.isShared, number < last { accuse("c", "\(name) stands behind a later change in \(zone)") }
+                last = number
+                tags[name] = number
+            }
+        }
+        let end = ChangeToken(encoded: token)?.position ?? 0
+        if !exchange.isShared, end < last {
+            accuse("c", "a page of \(zone) ends at \(end), before its last row \(last)")
+        }
+        let moreComing = try page["moreComing"]?.bool() ?? false
+        conclude(zone, tags, token, moreComing: moreComing, exchange)
+    }
+
+    private func conclude(
+        _ zone: ZoneName,
+        _ tags: [String: UInt64],
+        _ token: String,
+        moreComing: Bool,
+        _ exchange: Exchange
+    ) {
+        let (user, time) = (names(exchange.request.user), now)
+        state.withLock { state in
+            let number = state.truth.zones[zone]?.number ?? 0
+            state.known[token] = Known(
+                zone: zone,
+                tags: tags,
+                user: user,
+                isShared: exchange.isShared,
+                number: number,
+                epoch: state.epoch
+            )
+            guard !moreComing else { return }
+            let states = state.history[exchange.open.since...].compactMap { $0.visible(zone, to: user) }
+            guard !states.contains(where: { $0.mapValues(\.change) == tags }), let last = states.last else { return }
+            let expected = last.mapValues(\.change)
+            let missing = Set(expected.keys).subtracting(tags.keys).sorted()
+            let extra = Set(tags.keys).subtracting(expected.keys).sorted()
+            let older = expected.filter { tags[$0.key] != nil && tags[$0.key] != $0.value }.keys.sorted()
+            state.accuse(
+                "b",
+                "the feed of \(zone) leaves \(exchange.device) without \(missing), with \(extra) too many, and \(older) in other versions",
+                time
+            )
+        }
+    }
+
+    /// A token that was handed out is served, unless the zone is another one, or everybody's were made void.
+    private func judgeRefusal(_ page: JSONValue, of zone: ZoneName, since: String?, _ exchange: Exchange)
+        throws(JSONError)
+    {
+        let code = try page["serverErrorCode"]?.string() ?? ""
+        let time = now
+        state.withLock { state in
+            guard let since, let known = state.known[since], known.user == names(exchange.request.user),
+                known.isShared == exchange.isShared
+            else { return }
+            if !["BAD_REQUEST", "ZONE_NOT_FOUND", "TRY_AGAIN_LATER", "THROTTLED"].contains(code) {
+                state.accuse("b", "a token of \(zone) was refused by \(code)", time)
+            }
+            guard !known.isShared, known.epoch == state.epoch, code == "BAD_REQUEST" || code == "ZONE_NOT_FOUND" else {
+                return
+            }
+            let isSame = state.history[exchange.open.since...].allSatisfy { $0.zones[zone]?.number == known.number }
+            if isSame { state.accuse("b", "a good token of \(zone) was refused by \(code)", time) }
+        }
+    }
+
+    /// The same one level up: which zones there are.
+    func judgeDatabaseFeed(_ asked: JSONValue, _ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
+        guard exchange.answer.status.code == 200, let token = try said["syncToken"]?.string() else { return }
+        let since = try asked["syncToken"]?.string()
+        let user = names(exchange.request.user)
+        let before: Set<ZoneName>? = since.map { since in state.withLock { $0.knownDatabases[since]?.zones } } ?? []
+        guard var zones = before else { return }
+        for entry in try said["zones"]?.elements() ?? [] {
+            let name = zone(entry["zoneID"], of: exchange.request)
+            if try entry["deleted"]?.bool() == true { zones.remove(name) } else { zones.insert(name) }
+        }
+        let moreComing = try said["moreComing"]?.bool() ?? false
+        let time = now
+        state.withLock { state in
+            state.knownDatabases[token] = KnownDatabase(
+                zones: zones,
+                user: user,
+                isShared: exchange.isShared,
+                epoch: state.epoch
+            )
+            guard !moreComing else { return }
+            let states = state.history[exchange.open.since...].map { $0.zones(of: user, shared: exchange.isShared) }
+            guard !states.contains(zones), let last = states.last else { return }
+            state.accuse(
+                "b",
+                "the feed of the database leaves \(exchange.device) without \(last.subtracting(zones)), with \(zones.subtracting(last)) too many",
+                time
+            )
+        }
+    }
+}

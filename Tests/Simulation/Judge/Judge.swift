@@ -1,0 +1,169 @@
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Synchronization
+import Wire
+import ZoneTesting
+
+/// Watches everything that relay and devices say to each other, and holds it against the store itself.
+///
+/// Invariants a to l of the reliability reference, each by what can be seen from outside; what only the devices can show is
+/// `Simulation`'s.
+final class Judge: Witness {
+    let clock: TestClock
+    let state = Mutex(State())
+    /// The record names of users.
+    let people = Mutex<[String: String]>([:])
+
+    init(clock: TestClock) { self.clock = clock }
+
+    var violations: [String] { state.withLock { $0.violations } }
+    var truth: Truth { state.withLock { $0.truth } }
+    var now: Int64 { clock.now.offset.inMilliseconds }
+
+    func note(_ line: @autoclosure () -> String) {
+        let text = "\(now) \(line())"
+        state.withLock { $0.note(text) }
+    }
+
+    func accuse(_ invariant: Character, _ what: String) {
+        let time = now
+        state.withLock { $0.accuse(invariant, what, time) }
+    }
+
+    /// A user's record name, once the driver has told it.
+    func names(_ user: String) -> String { people.withLock { $0[user] } ?? user }
+
+    // MARK: Witness
+
+    func opened(_ store: SQLiteStore) {
+        do {
+            let found = try Truth(store)
+            let report = try store.integrityReport()
+            if report != "ok" { accuse("k", "the store is damaged: \(report)") }
+            let time = now
+            state.withLock { state in
+                // Numbers are never given twice: what was under way at the end may be there, and nothing else.
+                for zone in state.truth.zones.keys where !state.mayHaveHappened(found, in: zone) {
+                    state.accuse(
+                        "a",
+                        "after a restart \(zone) is \(found[zone]), and was \(state.truth[zone])",
+                        time
+                    )
+                }
+                state.take(found, [:], time)
+            }
+            note("relay begins")
+        } catch {
+            accuse("k", "the store cannot be read: \(error)")
+        }
+    }
+
+    func committed(_ commit: Commit, in store: SQLiteStore) {
+        state.withLock { state in
+            state.commits += 1
+            for change in commit.zones {
+                let author = (change.author ?? change.zone.owner).recordName
+                state.authors[ZoneName(owner: change.zone.owner.recordName, name: change.zone.zoneName)] =
+                    Author(user: author, device: change.device)
+            }
+        }
+    }
+
+    func wrote(in store: SQLiteStore) {
+        do {
+            let before = state.withLock { $0.truth }
+            // Now and then all of it, in case something changed that has no new number.
+            let isFull = state.withLock { $0.history.count % 16 == 15 }
+            let found = isFull ? try Truth(store) : try before.after(store)
+            let time = now
+            state.withLock { state in
+                let authors = state.authors
+                state.authors = [:]
+                if found != before { state.take(found, authors, time) }
+            }
+        } catch {
+            accuse("k", "the store cannot be read: \(error)")
+        }
+    }
+
+    func asked(_ request: APIRequest, number: UInt64) {
+        let body = try? JSONDocument(parsing: request.body).root
+        let user = names(request.user)
+        let attempts = body.map { self.attempts(in: $0, of: request) } ?? []
+        state.withLock { state in
+            state.requests += 1
+            state.open[number] = Open(since: state.history.count - 1, removed: state.removed)
+            for attempt in attempts {
+                state.attempted[attempt.text, default: []].insert(attempt.home)
+                state.refused[attempt.text] = nil
+                state.open[number]?.texts.insert(attempt.text)
+            }
+            guard request.path.hasSuffix("/records/modify"), let id = try? body?["operationID"]?.string() else {
+                return
+            }
+            let name = WriteName(user: user, id: id)
+            for other in state.open.keys where state.open[other]?.write == name {
+                state.open[other]?.isDoubled = true
+                state.open[number]?.isDoubled = true
+            }
+            state.open[number]?.write = name
+            state.open[number]?.isRepeat = state.done[name] != nil
+        }
+    }
+
+    func answered(_ request: APIRequest, number: UInt64, _ answer: APIResponse) {
+        guard let open = state.withLock({ $0.open.removeValue(forKey: number) }) else { return }
+        let operation = request.path.split(separator: "/").dropFirst(4).joined(separator: "/")
+        note("\(request.device) \(operation): \(answer.status.code)")
+        if answer.status.code >= 500, answer.status.code != 503 {
+            accuse(
+                "k",
+                "\(operation) was answered by \(answer.status.code): \(String(decoding: answer.body, as: UTF8.self))"
+            )
+        }
+        let exchange = Exchange(request: request, operation: operation, answer: answer, open: open)
+        judgeTexts(of: answer.body, to: names(request.user), in: exchange)
+        guard let said = try? JSONDocument(parsing: answer.body).root else { return }
+        let asked = try? JSONDocument(parsing: request.body).root
+        do {
+            try judgeRecords(said, exchange)
+            guard let asked else { return }
+            if operation.hasSuffix("records/modify") { try judgeWrite(asked, said, exchange) }
+            if operation.hasSuffix("zones/modify") { try judgeZones(asked, said, exchange) }
+            if operation.hasSuffix("changes/zone") { try judgeFeed(asked, said, exchange) }
+            if operation.hasSuffix("changes/database") { try judgeDatabaseFeed(asked, said, exchange) }
+        } catch {
+            accuse("b", "\(operation) has an answer of another form: \(error)")
+        }
+    }
+}
+
+/// A request with its answer.
+struct Exchange {
+    var request: APIRequest
+    /// Such as `private/records/modify`.
+    var operation: String
+    var answer: APIResponse
+    var open: Judge.Open
+
+    var isShared: Bool { operation.hasPrefix("shared/") }
+    var isPublic: Bool { operation.hasPrefix("public/") }
+    var device: String { request.device }
+}
+
+extension APIRequest {
+    var device: String { headers[.init("X-Zonecast-Device-ID") ?? .userAgent] ?? "?" }
+
+    /// `dev-NAME` gives NAME.
+    var user: String {
+        let token = query?.split(separator: "&").first { $0.hasPrefix("ckWebAuthToken=dev-") }
+        return token.map { String($0.dropFirst("ckWebAuthToken=dev-".count)) } ?? ""
+    }
+}
+
+extension Duration {
+    var inMilliseconds: Int64 { components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000 }
+}
