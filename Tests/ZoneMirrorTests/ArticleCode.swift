@@ -19,6 +19,25 @@ struct ReminderList: SyncedRecord {
     var reminders = ToMany<Reminder>(inverse: "list", deleteRule: .cascade)
 }
 
+/// The later edit of a shelf's name or number of books counts.
+struct BookShelf: SyncedRecord {
+    var id = RecordName()
+    var books = 0
+    var volumes = ToMany<Volume>(inverse: "shelf")
+
+    static func describe(_ entity: inout Entity) { entity.letLastEditsWin() }
+}
+
+/// A book of a shelf that may be shared by itself.
+struct Volume: SyncedRecord {
+    var id = RecordName()
+    var shelf = ToOne<BookShelf>(inverse: "volumes")
+
+    static func describe(_ entity: inout Entity) {
+        entity.relationship("shelf") { $0.isParent = true }
+    }
+}
+
 enum FromCoreData {
     static func open(folder: URL) async throws -> MirroredContainer {
         let own = StoreDescription(
@@ -32,6 +51,20 @@ enum FromCoreData {
         let container = MirroredContainer(model: model, stores: [own, shared])
         try await container.loadStores()
         return container
+    }
+
+    static func merge(_ cloud: inout CloudOptions) {
+        cloud.propertyResolvers["BookShelf.books"] = { base, mine, theirs in
+            func number(_ value: DatabaseValue) -> Int { Int.fromDatabaseValue(value) ?? 0 }
+            return (number(mine) + number(theirs) - number(base)).databaseValue
+        }
+    }
+
+    static func comeAndGo(_ container: MirroredContainer) {
+        container.accountPolicy = AccountPolicy(
+            signedOut: { user in user.unsent.isEmpty ? .delete : .keepClosed },
+            signedIn: { _ in .merge(by: ["ReminderList": ["name"]]) }
+        )
     }
 
     @MainActor static func work(_ container: MirroredContainer) throws {
@@ -82,6 +115,13 @@ enum PublicData {
         return container
     }
 
+    static func bound(_ cloud: inout CloudOptions) {
+        cloud.extents["Message"] = PublicExtent(
+            NSPredicate(format: "board == %@", "news"),
+            properties: ["text", "board", "deletedAt"]
+        )
+    }
+
     static func delete(_ message: Message, _ container: MirroredContainer) async throws {
         let context = container.newBackgroundContext()
         guard container.canUpdateRecord(for: try context.objectID(of: message)) else { return }
@@ -107,6 +147,10 @@ enum Sharing {
 
     static func accept(_ link: URL, _ container: MirroredContainer, into shared: StoreID) async throws {
         try await container.acceptShareInvitations(from: [link], into: shared)
+    }
+
+    static func keep(_ shared: inout StoreDescription, _ own: StoreDescription) {
+        shared.cloud?.losingAccess = .keepCopy(in: own.url)
     }
 
     static func end(_ list: ReminderList, _ container: MirroredContainer, _ store: StoreID) async throws {

@@ -30,7 +30,7 @@ public struct AccountPolicy: Sendable {
     public struct SignOut: Hashable, Sendable {
         /// The user's record name.
         public var user: String
-        /// How many objects have changes that were not sent, by store.
+        /// How many objects have changes that were not sent, by store; stores without any are left out.
         public var unsent: [StoreID: Int]
     }
 

@@ -151,7 +151,8 @@ extension MirroredContainer {
         for description in ownDescriptions {
             let path = AccountFiles.load(description.url).path(for: user, of: description.url)
             guard let file = try? closedFile(description, path) else { continue }
-            counts[description.id] = (try? file.pool.read { try OutboxRow.count($0) }) ?? 0
+            let count = (try? file.pool.read { try OutboxRow.count($0) }) ?? 0
+            if count > 0 { counts[description.id] = count }
         }
         return counts
     }

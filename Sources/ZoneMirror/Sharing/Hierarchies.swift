@@ -13,10 +13,12 @@ struct Hierarchies {
     private let file: StoreFile
     /// The zones in which records are shared with their children.
     private let zones: Set<Int64>
+    private let names: NameSpace
 
-    init(_ db: Database, _ file: StoreFile) throws {
+    init(_ db: Database, _ file: StoreFile, _ names: NameSpace) throws {
         self.db = db
         self.file = file
+        self.names = names
         let statement = try db.cachedStatement(sql: "SELECT zone, name FROM mirror_share")
         let shares = try Row.fetchAll(statement)
         let whole = Set(shares.filter { $0[1] == CKRecordNameZoneWideShare }.map { $0[0] as Int64 })
@@ -27,20 +29,42 @@ struct Hierarchies {
     ///
     /// `row` has links as record names.
     func parent(of oid: String, _ row: [DatabaseValue], _ table: TableForm) throws -> String? {
+        var seen: Set<String> = []
+        return try parent(of: oid, row, table, &seen)
+    }
+
+    private func parent(
+        of oid: String,
+        _ row: [DatabaseValue],
+        _ table: TableForm,
+        _ seen: inout Set<String>
+    ) throws -> String? {
         if let position = table.parent { return String.fromDatabaseValue(row[position]) }
         guard !zones.isEmpty, let known = try KnownRecord.find(db, oid: oid), zones.contains(known.zone) else {
             return nil
         }
+        seen.insert(known.name)
         // It stands in one, or was told where to.
         if known.parent != nil { return known.parent }
         if try ShareCache.name(db, zone: known.zone, record: known.name) != nil { return nil }
         for position in table.links {
-            guard let name = String.fromDatabaseValue(row[position]), name != known.name,
-                try ShareCache.name(db, zone: known.zone, record: name) != nil
+            guard let name = String.fromDatabaseValue(row[position]), seen.insert(name).inserted,
+                try isInHierarchy(name, known.zone, &seen)
             else { continue }
             return name
         }
         return file.scope == .shared ? try Self.root(db, zone: known.zone) : nil
+    }
+
+    /// Whether a record stands in a hierarchy, or is new and will: then its own parent is settled now.
+    private func isInHierarchy(_ name: String, _ zone: Int64, _ seen: inout Set<String>) throws -> Bool {
+        if try ShareCache.name(db, zone: zone, record: name) != nil { return true }
+        guard let known = try KnownRecord.find(db, zone: zone, name: name), known.tag == nil, let oid = known.oid,
+            let table = known.entity.flatMap({ file.mapping.tables[$0] }), let row = try table.row(db, oid),
+            let parent = try parent(of: oid, names.toRelay(row, table, oid, db), table, &seen)
+        else { return false }
+        try note(parent, of: oid)
+        return true
     }
 
     /// Whether a record that the relay has below another is to stand alone: its link to the parent was cut.

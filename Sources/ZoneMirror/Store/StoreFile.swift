@@ -128,7 +128,7 @@ final class StoreFile: Sendable {
 enum State {
     enum Key: String {
         case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, identity, quotaIsFull
-        case wantsSweep, sealed, extents, mergeKeys, schemaVersion, clearFields
+        case wantsSweep, sealed, extents, mergeKeys, clearFields
     }
 
     static func text(_ db: Database, _ key: Key) throws -> String? {

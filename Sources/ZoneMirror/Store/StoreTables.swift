@@ -10,12 +10,17 @@ enum StoreTables {
     static func create(_ db: Database) throws {
         try db.execute(sql: sql)
         // What files of older versions lack.
-        if try !db.columns(in: "mirror_event").contains(where: { $0.name == "bytes" }) {
-            try db.execute(sql: "ALTER TABLE mirror_event ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0")
-        }
+        try add("bytes INTEGER NOT NULL DEFAULT 0", to: "mirror_event", db)
+        try add("schema INTEGER", to: "mirror_refused", db)
         if try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_local") == 0 {
             try db.execute(sql: "INSERT INTO mirror_local(importing, txn) VALUES (0, 0)")
         }
+    }
+
+    private static func add(_ column: String, to table: String, _ db: Database) throws {
+        let name = column.prefix { $0 != " " }
+        if try db.columns(in: table).contains(where: { $0.name == name }) { return }
+        try db.execute(sql: "ALTER TABLE \(table) ADD COLUMN \(column)")
     }
 
     private static let sql = """
@@ -50,7 +55,7 @@ enum StoreTables {
             id INTEGER PRIMARY KEY, author TEXT, context TEXT, at REAL NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_refused(
             id INTEGER PRIMARY KEY, oid TEXT NOT NULL, entity TEXT NOT NULL, zone INTEGER, name TEXT, op TEXT NOT NULL,
-            mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL);
+            mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL, schema INTEGER);
         CREATE TABLE IF NOT EXISTS mirror_event(
             id INTEGER PRIMARY KEY, kind TEXT NOT NULL, began REAL NOT NULL, ended REAL, succeeded INTEGER, code INTEGER,
             message TEXT, records INTEGER NOT NULL DEFAULT 0, total INTEGER, details TEXT,

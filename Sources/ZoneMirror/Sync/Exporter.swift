@@ -33,7 +33,7 @@ struct Exporter {
         self.db = db
         self.file = file
         names = try NameSpace(db)
-        hierarchies = try Hierarchies(db, file)
+        hierarchies = try Hierarchies(db, file, names)
     }
 
     /// The next changes after a place in the line, and the place up to which the line was read; empty at its end.

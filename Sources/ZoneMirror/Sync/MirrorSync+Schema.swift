@@ -19,13 +19,12 @@ extension MirrorSync {
         guard await hasSchemaRefusals(), let version = try? await link.schemaVersion() else { return }
         let file = file
         let count = try? await file.pool.write { db -> Int in
-            let before = try State.number(db, .schemaVersion)
-            try State.set(db, .schemaVersion, Double(version))
-            guard let before, before != Double(version) else { return 0 }
+            // What was refused since the last look was refused under the schema of now.
+            try db.execute(sql: "UPDATE mirror_refused SET schema = ? WHERE schema IS NULL", arguments: [version])
             let rows = try Row.fetchAll(
                 db,
-                sql: RefusedRow.select + " WHERE code = ? ORDER BY id",
-                arguments: [CKError.Code.invalidArguments.rawValue]
+                sql: RefusedRow.select + " WHERE code = ? AND schema <> ? ORDER BY id",
+                arguments: [CKError.Code.invalidArguments.rawValue, version]
             )
             for row in rows.map({ RefusedRow($0) }) {
                 try row.apply(db, file)
