@@ -67,3 +67,8 @@ extension Relay {
         return response
     }
 }
+
+extension RelayError {
+    /// Whoever answers so says in `Allow` how the address is called: RFC 9110, 15.5.6.
+    static func methodNotAllowed(_ reason: String) -> RelayError { RelayError(.badRequest, reason, status: 405) }
+}

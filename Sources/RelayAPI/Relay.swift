@@ -143,11 +143,8 @@ package final class Relay: Sendable {
             let route = try request.head.reading.route.get()
             if request.method == .options { return preflight(request, route, id: id) }
             guard request.method == .post || (request.method == .get && route.operation.allowsGet) else {
-                throw RelayError(
-                    .badRequest,
-                    "This path is called by \(route.operation.allowsGet ? "GET" : "POST").",
-                    status: 405
-                )
+                let method = route.operation.allowsGet ? "GET" : "POST"
+                throw RelayError.methodNotAllowed("This path is called by \(method).")
             }
             let known = try admit(request, route)
             authentication = known
@@ -155,6 +152,9 @@ package final class Relay: Sendable {
             response = APIResponse(status: .init(code: answer.status), body: answer.body)
         } catch {
             response = failure(error, id: id)
+            if response.status == .methodNotAllowed, let route = try? request.head.reading.route.get() {
+                response.headers[.allow] = route.operation.allowsGet ? "GET, POST, OPTIONS" : "POST, OPTIONS"
+            }
         }
         decorate(&response, request, authentication, id: id)
         return response
@@ -211,10 +211,13 @@ package final class Relay: Sendable {
                 response = APIResponse(status: .ok, body: answer.body)
                 response.headers.append(Self.json)
             case (.download, .get), (.download, .head): response = try assets.download(request)
-            default: throw RelayError(.badRequest, "This address is called in another way.", status: 405)
+            default: throw RelayError.methodNotAllowed("This address is called in another way.")
             }
         } catch {
             response = failure(error, id: id)
+            if response.status == .methodNotAllowed {
+                response.headers[.allow] = purpose == .upload ? "POST, PUT, OPTIONS" : "GET, HEAD, OPTIONS"
+            }
             response.headers.append(Self.json)
         }
         response.headers[.requestUUID] = id
@@ -227,11 +230,12 @@ package final class Relay: Sendable {
         var response: APIResponse
         do {
             guard request.method == .get else {
-                throw RelayError(.badRequest, "This path is called by GET.", status: 405)
+                throw RelayError.methodNotAllowed("This path is called by GET.")
             }
             response = try await couriers.respond(to: request, in: home)
         } catch {
             response = failure(error, id: id)
+            if response.status == .methodNotAllowed { response.headers[.allow] = "GET" }
             response.headers.append(Self.json)
             response.headers[.accessControlAllowOrigin] = "*"
         }

@@ -106,6 +106,7 @@ package struct Route: Hashable, Sendable {
     ///
     /// Throws `badRequest` for a path that no honest client sends and `notFound` for any other that means nothing here.
     package init(path: String) throws(RelayError) {
+        guard path != "/" else { throw .unknownPath }
         var segments = try Self.segments(of: path)
         guard let start = segments.firstIndex(where: { $0 == "database" || $0 == "device" }) else {
             throw .unknownPath

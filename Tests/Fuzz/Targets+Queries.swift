@@ -49,26 +49,22 @@ extension FuzzTarget {
         try? root["records"]?.elements().map { try $0.required("recordName").string() }
     }
 
-    /// Markers that clients hand back: only the relay's own are read.
+    /// What stands in markers that clients hand back, once their seal is open: only the relay's own are read.
     private static let marker = FuzzTarget(
         "query-marker",
-        seeds: [sampleMarker, "e30=", ""],
+        seeds: [String(decoding: sampleMarker, as: UTF8.self), "{}", ""],
         bytes: []
     ) { input in
-        let text = String(decoding: input, as: UTF8.self)
-        for candidate in [text, Base64.encode(input)] {
-            guard let position = try? QueryMarker.decode(candidate, of: sampleQuery, in: nil) else { continue }
-            let again = try? QueryMarker.decode(
-                QueryMarker.encode(position, of: sampleQuery, in: nil),
-                of: sampleQuery,
-                in: nil
-            )
-            return Finding(
-                "read \(position.keys.count)",
-                objection: again == position ? nil : "its own writing is another"
-            )
-        }
-        return Finding("refused")
+        guard let position = try? QueryMarker.decode(input, of: sampleQuery, in: nil) else { return Finding("refused") }
+        let again = try? QueryMarker.decode(
+            QueryMarker.encode(position, of: sampleQuery, in: nil),
+            of: sampleQuery,
+            in: nil
+        )
+        return Finding(
+            "read \(position.keys.count)",
+            objection: again == position ? nil : "its own writing is another"
+        )
     }
 
     private static let sampleQuery = Query(recordType: "Note", sorts: [Query.Sort(.modified)])

@@ -45,6 +45,14 @@ import Testing
         row("chunk size with sign", post + "Transfer-Encoding: chunked\r\n\r\n+1\r\na\r\n0\r\n\r\n", 400),
         row("chunk size with 0x", post + "Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n", 400),
         row("chunk size too large", post + "Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\na", 400),
+        // By the length that it declares, before its bytes come.
+        row("chunk of 2^63 - 1", post + "Transfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\na", 413),
+        row("second chunk of 1 GiB", post + "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n40000000\r\na", 413),
+        row(
+            "chunk extension without an end",
+            post + "Transfer-Encoding: chunked\r\n\r\n1;" + String(repeating: "x", count: 20_000),
+            400
+        ),
         row("chunk longer than its size", post + "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n", 400),
         row("chunk size missing", post + "Transfer-Encoding: chunked\r\n\r\n\r\na\r\n", 400),
     ]
@@ -189,6 +197,33 @@ import Testing
             let chunk = "100\r\n" + String(repeating: "a", count: 256) + "\r\n"
             try await peer.send(Self.post + "Transfer-Encoding: chunked\r\n\r\n" + String(repeating: chunk, count: 4))
             #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 413 "))
+        }
+    }
+
+    @Test func aChunkedBodyMayComeInPiecesOfAnySize() async throws {
+        try await withServer { port in
+            let chunks = "3;x=y\r\nab\n\r\n0A\r\ncdef\r\ngh\r\n\r\n0;z\r\nT: 1\r\n\r\n"
+            let request = Array((Self.post + "Transfer-Encoding: chunked\r\n\r\n" + chunks).utf8)
+            for size in [1, 2, 3, 7, request.count] {
+                let peer = try await RawPeer.connect(port: port)
+                for start in stride(from: 0, to: request.count, by: size) {
+                    try await peer.send(Array(request[start..<min(start + size, request.count)]))
+                }
+                _ = try await peer.text(containing: "127.0.0.1\nab\ncdef\r\ngh\r\n")
+                await peer.close()
+            }
+        }
+    }
+
+    @Test func aMethodOfAnothersIsNotServed() async throws {
+        try await withServer { port in
+            for (method, status) in [("QUERY", 405), ("TRACE", 405), ("PROPFIND", 501), ("FROB", 501)] {
+                let peer = try await RawPeer.connect(port: port)
+                try await peer.send("\(method) / HTTP/1.1\r\nHost: x\r\n\r\n")
+                let answer = try await peer.untilClosed()
+                #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(method): \(answer)")
+                #expect(answer.contains("\r\nAllow: GET, POST, OPTIONS\r\n") == (status == 405))
+            }
         }
     }
 

@@ -54,6 +54,16 @@ import Testing
         #expect(joined.output == "joined Notes  (read only)\n", "\(joined.complaint)")
         let theirs = try world.shares("list", as: "bob@example.org").output
         #expect(theirs.contains("Notes") && theirs.contains("My \"notes\""))
+        // Who is in, and the way out, are for participants to see too.
+        let seen = try world.shares("participants", "Notes", as: "bob@example.org")
+        #expect(seen.output.contains("OWNER") && seen.output.contains("bob@example.org"), "\(seen.complaint)")
+        let removal = try world.shares("participants", "Notes", "--remove", "carol@example.org", as: "bob@example.org")
+        #expect(removal.status == 4 && removal.complaint.contains("Only the owner"))
+        #expect(try world.shares("stop", "Notes", as: "bob@example.org").output == "left  Notes\n")
+        #expect(try world.shares("list", as: "bob@example.org").output.hasPrefix("Nothing is shared."))
+        let again = try world.shares("invite", "Notes", "bob@example.org")
+        #expect(again.status == 0, "\(again.complaint)")
+        #expect(try world.shares("accept", link, as: "bob@example.org").status == 0)
         let write = try world.shares("permission", "Notes", "--participant", "bob@example.org", "--may", "write")
         #expect(write.status == 0, "\(write.complaint)")
         let list = try world.shares("participants", "Notes").output

@@ -23,6 +23,8 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     let (quota, database) = (context.limits.quota, context.database)
     let (room, held) = try context.store.read { reader throws(RelayError) in
         guard let found = try reader.zone(zone, in: database) else { throw .zoneNotFound }
+        // Bytes that wait to be saved take the owner's room: only those bring them who may save them.
+        if let view = found.view, !view.shares.contains(where: { $0.permission == .readWrite }) { throw .accessDenied }
         let room = try quota.room(in: zone, by: database.scope, from: reader)
         return (room, try context.held(asked.compactMap(\.known), in: found, by: user, reader))
     }

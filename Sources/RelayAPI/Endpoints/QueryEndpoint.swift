@@ -15,12 +15,15 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     }
     let isZoneWide = try body["zoneWide"]?.bool() ?? false
     let zone = isZoneWide ? nil : try context.zone(of: body)
+    let seal = context.authenticator.markers
     let request = QueryRecords(
         query,
         in: zone,
         of: context.database,
         limit: try context.resultsLimit(of: body),
-        after: try body["continuationMarker"].map { try QueryMarker.decode($0.string(), of: query, in: zone) }
+        after: try body["continuationMarker"].map {
+            try QueryMarker.decode(seal.open($0.string()), of: query, in: zone)
+        }
     )
     // What somebody tries at the console says nothing of what apps need.
     if !context.database.isOperators {
@@ -39,7 +42,7 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         }
         writer.close(UInt8(ascii: "]"))
         if let next = page.next {
-            writer.member("continuationMarker", QueryMarker.encode(next, of: query, in: zone))
+            writer.member("continuationMarker", seal.seal(QueryMarker.encode(next, of: query, in: zone)))
         }
     }
 }

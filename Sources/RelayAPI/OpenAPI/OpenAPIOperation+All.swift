@@ -109,6 +109,7 @@ extension OpenAPIOperation {
             id: "modifyZones",
             tag: "zones",
             summary: "Makes and ends custom zones of the private database.",
+            databases: .privateAndShared,
             request: "ModifyZonesRequest",
             response: "ZonesResponse"
         ),

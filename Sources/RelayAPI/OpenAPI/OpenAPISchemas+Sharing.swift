@@ -73,6 +73,7 @@ extension OpenAPISchemas {
             "MoveRecordsRequest",
             #"""
             { "type": "object", "required": ["destinationZoneID"],
+              "anyOf": [{ "required": ["records"] }, { "required": ["allRecords"], "properties": { "allRecords": { "enum": [true] } } }],
               "properties": {
                 "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "destinationZoneID": { "$ref": "#/components/schemas/ZoneIDInput" },

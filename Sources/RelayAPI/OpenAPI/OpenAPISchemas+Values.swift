@@ -146,7 +146,13 @@ extension OpenAPISchemas {
               "properties": {
                 "fieldName": { "type": "string" },
                 "ascending": { "type": "boolean", "default": true },
-                "relativeLocation": { "type": "object", "description": "A field value or a bare location: sorts by the distance from it." } } }
+                "relativeLocation": { "description": "A field value or a bare location: sorts by the distance from it.",
+                  "anyOf": [
+                    { "$ref": "#/components/schemas/Location" },
+                    { "type": "object", "required": ["value"],
+                      "properties": {
+                        "value": { "$ref": "#/components/schemas/Location" },
+                        "type": { "type": "string", "enum": ["LOCATION"] } } }] } } }
             """#
         ),
         (

@@ -20,6 +20,7 @@ package final class Authenticator: Sendable {
     let random: RandomSource
     let relayKey: [UInt8]
     let invitations: InvitationSeal
+    let markers: MarkerSeal
     let memory: Mutex<Memory>
     let foreign: ForeignSignIn
     /// Where passwords are checked.
@@ -46,6 +47,7 @@ package final class Authenticator: Sendable {
         )
         relayKey = try directory.relayKey()
         invitations = InvitationSeal(relayKey: relayKey)
+        markers = MarkerSeal(relayKey: relayKey)
         memory = Mutex(Memory(settings: settings, generation: try directory.generation()))
     }
 

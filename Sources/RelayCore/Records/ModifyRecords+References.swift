@@ -8,7 +8,7 @@ import Wire
 /// as VALIDATE does is what the live service is known for.
 extension ModifyRecords.Decision {
     /// One saved record's end of it.
-    private struct Source {
+    struct Source {
         var outcome: Int
         /// What it says with this write.
         var references: [StoredReference] = []
@@ -40,10 +40,8 @@ extension ModifyRecords.Decision {
             // Each refusal takes away what others may have leant on.
             if failureCount == failures || request.isAtomic { break }
         }
-        for record in cascade.records {
-            before[record.name] = record
-            writes.append((nil, tombstone(of: record)))
-        }
+        let kept = try deletionsForTheCaller(sources, cascade, in: writer, zone)
+        try carryOut(cascade, keeping: kept)
     }
 
     private var failureCount: Int { outcomes.count { $0.error != nil } }
@@ -74,7 +72,7 @@ extension ModifyRecords.Decision {
     // MARK: Deletions
 
     /// All that this write deletes: by its own operations, and by DELETE_SELF.
-    private struct Cascade {
+    struct Cascade {
         /// Which operation is to answer for the deletion of each record.
         var roots: [String: Int] = [:]
         /// The records that go by DELETE_SELF alone, near ones first.
@@ -129,7 +127,7 @@ extension ModifyRecords.Decision {
         return !source.keeps(reference)
     }
 
-    /// Refuses the deletion of a record that another one goes on referring to.
+    /// Refuses the deletion of a record that another one goes on referring to, where the caller sees both.
     private mutating func refuseHeldTargets(
         _ sources: [String: Source],
         _ cascade: Cascade,
@@ -137,21 +135,37 @@ extension ModifyRecords.Decision {
         _ zone: Zone
     ) throws(RelayError) {
         for target in cascade.held {
-            var holder: StoredReference?
-            try writer.visitReferences(to: target, in: zone) { reference in
-                guard reference.kind != .deleteSelf, cascade.roots[reference.source] == nil else { return true }
-                guard !isGivenUp(reference, sources) else { return true }
-                holder = reference
-                return false
+            guard let root = cascade.roots[target] else { continue }
+            for holder in try holders(of: target, sources, cascade, in: writer, zone) {
+                if try isInSight(holder) { refuse(root, .held(holder)) }
             }
-            guard let holder, let root = cascade.roots[target] else { continue }
-            // Who does not see them all must not hear of what holds what.
-            var hidesSome = false
-            for name in [holder.source, holder.target] {
-                if let hides, try hides(name) { hidesSome = true }
-            }
-            refuse(root, hidesSome ? .accessDenied : .held(holder))
         }
+    }
+
+    /// What goes on referring to a record that is to go; one is enough for somebody who sees everything.
+    func holders(
+        of target: String,
+        _ sources: [String: Source],
+        _ cascade: Cascade,
+        in writer: any StoreWriter,
+        _ zone: Zone
+    ) throws(RelayError) -> [StoredReference] {
+        var found: [StoredReference] = []
+        let seesAll = hides == nil
+        try writer.visitReferences(to: target, in: zone) { reference in
+            guard reference.kind != .deleteSelf, cascade.roots[reference.source] == nil else { return true }
+            guard !isGivenUp(reference, sources) else { return true }
+            found.append(reference)
+            return !seesAll
+        }
+        return found
+    }
+
+    /// Whether the caller sees both ends of it.
+    private func isInSight(_ reference: StoredReference) throws(RelayError) -> Bool {
+        guard let hides else { return true }
+        if try hides(reference.source) { return false }
+        return try !hides(reference.target)
     }
 
     // MARK: Saves

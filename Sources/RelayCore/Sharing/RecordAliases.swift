@@ -18,6 +18,8 @@ package struct RecordAliases: Hashable, Sendable {
 
     /// Shows the record that is kept as `kept` as `shown`.
     package mutating func add(_ shown: String, for kept: String) {
+        // One that had the name before, and has left, has it no more.
+        if let former = self.kept[shown] { self.shown[former] = nil }
         self.kept[shown] = kept
         self.shown[kept] = shown
     }
@@ -110,7 +112,7 @@ extension ModifyRecords.Decision {
         var renamed: [String: String] = [:]
         for (place, operation) in request.operations.enumerated() {
             guard !operation.kind.isDelete, !operation.kind.needsChangeTag, isHidden(operation.name) else { continue }
-            renamed[operation.name] = addAlias(operation.name, at: place)
+            renamed[operation.name] = addAlias(aliases.exchanged(operation.name), at: place)
         }
         guard !renamed.isEmpty else { return }
         request.rename { renamed[$0] ?? $0 }

@@ -14,7 +14,7 @@ final class RequestDecoder: ByteToMessageDecoder {
         case line
         case head
         case body(remaining: Int)
-        case chunks
+        case chunks(ChunkLines)
         /// Of a request whose head has recurred: the parser has not seen it and does not see its body.
         case recurringBody(remaining: Int)
         /// What is left belongs to another protocol.
@@ -25,6 +25,7 @@ final class RequestDecoder: ByteToMessageDecoder {
 
     private let parser: HTTPRequestDecoder
     private let lineLimit: Int
+    private let chunkLimit: Int
     private var stage = Stage.line
     /// Bytes at the buffer's start that the parser has seen and wants to see again.
     private var leftOver = 0
@@ -43,6 +44,7 @@ final class RequestDecoder: ByteToMessageDecoder {
         configuration.maxHeaderListSize = limits.headerList + limits.requestLine
         configuration.maxHeaderFieldCount = limits.headerCount
         lineLimit = limits.requestLine
+        chunkLimit = max(limits.body, limits.upload)
         parser = HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: configuration)
     }
 
@@ -50,7 +52,7 @@ final class RequestDecoder: ByteToMessageDecoder {
 
     /// A head has been accepted.
     func headEnded(_ plan: RequestPlan) {
-        stage = plan.bodyLength.map { .body(remaining: $0) } ?? .chunks
+        stage = plan.bodyLength.map { .body(remaining: $0) } ?? .chunks(ChunkLines(limit: chunkLimit, line: lineLimit))
         recurring = wholeHead.flatMap { RecurringHead($0.readableBytesView, plan: plan) }
     }
 
@@ -97,8 +99,10 @@ final class RequestDecoder: ByteToMessageDecoder {
                 let count = min(remaining, buffer.readableBytes - leftOver)
                 stage = .body(remaining: remaining - count)
                 try feed(count, context, &buffer)
-            case .chunks:
-                try feed(Self.lineEnd(in: buffer.readableBytesView.dropFirst(leftOver)), context, &buffer)
+            case .chunks(var lines):
+                let count = try lines.pass(buffer.readableBytesView.dropFirst(leftOver))
+                stage = .chunks(lines)
+                try feed(count, context, &buffer)
             case .recurringBody(let remaining):
                 takeRecurring(remaining, &buffer)
             case .stopped:
@@ -168,10 +172,6 @@ final class RequestDecoder: ByteToMessageDecoder {
         }
     }
 
-    private static func lineEnd(in bytes: ByteBufferView) -> Int {
-        bytes.firstIndex(of: UInt8(ascii: "\n")).map { $0 - bytes.startIndex + 1 } ?? bytes.count
-    }
-
     // MARK: The request line
 
     /// Whether a whole request line has come, which is then a good one.
@@ -221,7 +221,9 @@ enum RequestLine {
             throw .malformed("its request line has no target or no version")
         }
         try judge(version: rest[(targetEnd + 1)...])
-        guard isKnown(text[..<methodEnd]) else { throw .methodUnknown }
+        let method = text[..<methodEnd]
+        guard !judged.contains(where: { $0.elementsEqual(method) }) else { return }
+        throw query.elementsEqual(method) ? .methodNotServed : .methodUnknown
     }
 
     private static func judge(version: ByteBufferView) throws(Refusal) {
@@ -233,12 +235,12 @@ enum RequestLine {
         guard isServed else { throw .versionUnknown }
     }
 
-    private static let methods = ["GET", "POST", "OPTIONS", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"]
+    /// Those that the parser and the rules go on to judge.
+    private static let judged = ["GET", "POST", "OPTIONS", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"]
         .map { Array($0.utf8) }
 
-    private static func isKnown(_ method: ByteBufferView) -> Bool {
-        methods.contains { $0.elementsEqual(method) }
-    }
+    /// Known to OpenAPI and to those who test by it; nothing here is called by it.
+    private static let query = Array("QUERY".utf8)
 
     private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
 

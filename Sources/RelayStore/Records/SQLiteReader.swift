@@ -72,7 +72,7 @@ class SQLiteReader: StoreReader {
         return user
     }
 
-    private func type(_ number: Int64) throws -> String {
+    fileprivate func type(_ number: Int64) throws -> String {
         if let lastType, lastType.number == number { return lastType.name }
         let name = try findType(number)
         lastType = (number, name)
@@ -233,7 +233,7 @@ class SQLiteReader: StoreReader {
             var kept = try record(in: statement)
             visit(kept, kept.change)
             while try statement.step() {
-                try refill(&kept, from: statement)
+                try kept.refill(from: statement, by: self)
                 visit(kept, kept.change)
             }
         }
@@ -255,25 +255,6 @@ class SQLiteReader: StoreReader {
             statement.bind(2, change)
             return try statement.step() ? Int(statement.int(0)) : 0
         }
-    }
-
-    /// Puts the record in a row of `recordColumns` into `record`, whose memory it takes over.
-    private func refill(_ record: inout StoredRecord, from row: SQL) throws {
-        record.name = row.text(1)
-        record.type = try type(row.int(2))
-        record.change = row.unsigned(0)
-        record.created.at = Timestamp(milliseconds: row.int(4))
-        record.created.by = try user(row.int(5))
-        record.created.device = DeviceMark(bits: row.unsigned(6))
-        record.modified.at = Timestamp(milliseconds: row.int(7))
-        record.modified.by = try user(row.int(8))
-        record.modified.device = DeviceMark(bits: row.unsigned(9))
-        record.parent = row.optionalText(10)
-        record.share = row.optionalText(11)
-        row.blob(12, into: &record.fields)
-        record.isDeleted = row.bool(3)
-        record.sharing = nil
-        if record.isShare { record.sharing = try sharing(of: record) }
     }
 
     /// The record in a row of `recordColumns`.
@@ -299,5 +280,26 @@ class SQLiteReader: StoreReader {
         )
         if record.isShare { record.sharing = try sharing(of: record) }
         return record
+    }
+}
+
+extension StoredRecord {
+    /// Becomes the record in a row of `recordColumns`, in the memory it has.
+    mutating func refill(from row: SQL, by reader: SQLiteReader) throws {
+        name = row.text(1)
+        type = try reader.type(row.int(2))
+        change = row.unsigned(0)
+        created.at = Timestamp(milliseconds: row.int(4))
+        created.by = try reader.user(row.int(5))
+        created.device = DeviceMark(bits: row.unsigned(6))
+        modified.at = Timestamp(milliseconds: row.int(7))
+        modified.by = try reader.user(row.int(8))
+        modified.device = DeviceMark(bits: row.unsigned(9))
+        parent = row.optionalText(10)
+        share = row.optionalText(11)
+        row.blob(12, into: &fields)
+        isDeleted = row.bool(3)
+        sharing = nil
+        if isShare { sharing = try reader.sharing(of: self) }
     }
 }

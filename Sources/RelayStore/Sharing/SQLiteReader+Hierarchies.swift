@@ -56,26 +56,32 @@ extension SQLiteReader {
         }
     }
 
+    /// The record of an entry, found by its number: as long as it has not moved alone since, or with one above it, it has
+    /// the same.
+    private static func recordOf(_ entry: String) -> String {
+        "LEFT JOIN record r NOT INDEXED ON r.change = \(entry).change AND r.zone = ?2 AND r.name = \(entry).name"
+    }
+
     /// A page of the feed of several hierarchies together: what they have now comes before what is gone from one of them
     /// and stands in another.
     private static func feed(_ direction: String) -> String {
         """
-        SELECT \(recordColumns), t.change, t.gone FROM (
+        SELECT \(recordColumns), t.change, t.gone, t.name FROM (
             SELECT e.name, e.change, e.gone FROM share_entry e
             WHERE e.share IN (\(joined)) AND e.change BETWEEN ?3 AND ?4
                 AND (e.gone = 0 OR NOT EXISTS (
                     SELECT 1 FROM share_entry o
                     WHERE o.name = e.name AND o.zone = ?2 AND o.gone = 0 AND o.share IN (\(joined))))
             ORDER BY e.change \(direction) LIMIT ?5) t
-        CROSS JOIN record r ON r.zone = ?2 AND r.name = t.name ORDER BY t.change \(direction)
+        \(recordOf("t")) ORDER BY t.change \(direction)
         """
     }
 
     /// The same for one hierarchy, `?6`, whose index gives the order.
     private static func feedOfOne(_ direction: String) -> String {
         """
-        SELECT \(recordColumns), e.change, e.gone FROM share_entry e INDEXED BY share_entry_by_change
-        CROSS JOIN record r ON r.zone = ?2 AND r.name = e.name
+        SELECT \(recordColumns), e.change, e.gone, e.name FROM share_entry e INDEXED BY share_entry_by_change
+        \(recordOf("e"))
         WHERE e.share = ?6 AND e.change BETWEEN ?3 AND ?4 AND ?1 = ?1
         ORDER BY e.change \(direction) LIMIT ?5
         """
@@ -100,11 +106,27 @@ extension SQLiteReader {
         statement.bind(4, range.upperBound)
         statement.bind(5, Int64(limit))
         if isOne { statement.bind(6, first.share) }
+        // One record, refilled row by row, as for those who see the whole zone.
+        var kept: StoredRecord?
         while try statement.step() {
-            var record = try record(in: statement)
-            if statement.bool(14) { record = record.outOfSight }
-            visit(record, statement.unsigned(13))
+            let (position, isGone) = (statement.unsigned(13), statement.bool(14))
+            if statement.isNull(0) {
+                guard let moved = try record(named: statement.text(15), in: zone) else { continue }
+                visit(isGone ? moved.outOfSight : moved, position)
+            } else {
+                if kept == nil { kept = try record(in: statement) } else { try kept?.refill(from: statement, by: self) }
+                if let kept { visit(isGone ? kept.outOfSight : kept, position) }
+            }
         }
+    }
+
+    /// A record that has another number than its entry.
+    private func record(named name: String, in zone: Zone) throws -> StoredRecord? {
+        let statement = try SQL(Self.byName, in: database)
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        statement.bind(2, name)
+        return try statement.step() ? try record(in: statement) : nil
     }
 }
 

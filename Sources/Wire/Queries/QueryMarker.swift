@@ -1,11 +1,11 @@
 package import Records
 
-/// Continuation markers: where a page ended, in base64, with a mark of the query that it belongs to.
+/// Continuation markers: where a page ended, with a mark of the query that it belongs to.
 ///
-/// Wire reference 7.
+/// Whoever hands them out seals them: a position may hold what its receiver is not to read. Wire reference 7.
 package enum QueryMarker {
     /// The marker of a page that ended at `position`; `zone` is where the query looks, `nil` for everywhere.
-    package static func encode(_ position: Query.Position, of query: Query, in zone: ZoneID?) -> String {
+    package static func encode(_ position: Query.Position, of query: Query, in zone: ZoneID?) -> [UInt8] {
         var writer = JSONWriter()
         writer.object { marker in
             marker.member("q", fingerprint(of: query, in: zone))
@@ -15,19 +15,19 @@ package enum QueryMarker {
             marker.key("k")
             marker.array(position.keys) { write($1, to: &$0) }
         }
-        return Base64.encode(writer.bytes)
+        return writer.bytes
     }
 
-    /// Reads a marker of this query back.
+    /// Reads a marker of this query back; `nil` is one that is nobody's.
     ///
     /// Throws `badRequest` for one of another query or of none.
     package static func decode(
-        _ text: String,
+        _ bytes: [UInt8]?,
         of query: Query,
         in zone: ZoneID?
     ) throws(RelayError) -> Query.Position {
         do {
-            guard let bytes = Base64.decode(text) else { throw RelayError.wrongMarker }
+            guard let bytes else { throw RelayError.wrongMarker }
             let json = try JSONDocument(parsing: bytes).root
             guard try json.required("q").string() == fingerprint(of: query, in: zone) else {
                 throw RelayError.wrongMarker

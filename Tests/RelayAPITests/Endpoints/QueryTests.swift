@@ -167,6 +167,20 @@ import Wire
         #expect(elsewhere.status == 400)
     }
 
+    @Test func markersTellNothingAndCannotBeMade() async throws {
+        for number in 10..<14 { try await save("n\(number)", #"{"count":{"value":\#(number)}}"#) }
+        let query = #"{"recordType":"Note","sortBy":[{"fieldName":"count"}]}"#
+        let first = try await ask(query, extra: #","resultsLimit":2"#)
+        let marker = try #require(first.json.text("continuationMarker"))
+        var bytes = try #require(Base64.decode(marker))
+        #expect(!String(decoding: bytes, as: UTF8.self).contains("n11"))
+        #expect(try await ask(query, extra: #","resultsLimit":2"#).json.text("continuationMarker") == marker)
+        bytes[bytes.count / 2] ^= 1
+        for forged in [Base64.encode(bytes), Base64.encode(Array(#"{"q":"1","n":"n1"}"#.utf8)), "", "%"] {
+            #expect(try await ask(query, extra: #","continuationMarker":"\#(forged)""#).status == 400)
+        }
+    }
+
     @Test func allZonesTogetherOrEachAlone() async throws {
         try await world.makeZone("Other")
         for (zone, numbers) in [("Notes", [1, 4, 5]), ("Other", [2, 3, 6])] {

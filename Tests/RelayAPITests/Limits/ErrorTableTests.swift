@@ -65,6 +65,7 @@ import Wire
         #expect(reason.contains(row.reason), "\(reason)")
         #expect(reason.count >= 10 && reason.utf8.allSatisfy { $0 >= 0x20 }, "\(reason)")
         if failed == nil { #expect(error.text("uuid")?.count == 36) }
+        if row.status == 405 { #expect(answer.response.headers[.allow]?.contains("OPTIONS") == true) }
         if row.status == 421 { #expect(error.text("redirectURL")?.contains("/signin?") == true) }
         if reason.contains("client knowledge") { #expect(error.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED") }
         if row.code == "CONFLICT" { #expect(error["serverRecord"] != nil) }

@@ -81,6 +81,19 @@ import Wire
         #expect(try await world.record("q").text("serverErrorCode") == "NOT_FOUND")
     }
 
+    @Test func whoMayOnlyReadBringsNoAssets() async throws {
+        let world = try World()
+        try await world.makeZone()
+        try await world.shareZone(with: [World.bob: "READ_WRITE", World.carol: "READ_ONLY"])
+        let body = #"""
+            {"zoneID":\#(try await world.zoneID()),
+            "tokens":[{"recordName":"a","recordType":"Note","fieldName":"file"}]}
+            """#
+        #expect(try await world.world.ask("shared/assets/upload", as: World.bob, body).status == 200)
+        let refused = try await world.world.ask("shared/assets/upload", as: World.carol, body)
+        #expect(refused.status == 403 && refused.code == "ACCESS_DENIED")
+    }
+
     @Test(arguments: ["removed", "left", "stopped"]) func tokensAndLinksEnd(_ way: String) async throws {
         let (world, share) = try await pictures()
         let page = try await world.changes(limit: 1)

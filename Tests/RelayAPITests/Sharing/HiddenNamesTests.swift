@@ -159,27 +159,28 @@ import Wire
         #expect(Set(names).count == 7 && names.count == 7, "\(names)")
     }
 
-    @Test func whatOthersHoldIsNotSaid() async throws {
+    @Test func aNameChosenAgainAfterItsRecordLeftMeansTheNewOne() async throws {
         let world = try await lists()
-        // A record out of sight holds one that bob may delete; and one that would go with it is held by yet another.
-        let holder = #"""
-            {"operationType":"forceUpdate","record":{"recordName":"holder","recordType":"Pointer","parent":
-            {"recordName":"other"},"fields":{"to":{"value":{"recordName":"item","action":"VALIDATE"}}}}}
-            """#
-        try await world.one(holder)
-        #expect(try await world.refusal(World.delete("item"), in: "shared", as: World.bob) == "ACCESS_DENIED")
-        #expect(try await world.refusal(World.delete("item")) == "VALIDATING_REFERENCE_ERROR")
-        try await world.modify([
-            holder.replacing("\"item\"", with: "\"chained\"").replacing("holder", with: "holder2"),
-            #"""
-            {"operationType":"forceUpdate","record":{"recordName":"chained","recordType":"Pointer","parent":
-            {"recordName":"other"},"fields":{"to":{"value":{"recordName":"item","action":"DELETE_SELF"}}}}}
-            """#,
-            World.delete("holder"),
-        ]).checked()
-        let answer = try await world.modify([World.delete("item")], in: "shared", as: World.bob, atomic: false)
-        #expect(!answer.json.source.contains("chained") && !answer.json.source.contains("holder"))
-        #expect(try answer.items("records").first?.text("serverErrorCode") == "ACCESS_DENIED")
+        for title in ["first", "second"] {
+            let saved = try await world.one(
+                HierarchyShareTests.child(Self.hidden, of: "list", "create", title: title),
+                in: "shared",
+                as: World.bob
+            )
+            #expect(saved.text("recordName") == Self.hidden)
+            for user in [World.bob, World.carol] {
+                let found = try await world.record(Self.hidden, in: "shared", as: user)
+                #expect(try found.required("fields").required("title").text("value") == title)
+            }
+            guard title == "first" else { continue }
+            let feed = try await world.changes(as: "alice", in: "private")
+            let newest = try feed.required("records").elements().last { $0.text("recordName") != Self.hidden }
+            let kept = try #require(newest?.text("recordName"))
+            try await world.one(HierarchyShareTests.child(kept, of: "other"))
+            let gone = try await world.record(Self.hidden, in: "shared", as: World.bob)
+            #expect(gone.text("serverErrorCode") == "NOT_FOUND")
+        }
+        #expect(try World.names(try await world.changes(as: World.carol)).filter { $0 == Self.hidden }.count == 1)
     }
 
     @Test func aDeletionOutOfSightTakesNothingAlong() async throws {

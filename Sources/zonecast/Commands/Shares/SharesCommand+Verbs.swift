@@ -87,7 +87,10 @@ extension SharesCommand {
             guard let share = made.first else { throw CommandFailure(.failed, "The relay gave no share back.") }
             options.show(share)
             guard !options.json, publicRight == .none else { return }
-            Terminal.complain("Nobody is in yet. Invite people with: zonecast shares invite \(options.zone) ADDRESS …")
+            let root = options.root.map { " --root \($0)" } ?? ""
+            Terminal.complain(
+                "Nobody is in yet. Invite people with: zonecast shares invite \(options.zone)\(root) ADDRESS …"
+            )
         }
     }
 
@@ -154,15 +157,18 @@ extension SharesCommand {
     /// `zonecast shares participants`.
     struct Participants: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Who is in a share; with --remove somebody leaves it."
+            abstract: "Who is in a share; with --remove somebody leaves it.",
+            discussion: "A share that somebody else has given you is asked for in the same way."
         )
         @OptionGroup var options: ShareOptions
         @Option(help: "Takes out the participant of this ID, address or number.")
         var remove: String?
 
         func run() async throws {
-            var share = try await options.share()
+            var options = options
+            var share = try await options.anyShare()
             if let remove {
+                guard options.owner == nil else { throw CommandFailure(.notAllowed, "Only the owner can do that.") }
                 let all = share.list("participants")
                 let kept = all.filter { !$0.isParticipant(remove) }
                 guard kept.count < all.count else {
@@ -246,7 +252,7 @@ extension SharesCommand {
             abstract: "Stop sharing; the owner keeps everything.",
             discussion: """
                 All participants lose access at once. With --return-to the records go to that zone in the same moment, and
-                the empty zone is deleted.
+                the empty zone is deleted. Of a share that somebody else has given you it is you alone who leaves.
                 """
         )
         @OptionGroup var options: ShareOptions
@@ -254,14 +260,17 @@ extension SharesCommand {
         var returnTo: String?
 
         func run() async throws {
-            let share = try await options.share()
+            var options = options
+            let share = try await options.anyShare()
             guard let returnTo else {
                 let name = quoted(share.text("recordName") ?? "")
                 _ = try await options.modify([
                     #"{"operationType":"forceDelete","record":{"recordName":\#(name)}}"#
                 ])
+                guard options.owner == nil else { return Terminal.say("left  \(options.zone)") }
                 return Terminal.say("stopped  everything is still in \(options.zone)")
             }
+            guard options.owner == nil else { throw CommandFailure(.notAllowed, "Only the owner can do that.") }
             guard options.root == nil else {
                 throw CommandFailure(.usage, "--return-to empties a whole zone and goes with no --root.")
             }

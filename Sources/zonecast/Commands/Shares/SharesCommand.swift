@@ -27,9 +27,41 @@ struct ShareOptions: ParsableArguments {
     var zone: String
     @Option(help: "The root record of a shared hierarchy; without it the whole zone is meant.")
     var root: String?
+    @Option(
+        help: ArgumentHelp(
+            "Whose zone it is, where several people share one of that name with you.",
+            valueName: "record name"
+        )
+    )
+    var owner: String?
     @OptionGroup var relay: RelayOptions
     @Flag(help: "Answer with the relay's own JSON.")
     var json = false
+
+    /// As `share`, but where the user has no such zone it is the one that somebody shares with them.
+    mutating func anyShare() async throws -> JSONValue {
+        let isOwn = try await relay.call("private/zones/list").list("zones")
+            .contains { $0["zoneID"]?.text("zoneName") == zone }
+        if !isOwn, owner == nil {
+            let owners = try await relay.call("shared/zones/list").list("zones").compactMap { $0["zoneID"] }
+                .filter { $0.text("zoneName") == zone }.compactMap { $0.text("ownerRecordName") }
+            guard owners.count < 2 else {
+                throw CommandFailure(
+                    .failed,
+                    "Several people share a zone \(zone) with you. Say whose is meant with --owner, one of: "
+                        + owners.joined(separator: ", ")
+                )
+            }
+            owner = owners.first
+        }
+        return try await share()
+    }
+
+    private var zoneID: String {
+        #"{"zoneName":\#(quoted(zone))\#(owner.map { #","ownerRecordName":\#(quoted($0))"# } ?? "")}"#
+    }
+
+    private var database: String { owner == nil ? "private" : "shared" }
 
     /// The share's record as the relay has it.
     func share() async throws -> JSONValue {
@@ -56,8 +88,8 @@ struct ShareOptions: ParsableArguments {
 
     func record(_ name: String) async throws -> JSONValue {
         let answer = try await relay.call(
-            "private/records/lookup",
-            #"{"zoneID":{"zoneName":\#(quoted(zone))},"records":[{"recordName":\#(quoted(name))}]}"#
+            "\(database)/records/lookup",
+            #"{"zoneID":\#(zoneID),"records":[{"recordName":\#(quoted(name))}]}"#
         )
         guard let record = answer.list("records").first else { throw CommandFailure(.failed, "There is no \(name).") }
         guard record["serverErrorCode"] == nil else { throw CommandFailure(refusal: record) }
@@ -67,8 +99,8 @@ struct ShareOptions: ParsableArguments {
     /// Carries out operations on the zone, all or none, and gives the records.
     func modify(_ operations: [String]) async throws -> [JSONValue] {
         let answer = try await relay.call(
-            "private/records/modify",
-            #"{"zoneID":{"zoneName":\#(quoted(zone))},"operations":[\#(operations.joined(separator: ","))]}"#
+            "\(database)/records/modify",
+            #"{"zoneID":\#(zoneID),"operations":[\#(operations.joined(separator: ","))]}"#
         )
         let records = answer.list("records")
         let guilty = records.first { $0["serverErrorCode"] != nil && $0.text("serverErrorCode") != "ATOMIC_ERROR" }
