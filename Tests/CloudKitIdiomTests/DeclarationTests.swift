@@ -109,6 +109,15 @@ import ZoneTesting
         #expect(values["a"] as? Int == 1 && values["b"] as? String == "two" && values["c"] is NSNull)
     }
 
+    /// Programs look for a record among others by `contains`, with an object of their own making.
+    @Test func recordsAreEqualByAddress() {
+        let id = CKRecord.ID(recordName: "n", zoneID: CKRecordZone.ID(zoneName: "Z"))
+        let (one, same) = (CKRecord(recordType: "A", recordID: id), CKRecord(recordType: "A", recordID: id))
+        same["a"] = 1
+        #expect(one == same && one.hash == same.hash && [one].contains(same))
+        #expect(one != CKRecord(recordType: "A") && !one.isEqual("n"))
+    }
+
     @Test func changesAreHashable() throws {
         let record = CKRecord(recordType: "A")
         let changes: Set<CKDatabase.RecordZoneChange.Modification> = []
