@@ -97,6 +97,16 @@ var package = Package(
             [
                 "Records", "Wire", "SyncCore", logging, crypto, cryptoExtras,
                 .target(name: "CLibWebSockets", condition: .when(platforms: [.linux])),
+                // Elsewhere URLSession does this.
+                .product(name: "AsyncHTTPClient", package: "async-http-client", condition: .when(platforms: [.linux])),
+                .product(name: "NIOCore", package: "swift-nio", condition: .when(platforms: [.linux])),
+                .product(name: "NIOHTTP1", package: "swift-nio", condition: .when(platforms: [.linux])),
+                .product(name: "NIOPosix", package: "swift-nio", condition: .when(platforms: [.linux])),
+                .product(
+                    name: "NIOHTTPCompression",
+                    package: "swift-nio-extras",
+                    condition: .when(platforms: [.linux])
+                ),
             ]
         ),
         .ours("ZoneMirror", ["Records", "Wire", "SyncCore", "ZoneKit", grdb, grdbSQLite]),

@@ -1,8 +1,16 @@
 /// A moment as the wire counts it: whole milliseconds since 1970-01-01 UTC.
 package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertible {
     package var milliseconds: Int64
+    /// The moment as a program had it, in seconds since the start of 2001, where that is finer than a millisecond.
+    ///
+    /// Only for giving it back: neither comparisons nor queries look at it.
+    package var exactSeconds: Double?
 
     package init(milliseconds: Int64) { self.milliseconds = milliseconds }
+
+    package static func == (a: Timestamp, b: Timestamp) -> Bool { a.milliseconds == b.milliseconds }
+
+    package func hash(into hasher: inout Hasher) { hasher.combine(milliseconds) }
 
     package static func < (a: Timestamp, b: Timestamp) -> Bool { a.milliseconds < b.milliseconds }
 

@@ -204,12 +204,13 @@ package final class Relay: Sendable {
             case (_, .options):
                 response = APIResponse(status: .noContent)
                 response.headers[.accessControlAllowMethods] = "GET, POST, PUT, OPTIONS"
-                response.headers[.accessControlAllowHeaders] = "Content-Type, Range"
+                response.headers[.accessControlAllowHeaders] = "Content-Type, Range, Upload-Offset"
                 response.headers[.accessControlMaxAge] = "600"
             case (.upload, .post), (.upload, .put):
                 let answer = try await assets.finish(request)
                 response = APIResponse(status: .ok, body: answer.body)
                 response.headers.append(Self.json)
+            case (.upload, .get), (.upload, .head): response = try assets.progress(request)
             case (.download, .get), (.download, .head): response = try assets.download(request)
             default: throw RelayError.methodNotAllowed("This address is called in another way.")
             }
@@ -222,6 +223,7 @@ package final class Relay: Sendable {
         }
         response.headers[.requestUUID] = id
         response.headers[.accessControlAllowOrigin] = "*"
+        response.headers[.accessControlExposeHeaders] = "Upload-Offset, X-Apple-Request-UUID"
         return response
     }
 

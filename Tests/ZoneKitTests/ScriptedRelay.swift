@@ -21,7 +21,9 @@ final class ScriptedRelay: RelayTransport {
 
     private let state: Mutex<State>
 
-    init(_ lines: Line...) { state = Mutex(State(lines: lines)) }
+    init(_ lines: [Line]) { state = Mutex(State(lines: lines)) }
+
+    convenience init(_ lines: Line...) { self.init(lines) }
 
     /// Calls `body` once, between the next request and its answer.
     func beforeAnswer(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.beforeAnswer = body } }

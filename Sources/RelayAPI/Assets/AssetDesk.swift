@@ -13,6 +13,7 @@ final class AssetDesk: Sendable {
     let settings: AssetSettings
     let seal: AssetSeal
     let pending = PendingUploads()
+    private let broken = BrokenUploads()
     let transfers: TransferMeter
     private let rates: PublicRates
     private let stores: any StoreCatalog
@@ -103,18 +104,33 @@ final class AssetDesk: Sendable {
     ///
     /// Wire reference 15, step 2.
     func intake(_ request: APIRequest) -> UploadIntake? {
-        guard request.method == .post || request.method == .put, let upload = upload(of: request),
+        guard request.method == .post || request.method == .put, let (upload, address) = upload(of: request),
             let keep = try? stores.assets(of: upload.home)
         else { return nil }
         let type = request.headers[.contentType] ?? ""
+        let offset = request.headers[.uploadOffset].map { Int64($0) ?? -1 } ?? 0
+        let goesOn = offset == 0 || broken.size(of: address) == offset
+        let part = goesOn ? broken.take(address) : nil
+        let (broken, time, life) = (broken, time, settings.uploadLifetime)
         return UploadIntake(
             upload,
             keep: keep,
             multipart: MultipartBody(contentType: type),
             limit: settings.largest,
-            refusal: refusal(of: upload, from: request.remoteAddress),
-            queue: queue
+            refusal: goesOn ? refusal(of: upload, from: request.remoteAddress) : .uploadOffset(offset),
+            goingOn: offset == 0 ? nil : part,
+            queue: queue,
+            brokenOff: { broken.add($0, at: address, until: time.now() + life, at: time.now()) }
         )
+    }
+
+    /// Says how much of an upload that broke off is here.
+    func progress(_ request: APIRequest) throws(RelayError) -> APIResponse {
+        guard let (_, address) = upload(of: request) else { throw .assetAddressEnded }
+        var response = APIResponse(status: .noContent)
+        response.headers[.uploadOffset] = "\(broken.size(of: address))"
+        response.headers[.cacheControl] = "no-store"
+        return response
     }
 
     /// Counts an upload as a request of its user, and of the public database it is for; and looks whether there is room.
@@ -135,11 +151,12 @@ final class AssetDesk: Sendable {
         upload.room.map { $0 - pending.bytes(of: upload.owner, in: upload.home, at: time.now()) }
     }
 
-    private func upload(of request: APIRequest) -> Upload? {
+    private func upload(of request: APIRequest) -> (upload: Upload, address: String)? {
         guard let (purpose, sealed) = Self.place(request.path), purpose == .upload,
-            let parts = seal.open(sealed, for: .upload, count: Upload.count, at: time.now())
+            let parts = seal.open(sealed, for: .upload, count: Upload.count, at: time.now()),
+            let upload = Upload(parts)
         else { return nil }
-        return Upload(parts)
+        return (upload, sealed)
     }
 
     /// Answers an upload whose body has come.
@@ -234,7 +251,24 @@ final class AssetDesk: Sendable {
     }
 }
 
+extension HTTPField.Name {
+    /// How much of an upload is here already.
+    static let uploadOffset: Self = {
+        guard let name = HTTPField.Name("Upload-Offset") else { preconditionFailure("a valid field name") }
+        return name
+    }()
+}
+
 extension RelayError {
+    /// The client and the relay do not agree about how much has come.
+    fileprivate static func uploadOffset(_ offset: Int64) -> RelayError {
+        RelayError(
+            .badRequest,
+            "The first \(offset) bytes of this upload are not here, or more is. Ask this address by GET how many are.",
+            status: 409
+        )
+    }
+
     /// The same for an address that has ended, one that never was, and one whose asset is gone.
     static let assetAddressEnded = RelayError(
         .notFound,

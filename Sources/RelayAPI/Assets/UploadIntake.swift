@@ -27,9 +27,11 @@ final class UploadIntake: BodyIntake {
         var size: Int64 = 0
         var failure: RelayError?
 
-        init(multipart: MultipartBody?) {
+        init(multipart: MultipartBody?, goingOn part: BrokenUploads.Part?) {
             self.multipart = multipart
             isMultipart = multipart != nil
+            intake = part?.intake
+            size = part?.size ?? 0
         }
     }
 
@@ -40,6 +42,7 @@ final class UploadIntake: BodyIntake {
     nonisolated(unsafe) private let work: Work
     private let keep: any AssetKeep
     private let limit: Int64
+    private let brokenOff: @Sendable (BrokenUploads.Part) -> Void
 
     /// - Parameters:
     ///   - upload: What its address speaks for.
@@ -47,21 +50,32 @@ final class UploadIntake: BodyIntake {
     ///   - multipart: Takes the body apart, where it is in parts.
     ///   - limit: Bytes of any asset.
     ///   - refusal: Why nothing of it is kept; the body is taken and dropped then.
+    ///   - part: What came of it before.
     ///   - queue: Where it is written.
+    ///   - brokenOff: Given what has come, where the body ends before its end.
     init(
         _ upload: Upload,
         keep: any AssetKeep,
         multipart: MultipartBody?,
         limit: Int64,
         refusal: RelayError? = nil,
-        queue: DispatchQueue
+        goingOn part: BrokenUploads.Part? = nil,
+        queue: DispatchQueue,
+        brokenOff: @escaping @Sendable (BrokenUploads.Part) -> Void
     ) {
         self.upload = upload
         self.keep = keep
         self.limit = limit
+        self.brokenOff = brokenOff
         self.queue = DispatchQueue(label: "zonecast upload", target: queue)
-        work = Work(multipart: multipart)
+        work = Work(multipart: multipart, goingOn: part)
         work.failure = refusal
+    }
+
+    deinit {
+        // Nothing waits on the queue any more: what does holds this.
+        guard let intake = work.intake, work.failure == nil, !work.isMultipart, work.size > 0 else { return }
+        brokenOff(BrokenUploads.Part(intake: intake, size: work.size))
     }
 
     func take(_ piece: [UInt8], whenReady: @escaping @Sendable () -> Void) -> IntakeVerdict {
@@ -73,7 +87,10 @@ final class UploadIntake: BodyIntake {
             state.whenReady = whenReady
             return .wait
         }
-        guard verdict != .tooLarge else { return verdict }
+        guard verdict != .tooLarge else {
+            queue.async { [self] in work.failure = Self.tooLarge(limit) }
+            return verdict
+        }
         queue.async { [self] in
             write(piece)
             let resume = state.withLock { state -> (@Sendable () -> Void)? in
@@ -132,6 +149,8 @@ final class UploadIntake: BodyIntake {
             work.intake = nil
             return .success(try intake.finish())
         } catch {
+            work.failure = error
+            work.intake = nil
             return .failure(error)
         }
     }

@@ -145,7 +145,7 @@ package struct FieldPreparation: Sendable {
             )
         }
         do {
-            let value = try FieldCodec.read(value, as: declared.type)
+            let value = FieldCodec.refine(try FieldCodec.read(value, as: declared.type), by: field.exactSeconds)
             guard value.contentBytes <= rules.limits.fieldBytes else {
                 throw RelayError.badRequest("Field '\(name)' is larger than \(rules.limits.fieldBytes) bytes.")
             }

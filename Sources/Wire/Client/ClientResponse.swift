@@ -129,7 +129,9 @@ package enum ClientResponse {
             guard let read = try? FieldCodec.read(value, as: type) else {
                 throw value.mismatch("a value of type \(type.tag)")
             }
-            values[name] = read
+            values[name] =
+                type == .scalar(.timestamp)
+                ? FieldCodec.refine(read, by: field[FieldCodec.exactSeconds]) : read
             if try field["isEncrypted"]?.bool() == true { encrypted.insert(name) }
         }
         return (values, encrypted)

@@ -18,7 +18,25 @@ package enum FieldCodec {
             writeBare(value, numbersAsStrings: numbersAsStrings, to: &field)
             field.member("type", value.type.tag)
             if isEncrypted { field.member("isEncrypted", true) }
+            if case .timestamp(let moment) = value, let seconds = moment.exactSeconds {
+                field.key("exactSeconds")
+                field.double(seconds)
+            }
         }
+    }
+
+    /// An extension of ours: what a date is beyond its millisecond, beside its value.
+    ///
+    /// CloudKit's own programs get back the very date that they saved; readers that do not know this have the millisecond.
+    package static let exactSeconds: StaticString = "exactSeconds"
+
+    /// The value with what its field's object says beside it; without that where the two are not of one millisecond.
+    package static func refine(_ value: FieldValue, by exactSeconds: JSONValue?) -> FieldValue {
+        guard case .timestamp(var moment) = value, let seconds = try? exactSeconds?.double(),
+            abs((seconds + 978_307_200) * 1000 - Double(moment.milliseconds)) <= 1
+        else { return value }
+        moment.exactSeconds = seconds
+        return .timestamp(moment)
     }
 
     /// Writes the value alone, as it stands in lists and filters.

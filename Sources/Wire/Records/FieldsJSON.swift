@@ -45,7 +45,13 @@ package enum FieldsJSON {
             guard let value = try? FieldCodec.read(json.required("value"), as: type) else {
                 throw json.mismatch("a field of its own type")
             }
-            entries.append(Entry(name: name, value: value, isEncrypted: try json["isEncrypted"]?.bool() ?? false))
+            entries.append(
+                Entry(
+                    name: name,
+                    value: refined(value, json),
+                    isEncrypted: try json["isEncrypted"]?.bool() ?? false
+                )
+            )
         }
         return entries
     }
@@ -79,7 +85,13 @@ package enum FieldsJSON {
         guard let type = FieldType(tag: try json.required("type").string()),
             let value = try? FieldCodec.read(json.required("value"), as: type)
         else { throw json.mismatch("a field of its own type") }
-        return value
+        return refined(value, json)
+    }
+
+    /// Dates alone have something beside their value; nothing else is looked through for it.
+    private static func refined(_ value: FieldValue, _ json: JSONValue) -> FieldValue {
+        guard case .timestamp = value else { return value }
+        return FieldCodec.refine(value, by: json[FieldCodec.exactSeconds])
     }
 
     /// All assets in a stored object, those in lists too.

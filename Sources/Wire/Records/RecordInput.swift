@@ -62,6 +62,7 @@ package struct FieldInput: Sendable {
     package var value: JSONValue?
     package var tag: FieldType?
     package var isEncrypted: Bool
+    package var exactSeconds: JSONValue?
 
     /// Reads `{"value":…,"type":…}`; a null field and an object without value clear.
     package init(name: String, _ json: JSONValue) throws(JSONError) {
@@ -78,6 +79,8 @@ package struct FieldInput: Sendable {
                 tag = try Self.type(member)
             } else if name.isText("isEncrypted") {
                 isEncrypted = try member.bool()
+            } else if name.isText(FieldCodec.exactSeconds) {
+                exactSeconds = member
             }
         }
     }

@@ -12,7 +12,14 @@ package final class AssetKeeper: Sendable {
     private struct State {
         var downloads: [String: Task<URL, any Error>] = [:]
         var uploads: [String: (asset: Asset, until: Date)] = [:]
+        /// Where uploads that broke off were sent to.
+        var addresses: [String: (address: String, until: Date)] = [:]
     }
+
+    /// Half of what an address is good for at CloudKit and here.
+    private static let addressLife: TimeInterval = 7 * 60
+    /// How often in succession an upload may break off with nothing gained before it fails; what has come stays there.
+    private static let mostBreaks = 3
 
     /// Half of what the relay gives a receipt: a save that begins now must still end in time.
     private static let receiptLife: TimeInterval = 30 * 60
@@ -72,21 +79,75 @@ package final class AssetKeeper: Sendable {
         let file = try UploadFile(upload.file)
         let key = "\(scope.pathName) \(file.asset.fileChecksum)"
         if let known = state.withLock({ $0.uploads[key] }), known.until > Date() { return known.asset }
-        let place = try await self.place(for: file.asset, upload, scope, zone)
         let asset: Asset
-        switch place {
-        case .isThere(let known): asset = known
-        case .address(let address):
-            guard var request = Self.request(.post, address) else {
-                throw CKError(.internalError, "The relay's upload address is none. Look at its public address setting.")
-            }
-            request.headers = [(name: "Content-Type", value: "application/octet-stream")]
-            request.file = upload.file
-            asset = try Self.asset(in: try await send(request))
-            try file.checkIsUnchanged()
+        if let ended = try await goOn(with: upload.file, key) {
+            asset = ended
+        } else {
+            asset = try await begin(upload, file, key, scope, zone)
         }
-        state.withLock { $0.uploads[key] = (asset, Date() + Self.receiptLife) }
+        try file.checkIsUnchanged()
+        state.withLock { state in
+            state.uploads[key] = (asset, Date() + Self.receiptLife)
+            state.addresses[key] = nil
+        }
         return asset
+    }
+
+    private func begin(
+        _ upload: Upload,
+        _ file: UploadFile,
+        _ key: String,
+        _ scope: DatabaseScope,
+        _ zone: ZoneID
+    ) async throws(CKError) -> Asset {
+        var breaks = 0
+        while true {
+            // Asked again after a break, since the relay may have got it whole and only the answer was lost.
+            switch try await place(for: file.asset, upload, scope, zone) {
+            case .isThere(let known): return known
+            case .address(let address):
+                state.withLock { $0.addresses[key] = (address, Date() + Self.addressLife) }
+                do throws(CKError) {
+                    return try await send(upload.file, from: 0, to: address)
+                } catch  where error.code == .networkFailure && breaks < Self.mostBreaks {
+                    breaks += 1
+                }
+            }
+        }
+    }
+
+    /// Goes on where an upload of the same content broke off, if the relay still has some of it.
+    private func goOn(with file: URL, _ key: String) async throws(CKError) -> Asset? {
+        guard let known = state.withLock({ $0.addresses[key] }), known.until > Date(),
+            let offset = await progress(at: known.address), offset > 0
+        else { return nil }
+        return try await send(file, from: offset, to: known.address)
+    }
+
+    /// Sends a file; where the connection breaks, asks how far it came and sends the rest, as long as that gains something.
+    private func send(_ file: URL, from start: Int64, to address: String) async throws(CKError) -> Asset {
+        guard var request = Self.request(.post, address) else {
+            throw CKError(.internalError, "The relay's upload address is none. Look at its public address setting.")
+        }
+        request.file = file
+        request.fileOffset = start
+        while true {
+            request.headers = [(name: "Content-Type", value: "application/octet-stream")]
+            let offset = request.fileOffset
+            if offset > 0 { request.headers.append((name: "Upload-Offset", value: "\(offset)")) }
+            do throws(CKError) {
+                return try Self.asset(in: try await send(request))
+            } catch  where error.code == .networkFailure {
+                guard let reached = await progress(at: address), reached > offset else { throw error }
+                request.fileOffset = reached
+            }
+        }
+    }
+
+    /// How many bytes of an upload the relay has; `nil` where it cannot be asked, or knows no such thing.
+    private func progress(at address: String) async -> Int64? {
+        guard let request = Self.request(.get, address), let response = try? await send(request) else { return nil }
+        return (200..<300).contains(response.status) ? response.header("Upload-Offset").flatMap { Int64($0) } : nil
     }
 
     /// A fresh receipt for an asset that another record holds.

@@ -77,8 +77,10 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
 
     /// Reads what `encode(with:)` wrote.
     public init?(coder: NSCoder) {
-        guard let path = coder.text("Path") else { return nil }
-        state = Mutex(State(file: URL(fileURLWithPath: path)))
+        // Apple's framework writes a URL.
+        let known = coder.object(NSURL.self, "AssetFileURL") as URL?
+        guard let file = coder.text("Path").map({ URL(fileURLWithPath: $0) }) ?? known else { return nil }
+        state = Mutex(State(file: file))
     }
 
     /// Secure coding is supported.

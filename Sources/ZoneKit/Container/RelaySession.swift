@@ -68,7 +68,7 @@ package struct RelayConnection: Sendable {
                 renewed: endpoint.tokenRenewed
             ),
             deviceID: endpoint.deviceID ?? UUID().uuidString,
-            transport: URLSessionTransport(base: endpoint.url)
+            transport: NetworkTransport.to(endpoint.url)
         )
         encryptionKey = endpoint.encryptionKey
     }

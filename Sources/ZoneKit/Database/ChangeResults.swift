@@ -36,7 +36,7 @@ extension CKDatabase {
     /// The words for what `recordZoneChanges(inZoneWith:since:desiredKeys:resultsLimit:)` found.
     public enum RecordZoneChange {
         /// A record that is new or changed, as it is now.
-        public struct Modification: Sendable {
+        public struct Modification: Sendable, Hashable {
             /// The record.
             public let record: CKRecord
         }

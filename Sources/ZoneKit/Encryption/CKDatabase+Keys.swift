@@ -81,7 +81,8 @@ extension CKDatabase {
         let id = CKRecord.ID(recordName: KeyRecord.name(of: user), zoneID: zoneID)
         let record = CKRecord(recordType: KeyRecord.type, recordID: id)
         do {
-            record[KeyRecord.field] = Data(try key.wrapped(for: publicKey, zoneName: zoneID.zoneName))
+            let wrapped = try key.wrapped(for: publicKey, zoneName: zoneID.zoneName)
+            record[KeyRecord.field] = Data(wrapped + (try key.pin(of: publicKey, for: user)))
             if let root { record.setParent(root) }
             let results = try await modifyRecords(saving: [record], deleting: [], savePolicy: policy)
             _ = try results.saveResults[id]?.get()
@@ -132,7 +133,8 @@ extension CKDatabase {
     ///
     /// Whoever has the key and may write does so when they see the share: the owner's devices and other participants', so
     /// that a newcomer need not wait for the owner. Only the owner replaces what somebody was given before, as after a reset
-    /// of their own key. Quiet: who has not published one is given it when the share is next seen.
+    /// of their own key, and only if the new one is trusted. Quiet: who has not published one is given it when the share is
+    /// next seen.
     func giveKey(by share: CKShare) async {
         let zoneID = share.recordID.zoneID
         let isOwner = databaseScope == .private
@@ -147,16 +149,54 @@ extension CKDatabase {
         let people = CKContainer(sharing: session).publicCloudDatabase
         for name in missing {
             guard let user = try? await people.record(for: CKRecord.ID(recordName: name)),
-                let publicKey = user[KeyRecord.publicKeyField] as? Data
+                let publicKey = (user[KeyRecord.publicKeyField] as? Data).map({ [UInt8]($0) }),
+                await isTrusted(publicKey, of: name, in: zoneID, by: key, connection)
             else { continue }
             do throws(CKError) {
                 let policy: CKModifyRecordsOperation.RecordSavePolicy = isOwner ? .allKeys : .ifServerRecordUnchanged
-                try await give(key, to: [UInt8](publicKey), named: name, in: zoneID, below: root, policy)
+                try await give(key, to: publicKey, named: name, in: zoneID, below: root, policy)
+                connection.zoneKeys.pin(publicKey, of: name)
             } catch {
                 guard error.code == .serverRecordChanged else { continue }
             }
             connection.zoneKeys.gave(to: name, in: zoneID)
         }
+    }
+
+    /// Whether a zone's key may be given to whoever holds this public key: the one that the user was given it by before, or
+    /// one that the program trusts.
+    private func isTrusted(
+        _ publicKey: [UInt8],
+        of user: String,
+        in zoneID: CKRecordZone.ID,
+        by key: ZoneKey,
+        _ connection: RelayConnection
+    ) async -> Bool {
+        let told = UserEncryptionKey(publicKey, of: user)
+        let known = await pinned(user, in: zoneID, by: key, connection)
+        if known == publicKey || connection.zoneKeys.isTrusted(told) { return true }
+        let before = known.map { UserEncryptionKey($0, of: user) }
+        guard let provider = connection.encryptionKey else { return false }
+        if await provider.trusts(told, insteadOf: before) { return true }
+        NotificationCenter.default.post(
+            name: .CKUserEncryptionKeyChanged,
+            object: nil,
+            userInfo: [CKUserEncryptionKeyKey: told]
+        )
+        return false
+    }
+
+    /// By which key a user was given this zone's before: as this process or the zone remembers it.
+    private func pinned(
+        _ user: String,
+        in zoneID: CKRecordZone.ID,
+        by key: ZoneKey,
+        _ connection: RelayConnection
+    ) async -> [UInt8]? {
+        if let known = connection.zoneKeys.pinned(user) { return known }
+        let id = CKRecord.ID(recordName: KeyRecord.name(of: user), zoneID: zoneID)
+        guard let record = try? await keyRecord(id), let given = record[KeyRecord.field] as? Data else { return nil }
+        return key.pinned(in: [UInt8](given), for: user)
     }
 
     /// What a key record must stand below to be seen by the share's participants.

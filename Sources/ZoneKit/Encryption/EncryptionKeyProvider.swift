@@ -13,6 +13,17 @@ public protocol EncryptionKeyProvider: Sendable {
     ///
     /// - Throws: Whatever keeps it from being had; the call that needed it fails with that as its cause.
     func userKey() async throws -> Data
+
+    /// Whether the keys of shared zones may be given to whoever holds a public key.
+    ///
+    /// Asked when somebody is to be given a zone's key for the first time, or has published another key since. Where this is not
+    /// implemented a user's first key is trusted, and no other until the program says so (`CKContainer.trustEncryptionKey`).
+    ///
+    /// - Parameters:
+    ///   - key: The key that the relay tells.
+    ///   - known: The key by which the user was given something before; `nil` when nobody remembers one.
+    /// - Returns: Whether to trust it. If not, the user reads nothing that is encrypted.
+    func trusts(_ key: UserEncryptionKey, insteadOf known: UserEncryptionKey?) async -> Bool
 }
 
 /// A secret made of a passphrase, which the user types on each device.

@@ -56,7 +56,27 @@ struct ZoneKey: Sendable {
 
     // MARK: For people
 
-    /// The key, sealed for one user: encapsulated key (32), then ciphertext.
+    /// A note of the public key by which a user was given this key, to follow it: only who has the key can write or read one.
+    func pin(of publicKey: [UInt8], for user: String) throws -> [UInt8] {
+        try seal(.bytes(publicKey), for: Self.pinPlace(user))
+    }
+
+    /// The public key in the note that follows a wrapped key; `nil` where none does, or it is about another user.
+    func pinned(in given: [UInt8], for user: String) -> [UInt8]? {
+        guard given.count > Self.wrappedSize,
+            case .bytes(let publicKey)? = open(Array(given[Self.wrappedSize...]), for: Self.pinPlace(user))
+        else { return nil }
+        return publicKey
+    }
+
+    private static func pinPlace(_ user: String) -> [UInt8] {
+        place(type: KeyRecord.type, record: KeyRecord.name(of: user), field: "pin")
+    }
+
+    /// Bytes of what `wrapped` makes.
+    private static let wrappedSize = 32 + 32 + 16
+
+    /// The key, sealed for one user: encapsulated key (32), then ciphertext (32) and its tag (16).
     func wrapped(for publicKey: [UInt8], zoneName: String) throws -> [UInt8] {
         let recipient = try Curve25519.KeyAgreement.PublicKey(rawRepresentation: publicKey)
         var sender = try HPKE.Sender(recipientKey: recipient, ciphersuite: Self.suite, info: Self.info(zoneName))
@@ -66,14 +86,14 @@ struct ZoneKey: Sendable {
 
     /// `nil` when it was sealed for somebody else, or with a key that the user no longer has.
     init?(unwrapping wrapped: [UInt8], by userKey: Curve25519.KeyAgreement.PrivateKey, zoneName: String) {
-        guard wrapped.count > 32,
+        guard wrapped.count >= Self.wrappedSize,
             var recipient = try? HPKE.Recipient(
                 privateKey: userKey,
                 ciphersuite: Self.suite,
                 info: Self.info(zoneName),
                 encapsulatedKey: Data(wrapped[..<32])
             ),
-            let key = try? recipient.open(Data(wrapped[32...])), key.count == 32
+            let key = try? recipient.open(Data(wrapped[32..<Self.wrappedSize])), key.count == 32
         else { return nil }
         self.init(SymmetricKey(data: key))
     }

@@ -13,6 +13,10 @@ package final class ZoneKeyring: Sendable {
         var hasPublished = false
         /// Whom each zone's key was given to.
         var given: [CKRecordZone.ID: Set<String>] = [:]
+        /// The public keys that users were given something by.
+        var pinned: [String: [UInt8]] = [:]
+        /// Keys that the program trusts, whatever was before.
+        var trusted: Set<UserEncryptionKey> = []
     }
 
     private let state = Mutex(State())
@@ -71,6 +75,15 @@ package final class ZoneKeyring: Sendable {
     func notGiven(_ users: [String], in zone: CKRecordZone.ID) -> [String] {
         state.withLock { state in users.filter { state.given[zone]?.contains($0) != true } }
     }
+
+    /// By which key a user was given something, as far as this process knows.
+    func pinned(_ user: String) -> [UInt8]? { state.withLock { $0.pinned[user] } }
+
+    func pin(_ publicKey: [UInt8], of user: String) { state.withLock { $0.pinned[user] = publicKey } }
+
+    func isTrusted(_ key: UserEncryptionKey) -> Bool { state.withLock { $0.trusted.contains(key) } }
+
+    func trust(_ key: UserEncryptionKey) { _ = state.withLock { $0.trusted.insert(key) } }
 
     func gave(to user: String, in zone: CKRecordZone.ID) {
         _ = state.withLock { $0.given[zone, default: []].insert(user) }

@@ -25,7 +25,7 @@ open class CKNotification: NSObject, RemoteNotificationReading, @unchecked Senda
     // Unchecked only because the class is inherited from: nothing in it changes.
 
     /// Names one notice.
-    public typealias ID = String
+    public typealias ID = CKNotificationID
 
     /// What kind of subscription it comes from.
     public enum NotificationType: Int, Sendable {
@@ -82,7 +82,7 @@ open class CKNotification: NSObject, RemoteNotificationReading, @unchecked Senda
 
     init(_ payload: NoticePayload, _ type: NotificationType) {
         notificationType = type
-        notificationID = payload.text("nid")
+        notificationID = payload.text("nid").map { CKNotificationID($0) }
         containerIdentifier = payload.text("cid")
         subscriptionOwnerUserRecordID = payload.text("ckuserid").map { CKRecord.ID(recordName: $0) }
         subscriptionID = payload.detailText("sid")

@@ -1,27 +1,27 @@
 /// Fetches which zones of a private or shared database have changed.
 open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Sendable {
     /// How far the caller has come; `nil`: from the start.
-    public var previousServerChangeToken: CKServerChangeToken?
+    open var previousServerChangeToken: CKServerChangeToken?
     /// At most so many zones in one answer; 0: as many as the relay gives.
-    public var resultsLimit = 0
+    open var resultsLimit = 0
     /// Whether to go on until there is no more; else one answer is all.
-    public var fetchAllChanges = true
+    open var fetchAllChanges = true
 
     /// Told of each zone that is new or changed.
-    public var recordZoneWithIDChangedBlock: ((CKRecordZone.ID) -> Void)?
+    open var recordZoneWithIDChangedBlock: ((CKRecordZone.ID) -> Void)?
     /// Told of each zone that is gone.
-    public var recordZoneWithIDWasDeletedBlock: ((CKRecordZone.ID) -> Void)?
+    open var recordZoneWithIDWasDeletedBlock: ((CKRecordZone.ID) -> Void)?
     /// Told of each zone that went because the user erased the application's data; else the block above is.
-    public var recordZoneWithIDWasPurgedBlock: ((CKRecordZone.ID) -> Void)?
+    open var recordZoneWithIDWasPurgedBlock: ((CKRecordZone.ID) -> Void)?
     /// Told of each zone that went because the user reset the key of their encrypted data; else the first block is.
-    public var recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock: ((CKRecordZone.ID) -> Void)?
+    open var recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock: ((CKRecordZone.ID) -> Void)?
     /// Told how far the caller has come, after each answer.
-    public var changeTokenUpdatedBlock: ((CKServerChangeToken) -> Void)?
+    open var changeTokenUpdatedBlock: ((CKServerChangeToken) -> Void)?
     /// Told at the end; the older form of `fetchDatabaseChangesResultBlock`.
-    public var fetchDatabaseChangesCompletionBlock:
+    open var fetchDatabaseChangesCompletionBlock:
         ((_ serverChangeToken: CKServerChangeToken?, _ moreComing: Bool, _ operationError: (any Error)?) -> Void)?
     /// Told at the end how far the caller has come, and whether there is more.
-    public var fetchDatabaseChangesResultBlock:
+    open var fetchDatabaseChangesResultBlock:
         ((_ operationResult: Result<(serverChangeToken: CKServerChangeToken, moreComing: Bool), any Error>) -> Void)?
 
     /// An operation that fetches from the start until it is told otherwise.

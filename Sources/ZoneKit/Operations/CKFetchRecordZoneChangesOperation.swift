@@ -7,11 +7,11 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         // Unchecked as the operation: set up by one thread before it begins.
 
         /// How far the caller has come in the zone; `nil`: from the start.
-        public var previousServerChangeToken: CKServerChangeToken?
+        open var previousServerChangeToken: CKServerChangeToken?
         /// At most so many records in one answer; 0: as many as the relay gives.
-        public var resultsLimit: Int
+        open var resultsLimit: Int
         /// The fields wanted; `nil`: all.
-        public var desiredKeys: [CKRecord.FieldKey]?
+        open var desiredKeys: [CKRecord.FieldKey]?
 
         /// From the start, all fields.
         public override convenience init() { self.init(previousServerChangeToken: nil, resultsLimit: nil) }
@@ -63,31 +63,31 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     public typealias ZoneOptions = ZoneConfiguration
 
     /// The zones, in the order in which they are fetched.
-    public var recordZoneIDs: [CKRecordZone.ID]?
+    open var recordZoneIDs: [CKRecordZone.ID]?
     /// How to fetch each; one without is fetched from the start.
-    public var configurationsByRecordZoneID: [CKRecordZone.ID: ZoneConfiguration]?
+    open var configurationsByRecordZoneID: [CKRecordZone.ID: ZoneConfiguration]?
     /// Whether to go on in each zone until there is no more; else one answer per zone is all.
-    public var fetchAllChanges = true
+    open var fetchAllChanges = true
 
     /// The older name of `configurationsByRecordZoneID`.
-    public var optionsByRecordZoneID: [CKRecordZone.ID: ZoneOptions]? {
+    open var optionsByRecordZoneID: [CKRecordZone.ID: ZoneOptions]? {
         get { configurationsByRecordZoneID }
         set { configurationsByRecordZoneID = newValue }
     }
 
     /// Told of each record that is new or changed; the older form of `recordWasChangedBlock`.
-    public var recordChangedBlock: ((CKRecord) -> Void)?
+    open var recordChangedBlock: ((CKRecord) -> Void)?
     /// Told of each record that is new or changed.
-    public var recordWasChangedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
+    open var recordWasChangedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
     /// Told of each record that is gone.
-    public var recordWithIDWasDeletedBlock: ((CKRecord.ID, CKRecord.RecordType) -> Void)?
+    open var recordWithIDWasDeletedBlock: ((CKRecord.ID, CKRecord.RecordType) -> Void)?
     /// Told how far the caller has come in a zone, after each answer but the zone's last.
-    public var recordZoneChangeTokensUpdatedBlock: ((CKRecordZone.ID, CKServerChangeToken?, Data?) -> Void)?
+    open var recordZoneChangeTokensUpdatedBlock: ((CKRecordZone.ID, CKServerChangeToken?, Data?) -> Void)?
     /// Told at the end of each zone; the older form of `recordZoneFetchResultBlock`.
-    public var recordZoneFetchCompletionBlock:
+    open var recordZoneFetchCompletionBlock:
         ((CKRecordZone.ID, CKServerChangeToken?, Data?, Bool, (any Error)?) -> Void)?
     /// Told at the end of each zone how far the caller has come in it, and whether there is more.
-    public var recordZoneFetchResultBlock:
+    open var recordZoneFetchResultBlock:
         (
             (
                 _ recordZoneID: CKRecordZone.ID,
@@ -97,9 +97,9 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
             ) -> Void
         )?
     /// Told at the end; the older form of `fetchRecordZoneChangesResultBlock`.
-    public var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    open var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }

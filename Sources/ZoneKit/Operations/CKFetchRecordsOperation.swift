@@ -1,22 +1,22 @@
 /// Fetches records by their addresses.
 open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     /// The addresses.
-    public var recordIDs: [CKRecord.ID]?
+    open var recordIDs: [CKRecord.ID]?
     /// The fields wanted; `nil`: all.
-    public var desiredKeys: [CKRecord.FieldKey]?
+    open var desiredKeys: [CKRecord.FieldKey]?
     private var fetchesCurrentUser = false
 
     /// Told how much of a record has come, from 0 to 1.
-    public var perRecordProgressBlock: ((CKRecord.ID, Double) -> Void)?
+    open var perRecordProgressBlock: ((CKRecord.ID, Double) -> Void)?
     /// Told what became of each record; the older form of `perRecordResultBlock`.
-    public var perRecordCompletionBlock: ((CKRecord?, CKRecord.ID?, (any Error)?) -> Void)?
+    open var perRecordCompletionBlock: ((CKRecord?, CKRecord.ID?, (any Error)?) -> Void)?
     /// Told what became of each record.
-    public var perRecordResultBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
+    open var perRecordResultBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
     /// Told at the end what was found, and `partialFailure` if something failed.
-    public var fetchRecordsCompletionBlock:
+    open var fetchRecordsCompletionBlock:
         ((_ recordsByRecordID: [CKRecord.ID: CKRecord]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -28,7 +28,7 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     }
 
     /// An operation that fetches the current user's own record, which every container has in its public database.
-    public class func fetchCurrentUserRecordOperation() -> CKFetchRecordsOperation {
+    open class func fetchCurrentUserRecordOperation() -> CKFetchRecordsOperation {
         let operation = CKFetchRecordsOperation()
         operation.fetchesCurrentUser = true
         return operation

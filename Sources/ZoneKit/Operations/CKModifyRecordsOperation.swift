@@ -13,29 +13,29 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     }
 
     /// What to save.
-    public var recordsToSave: [CKRecord]?
+    open var recordsToSave: [CKRecord]?
     /// What to delete, whatever version the relay has.
-    public var recordIDsToDelete: [CKRecord.ID]?
+    open var recordIDsToDelete: [CKRecord.ID]?
     /// What to do about records that were changed elsewhere.
-    public var savePolicy = RecordSavePolicy.ifServerRecordUnchanged
+    open var savePolicy = RecordSavePolicy.ifServerRecordUnchanged
     /// Kept for programs that set it; the relay has no use for it.
-    public var clientChangeTokenData: Data?
+    open var clientChangeTokenData: Data?
     /// Whether a custom zone's changes stand or fall together.
-    public var isAtomic = true
+    open var isAtomic = true
 
     /// Told how much of a record's files has been sent, from 0 to 1.
-    public var perRecordProgressBlock: ((CKRecord, Double) -> Void)?
+    open var perRecordProgressBlock: ((CKRecord, Double) -> Void)?
     /// Told what became of each record to save; the older form of `perRecordSaveBlock`.
-    public var perRecordCompletionBlock: ((CKRecord, (any Error)?) -> Void)?
+    open var perRecordCompletionBlock: ((CKRecord, (any Error)?) -> Void)?
     /// Told what became of each record to save.
-    public var perRecordSaveBlock: ((_ recordID: CKRecord.ID, _ saveResult: Result<CKRecord, any Error>) -> Void)?
+    open var perRecordSaveBlock: ((_ recordID: CKRecord.ID, _ saveResult: Result<CKRecord, any Error>) -> Void)?
     /// Told what became of each record to delete.
-    public var perRecordDeleteBlock: ((_ recordID: CKRecord.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
+    open var perRecordDeleteBlock: ((_ recordID: CKRecord.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
     /// Told at the end what was saved and deleted, and `partialFailure` if something failed.
-    public var modifyRecordsCompletionBlock:
+    open var modifyRecordsCompletionBlock:
         ((_ savedRecords: [CKRecord]?, _ deletedRecordIDs: [CKRecord.ID]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }

@@ -29,16 +29,16 @@ open class CKOperation: Operation, @unchecked Sendable {
     /// Unlike that of every other operation.
     public let operationID: CKOperation.ID = UUID().uuidString
     /// The group that it belongs to.
-    public var group: CKOperationGroup?
+    open var group: CKOperationGroup?
     /// Never called: operations here end with the process.
-    public var longLivedOperationWasPersistedBlock: (() -> Void)?
+    open var longLivedOperationWasPersistedBlock: (() -> Void)?
 
     /// Makes an operation; use one of the kinds.
     public override init() { super.init() }
 
     // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
     /// How it is to be carried out; CloudKit declares it so, and it is never `nil`.
-    public var configuration: CKOperation.Configuration! {
+    open var configuration: CKOperation.Configuration! {
         get {
             hasOwnSettings = true
             return settings
@@ -52,31 +52,31 @@ open class CKOperation: Operation, @unchecked Sendable {
     // MARK: The older way to configure
 
     /// The container to work in; the same as `configuration.container`.
-    public var container: CKContainer? {
+    open var container: CKContainer? {
         get { settings.container }
         set { configuration.container = newValue }
     }
 
     /// The same as `configuration.allowsCellularAccess`.
-    public var allowsCellularAccess: Bool {
+    open var allowsCellularAccess: Bool {
         get { settings.allowsCellularAccess }
         set { configuration.allowsCellularAccess = newValue }
     }
 
     /// The same as `configuration.isLongLived`.
-    public var isLongLived: Bool {
+    open var isLongLived: Bool {
         get { settings.isLongLived }
         set { configuration.isLongLived = newValue }
     }
 
     /// The same as `configuration.timeoutIntervalForRequest`, in seconds.
-    public var timeoutIntervalForRequest: TimeInterval {
+    open var timeoutIntervalForRequest: TimeInterval {
         get { settings.timeoutIntervalForRequest }
         set { configuration.timeoutIntervalForRequest = newValue }
     }
 
     /// The same as `configuration.timeoutIntervalForResource`, in seconds.
-    public var timeoutIntervalForResource: TimeInterval {
+    open var timeoutIntervalForResource: TimeInterval {
         get { settings.timeoutIntervalForResource }
         set { configuration.timeoutIntervalForResource = newValue }
     }
@@ -165,7 +165,7 @@ open class CKDatabaseOperation: CKOperation, @unchecked Sendable {
     /// The database; left out, the container's private one.
     ///
     /// `CKDatabase.add` sets it.
-    public var database: CKDatabase?
+    open var database: CKDatabase?
 
     package var resolvedDatabase: CKDatabase {
         (database ?? resolvedContainer.privateCloudDatabase).configured(requestSettings)

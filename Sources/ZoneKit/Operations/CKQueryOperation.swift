@@ -7,24 +7,24 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
     public typealias Cursor = CKQueryCursor
 
     /// Which records, in what order.
-    public var query: CKQuery?
+    open var query: CKQuery?
     /// Where the page before ended, instead of a query.
-    public var cursor: Cursor?
+    open var cursor: Cursor?
     /// Where to look; `nil`: in all zones of the database.
-    public var zoneID: CKRecordZone.ID?
+    open var zoneID: CKRecordZone.ID?
     /// At most so many records, 200 at the most.
-    public var resultsLimit = CKQueryOperation.maximumResults
+    open var resultsLimit = CKQueryOperation.maximumResults
     /// The fields wanted; `nil`: all.
-    public var desiredKeys: [CKRecord.FieldKey]?
+    open var desiredKeys: [CKRecord.FieldKey]?
 
     /// Told of each record; the older form of `recordMatchedBlock`.
-    public var recordFetchedBlock: ((CKRecord) -> Void)?
+    open var recordFetchedBlock: ((CKRecord) -> Void)?
     /// Told of each record.
-    public var recordMatchedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
+    open var recordMatchedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
     /// Told at the end where to go on; the older form of `queryResultBlock`.
-    public var queryCompletionBlock: ((_ cursor: Cursor?, _ operationError: (any Error)?) -> Void)?
+    open var queryCompletionBlock: ((_ cursor: Cursor?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end where to go on, `nil` if there is no more.
-    public var queryResultBlock: ((_ operationResult: Result<Cursor?, any Error>) -> Void)?
+    open var queryResultBlock: ((_ operationResult: Result<Cursor?, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }

@@ -1,14 +1,14 @@
 /// Finds users by their addresses.
 open class CKDiscoverUserIdentitiesOperation: CKOperation, @unchecked Sendable {
     /// By what they are looked for.
-    public var userIdentityLookupInfos: [CKUserIdentity.LookupInfo] = []
+    open var userIdentityLookupInfos: [CKUserIdentity.LookupInfo] = []
 
     /// Told of each who was found; of others nothing is said.
-    public var userIdentityDiscoveredBlock: ((CKUserIdentity, CKUserIdentity.LookupInfo) -> Void)?
+    open var userIdentityDiscoveredBlock: ((CKUserIdentity, CKUserIdentity.LookupInfo) -> Void)?
     /// Told at the end; the older form of `discoverUserIdentitiesResultBlock`.
-    public var discoverUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    open var discoverUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end.
-    public var discoverUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var discoverUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -41,11 +41,11 @@ open class CKDiscoverUserIdentitiesOperation: CKOperation, @unchecked Sendable {
 /// Finds all users there are to be found.
 open class CKDiscoverAllUserIdentitiesOperation: CKOperation, @unchecked Sendable {
     /// Told of each who was found.
-    public var userIdentityDiscoveredBlock: ((CKUserIdentity) -> Void)?
+    open var userIdentityDiscoveredBlock: ((CKUserIdentity) -> Void)?
     /// Told at the end; the older form of `discoverAllUserIdentitiesResultBlock`.
-    public var discoverAllUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    open var discoverAllUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end.
-    public var discoverAllUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var discoverAllUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that finds everybody.
     public override init() { super.init() }
@@ -68,12 +68,12 @@ open class CKFetchWebAuthTokenOperation: CKDatabaseOperation, @unchecked Sendabl
     /// The web page's API token.
     ///
     /// The token that is handed out is the program's own, which is good for the whole container.
-    public var apiToken: String?
+    open var apiToken: String?
 
     /// Told at the end; the older form of `fetchWebAuthTokenResultBlock`.
-    public var fetchWebAuthTokenCompletionBlock: ((_ webAuthToken: String?, _ operationError: (any Error)?) -> Void)?
+    open var fetchWebAuthTokenCompletionBlock: ((_ webAuthToken: String?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end.
-    public var fetchWebAuthTokenResultBlock: ((_ operationResult: Result<String, any Error>) -> Void)?
+    open var fetchWebAuthTokenResultBlock: ((_ operationResult: Result<String, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }

@@ -5,22 +5,22 @@ public import Foundation
 /// One answer is all; while `moreComing` says so, another operation with the new token goes on.
 open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendable {
     /// The zone.
-    public var recordZoneID = CKRecordZone.ID.default
+    open var recordZoneID = CKRecordZone.ID.default
     /// How far the caller has come; `nil`: from the start.
-    public var previousServerChangeToken: CKServerChangeToken?
+    open var previousServerChangeToken: CKServerChangeToken?
     /// At most so many records; 0: as many as the relay gives.
-    public var resultsLimit = 0
+    open var resultsLimit = 0
     /// The fields that are wanted; `nil`: all.
-    public var desiredKeys: [CKRecord.FieldKey]?
+    open var desiredKeys: [CKRecord.FieldKey]?
     /// Whether there is more to fetch; told by the end of the operation.
-    public private(set) var moreComing = false
+    open private(set) var moreComing = false
 
     /// Told of each record that is new or changed.
-    public var recordChangedBlock: ((CKRecord) -> Void)?
+    open var recordChangedBlock: ((CKRecord) -> Void)?
     /// Told of each record that is gone.
-    public var recordWithIDWasDeletedBlock: ((CKRecord.ID) -> Void)?
+    open var recordWithIDWasDeletedBlock: ((CKRecord.ID) -> Void)?
     /// Told at the end how far the caller has come.
-    public var fetchRecordChangesCompletionBlock:
+    open var fetchRecordChangesCompletionBlock:
         ((_ serverChangeToken: CKServerChangeToken?, _ clientTokenData: Data?, _ operationError: (any Error)?) -> Void)?
 
     /// An operation that fetches the default zone, which has no changes to give, until it is told otherwise.
@@ -58,9 +58,9 @@ open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendab
 /// reached as the current user, as a program that resets its badge at start expects.
 open class CKModifyBadgeOperation: CKOperation, @unchecked Sendable {
     /// The number.
-    public var badgeValue = 0
+    open var badgeValue = 0
     /// Told at the end.
-    public var modifyBadgeCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    open var modifyBadgeCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
 
     /// An operation that takes the badge away.
     public override init() { super.init() }

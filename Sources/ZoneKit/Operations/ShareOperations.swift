@@ -3,21 +3,21 @@ public import Foundation
 /// Fetches shares by their links.
 open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
     /// The links.
-    public var shareURLs: [URL]?
+    open var shareURLs: [URL]?
     /// Whether root records are wanted too.
-    public var shouldFetchRootRecord = false
+    open var shouldFetchRootRecord = false
     /// The fields of root records that are wanted; `nil`: all.
-    public var rootRecordDesiredKeys: [CKRecord.FieldKey]?
+    open var rootRecordDesiredKeys: [CKRecord.FieldKey]?
 
     /// Told what became of each link; the older form of `perShareMetadataResultBlock`.
-    public var perShareMetadataBlock: ((URL, CKShare.Metadata?, (any Error)?) -> Void)?
+    open var perShareMetadataBlock: ((URL, CKShare.Metadata?, (any Error)?) -> Void)?
     /// Told what became of each link.
-    public var perShareMetadataResultBlock:
+    open var perShareMetadataResultBlock:
         ((_ shareURL: URL, _ shareMetadataResult: Result<CKShare.Metadata, any Error>) -> Void)?
     /// Told at the end; the older form of `fetchShareMetadataResultBlock`.
-    public var fetchShareMetadataCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    open var fetchShareMetadataCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var fetchShareMetadataResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var fetchShareMetadataResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -57,17 +57,17 @@ open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
 /// Comes into shares.
 open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
     /// The shares.
-    public var shareMetadatas: [CKShare.Metadata]?
+    open var shareMetadatas: [CKShare.Metadata]?
 
     /// Told what became of each share; the older form of `perShareResultBlock`.
-    public var perShareCompletionBlock: ((CKShare.Metadata, CKShare?, (any Error)?) -> Void)?
+    open var perShareCompletionBlock: ((CKShare.Metadata, CKShare?, (any Error)?) -> Void)?
     /// Told what became of each share.
-    public var perShareResultBlock:
+    open var perShareResultBlock:
         ((_ shareMetadata: CKShare.Metadata, _ acceptedShareResult: Result<CKShare, any Error>) -> Void)?
     /// Told at the end; the older form of `acceptSharesResultBlock`.
-    public var acceptSharesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    open var acceptSharesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var acceptSharesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var acceptSharesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -103,12 +103,12 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
 /// Asks the owners of shares to be let in.
 open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
     /// The links.
-    public var shareURLs: [URL]?
+    open var shareURLs: [URL]?
 
     /// Told what became of each.
-    public var perShareAccessRequestResultBlock: ((_ shareURL: URL, _ result: Result<Void, any Error>) -> Void)?
+    open var perShareAccessRequestResultBlock: ((_ shareURL: URL, _ result: Result<Void, any Error>) -> Void)?
     /// Told at the end; failures of single items are told one by one.
-    public var shareAccessRequestResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var shareAccessRequestResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -137,12 +137,12 @@ open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
 /// Finds people to invite.
 open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
     /// By what they are looked for.
-    public var userIdentityLookupInfos: [CKUserIdentity.LookupInfo]?
+    open var userIdentityLookupInfos: [CKUserIdentity.LookupInfo]?
 
     /// Told of each who was found; the older form of `perShareParticipantResultBlock`.
-    public var shareParticipantFetchedBlock: ((CKShare.Participant) -> Void)?
+    open var shareParticipantFetchedBlock: ((CKShare.Participant) -> Void)?
     /// Told what became of each.
-    public var perShareParticipantResultBlock:
+    open var perShareParticipantResultBlock:
         (
             (
                 _ userIdentityLookupInfo: CKUserIdentity.LookupInfo,
@@ -150,9 +150,9 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
             ) -> Void
         )?
     /// Told at the end; the older form of `fetchShareParticipantsResultBlock`.
-    public var fetchShareParticipantsCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    open var fetchShareParticipantsCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var fetchShareParticipantsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var fetchShareParticipantsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }

@@ -1,18 +1,18 @@
 /// Saves and deletes subscriptions.
 open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Sendable {
     /// What to watch.
-    public var subscriptionsToSave: [CKSubscription]?
+    open var subscriptionsToSave: [CKSubscription]?
     /// What to watch no more.
-    public var subscriptionIDsToDelete: [CKSubscription.ID]?
+    open var subscriptionIDsToDelete: [CKSubscription.ID]?
 
     /// Told what became of each subscription to save.
-    public var perSubscriptionSaveBlock:
+    open var perSubscriptionSaveBlock:
         ((_ subscriptionID: CKSubscription.ID, _ saveResult: Result<CKSubscription, any Error>) -> Void)?
     /// Told what became of each subscription to delete.
-    public var perSubscriptionDeleteBlock:
+    open var perSubscriptionDeleteBlock:
         ((_ subscriptionID: CKSubscription.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
     /// Told at the end what was saved and deleted, and `partialFailure` if something failed.
-    public var modifySubscriptionsCompletionBlock:
+    open var modifySubscriptionsCompletionBlock:
         (
             (
                 _ savedSubscriptions: [CKSubscription]?, _ deletedSubscriptionIDs: [CKSubscription.ID]?,
@@ -20,7 +20,7 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
             ) -> Void
         )?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var modifySubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var modifySubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -70,19 +70,19 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
 /// Fetches subscriptions.
 open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendable {
     /// Their names; `nil`: all of the user's in the database.
-    public var subscriptionIDs: [CKSubscription.ID]?
+    open var subscriptionIDs: [CKSubscription.ID]?
 
     /// Told what became of each subscription.
-    public var perSubscriptionResultBlock:
+    open var perSubscriptionResultBlock:
         ((_ subscriptionID: CKSubscription.ID, _ subscriptionResult: Result<CKSubscription, any Error>) -> Void)?
     /// Told at the end what was found, and `partialFailure` if something failed.
-    public var fetchSubscriptionCompletionBlock:
+    open var fetchSubscriptionCompletionBlock:
         (
             (_ subscriptionsBySubscriptionID: [CKSubscription.ID: CKSubscription]?, _ operationError: (any Error)?) ->
                 Void
         )?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var fetchSubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var fetchSubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that fetches all subscriptions until it is told which.
     public override init() { super.init() }
@@ -94,7 +94,7 @@ open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendab
     }
 
     /// An operation that fetches all of the user's subscriptions in the database.
-    public class func fetchAllSubscriptionsOperation() -> CKFetchSubscriptionsOperation {
+    open class func fetchAllSubscriptionsOperation() -> CKFetchSubscriptionsOperation {
         CKFetchSubscriptionsOperation()
     }
 

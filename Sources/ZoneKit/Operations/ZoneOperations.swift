@@ -1,18 +1,18 @@
 /// Creates and deletes zones.
 open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable {
     /// Zones to create.
-    public var recordZonesToSave: [CKRecordZone]?
+    open var recordZonesToSave: [CKRecordZone]?
     /// Zones to delete with all their records.
-    public var recordZoneIDsToDelete: [CKRecordZone.ID]?
+    open var recordZoneIDsToDelete: [CKRecordZone.ID]?
 
     /// Told what became of each zone to create.
-    public var perRecordZoneSaveBlock:
+    open var perRecordZoneSaveBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ saveResult: Result<CKRecordZone, any Error>) -> Void)?
     /// Told what became of each zone to delete.
-    public var perRecordZoneDeleteBlock:
+    open var perRecordZoneDeleteBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
     /// Told at the end what was created and deleted, and `partialFailure` if something failed.
-    public var modifyRecordZonesCompletionBlock:
+    open var modifyRecordZonesCompletionBlock:
         (
             (
                 _ savedRecordZones: [CKRecordZone]?, _ deletedRecordZoneIDs: [CKRecordZone.ID]?,
@@ -20,7 +20,7 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
             ) -> Void
         )?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var modifyRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var modifyRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -69,16 +69,16 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
 /// Fetches zones with their capabilities.
 open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable {
     /// The zones; `nil`: all of the database.
-    public var recordZoneIDs: [CKRecordZone.ID]?
+    open var recordZoneIDs: [CKRecordZone.ID]?
 
     /// Told what became of each zone.
-    public var perRecordZoneResultBlock:
+    open var perRecordZoneResultBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ recordZoneResult: Result<CKRecordZone, any Error>) -> Void)?
     /// Told at the end what was found, and `partialFailure` if something failed.
-    public var fetchRecordZonesCompletionBlock:
+    open var fetchRecordZonesCompletionBlock:
         ((_ recordZonesByZoneID: [CKRecordZone.ID: CKRecordZone]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    public var fetchRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    open var fetchRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that fetches all zones until it is told which.
     public override init() { super.init() }
@@ -90,7 +90,7 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
     }
 
     /// An operation that fetches all zones of the database.
-    public class func fetchAllRecordZonesOperation() -> CKFetchRecordZonesOperation { CKFetchRecordZonesOperation() }
+    open class func fetchAllRecordZonesOperation() -> CKFetchRecordZonesOperation { CKFetchRecordZonesOperation() }
 
     package override func perform() async {
         var found: [CKRecordZone.ID: CKRecordZone] = [:]

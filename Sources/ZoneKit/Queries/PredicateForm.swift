@@ -95,6 +95,9 @@ extension Query.Comparator {
     }
 
     extension NSSortDescriptor {
+        /// The name that the descriptor was made with; `nil` where it was made with a key path.
+        public var key: String? { fieldName }
+
         /// The name that the descriptor was made with.
         var fieldName: String? { key }
     }
@@ -157,6 +160,9 @@ extension Query.Comparator {
         public convenience init(key: String?, ascending: Bool) {
             self.init(keyPath: \FieldNames[key ?? ""], ascending: ascending)
         }
+
+        /// The name that the descriptor was made with; `nil` where it was made with a key path.
+        public var key: String? { fieldName }
 
         /// The name that the descriptor was made with.
         var fieldName: String? { (FieldNames()[keyPath: keyPath as AnyKeyPath] as? FieldNames.Name)?.text }

@@ -34,6 +34,11 @@ extension CKRecord {
         for (key, value) in values { setValue(value, forKey: key) }
     }
 
+    /// The values of some fields, as key-value coding has it; what has none is `NSNull`.
+    public func dictionaryWithValues(forKeys keys: [CKRecord.FieldKey]) -> [CKRecord.FieldKey: Any] {
+        Dictionary(keys.map { ($0, value(forKey: $0) ?? NSNull()) }) { first, _ in first }
+    }
+
     /// The names of all fields that have a value, sorted.
     public func allKeys() -> [CKRecord.FieldKey] { state.withLock { $0.fields.keys.sorted() } }
 

@@ -142,6 +142,15 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
         state.withLock { $0.setParent(parentRecordID?.recordName) }
     }
 
+    /// Equal when they are versions of one record: what they hold is not compared.
+    open override func isEqual(_ object: Any?) -> Bool {
+        guard let other = object as? CKRecord else { return false }
+        return self === other || recordID == other.recordID
+    }
+
+    /// Agrees with `isEqual(_:)`.
+    open override var hash: Int { recordID.hash }
+
     /// Type and address, for logs; no values.
     open override var description: String {
         state.withLock { "<CKRecord: \($0.type) \($0.id), tag \($0.changeTag ?? "none")>" }

@@ -3,7 +3,7 @@ package import Records
 
 /// What a record's field can hold.
 ///
-/// Strings, integers and floating-point numbers, booleans (kept as 0 and 1), dates (to the millisecond once saved), data,
+/// Strings, integers and floating-point numbers, booleans (kept as 0 and 1), dates (in arrays to the millisecond), data,
 /// references, locations, assets, and arrays of one kind of these. Reading gives `String`, `NSNumber`, `Date`, `Data`,
 /// `CKRecord.Reference`, `CLLocation`, `CKAsset` or an array of one of them; casts such as `as? Int` work on numbers.
 ///
@@ -157,15 +157,21 @@ extension FieldValue {
 }
 
 extension Timestamp {
-    /// The moment to the nearest millisecond, held at the ends of the range.
+    /// The moment to the nearest millisecond, held at the ends of the range, and exactly where it is between two.
     package init(_ date: Date) {
         let milliseconds = (date.timeIntervalSince1970 * 1000).rounded()
         self.init(milliseconds: Int64(exactly: milliseconds) ?? (milliseconds < 0 ? .min : .max))
+        let seconds = date.timeIntervalSinceReferenceDate
+        if Date(self) != date, seconds.isFinite { exactSeconds = seconds }
     }
 }
 
 extension Date {
     package init(_ moment: Timestamp) {
-        self.init(timeIntervalSince1970: Double(moment.milliseconds) / 1000)
+        if let seconds = moment.exactSeconds {
+            self.init(timeIntervalSinceReferenceDate: seconds)
+        } else {
+            self.init(timeIntervalSince1970: Double(moment.milliseconds) / 1000)
+        }
     }
 }

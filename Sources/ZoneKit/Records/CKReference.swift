@@ -29,7 +29,9 @@ public final class CKReference: NSObject, NSSecureCoding, NSCopying, Sendable {
     /// Reads what `encode(with:)` wrote.
     public init?(coder: NSCoder) {
         guard let recordID = coder.object(CKRecord.ID.self, "RecordID"),
-            let action = CKRecord.ReferenceAction(rawValue: UInt(bitPattern: coder.number("Action")))
+            let action = CKRecord.ReferenceAction(
+                rawValue: UInt(bitPattern: max(coder.number("Action"), coder.number("ReferenceAction")))
+            )
         else { return nil }
         self.recordID = recordID
         self.action = action

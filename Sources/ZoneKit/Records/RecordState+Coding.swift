@@ -123,12 +123,18 @@ extension RecordState {
             self.init(systemFields: json)
         } else {
             self.init(olderSystemFields: coder)
+            #if !canImport(Darwin)
+                addAppleFields(from: coder)
+            #endif
         }
         guard decodeValues(from: coder) else { return nil }
     }
 
     /// As they were written one by one before.
     private init?(olderSystemFields coder: NSCoder) {
+        #if !canImport(Darwin)
+            AppleArchive.read()
+        #endif
         guard let type = coder.text("RecordType"), let id = coder.object(CKRecord.ID.self, "RecordID")
         else {
             return nil

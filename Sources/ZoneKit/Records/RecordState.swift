@@ -104,6 +104,12 @@ package struct RecordState: Sendable {
         replace(key, with: field)
     }
 
+    /// Puts in a value that an archive holds: it counts as the relay's, and is not sent.
+    mutating func takeOver(_ value: Any, for key: String) {
+        set(value, for: key)
+        edits[key] = nil
+    }
+
     mutating func countEdit() -> UInt64 {
         editCount += 1
         return editCount

@@ -142,6 +142,16 @@ extension CKContainer {
 
     // MARK: Permissions
 
+    /// The older names of what is about permissions.
+    public enum Application {
+        /// The older name of `ApplicationPermissions`.
+        public typealias Permissions = ApplicationPermissions
+        /// The older name of `ApplicationPermissionStatus`.
+        public typealias PermissionStatus = ApplicationPermissionStatus
+        /// The older name of `ApplicationPermissionBlock`.
+        public typealias PermissionBlock = ApplicationPermissionBlock
+    }
+
     /// The older name of `ApplicationPermissions`.
     public typealias Application_Permissions = ApplicationPermissions
 
@@ -193,3 +203,12 @@ extension ClientIdentity {
         return wanted.phoneNumber != nil && lookup?.phoneNumber == wanted.phoneNumber
     }
 }
+
+/// The older name of `CKContainer.ApplicationPermissions`.
+public typealias CKContainer_Application_Permissions = CKContainer.ApplicationPermissions
+
+/// The older name of `CKContainer.ApplicationPermissionStatus`.
+public typealias CKContainer_Application_PermissionStatus = CKContainer.ApplicationPermissionStatus
+
+/// The older name of `CKContainer.ApplicationPermissionBlock`.
+public typealias CKContainer_Application_PermissionBlock = CKContainer.ApplicationPermissionBlock

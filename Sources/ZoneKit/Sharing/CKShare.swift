@@ -56,10 +56,18 @@ open class CKShare: CKRecord, @unchecked Sendable {
         super.init(state: state)
     }
 
-    /// Reads what `encode(with:)` or `encodeSystemFields(with:)` wrote; `nil` if the archive holds neither.
-    public required init?(coder: NSCoder) {
+    /// Reads what `encode(with:)` or `encodeSystemFields(with:)` wrote.
+    ///
+    /// CloudKit declares that it never fails: of an archive that holds neither, the coder fails, and the share is one of an
+    /// unnamed zone that no relay takes.
+    public required init(coder: NSCoder) {
         sharing = Mutex(ShareState(coder: coder))
-        super.init(coder: coder)
+        let decoded = RecordState(coder: coder)
+        if decoded == nil {
+            coder.failWithError(CocoaError(.coderReadCorrupt))
+        }
+        let nowhere = CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(zoneName: ""))
+        super.init(state: decoded ?? RecordState(type: CKRecordTypeShare, id: nowhere))
     }
 
     /// Writes the record whole, with its people.

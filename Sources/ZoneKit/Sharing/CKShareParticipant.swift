@@ -125,7 +125,7 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKShareParticipant else { return false }
         let (mine, theirs) = (wire, other.wire)
-        if let a = mine.id, let b = theirs.id { return a == b }
+        if let id = mine.id, id == theirs.id { return true }
         return self === other || mine.identity.isSamePerson(as: theirs.identity)
     }
 

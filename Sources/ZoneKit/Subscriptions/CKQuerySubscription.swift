@@ -27,8 +27,9 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         public static let firesOnce = Options(rawValue: 8)
     }
 
-    /// The kind of records to watch.
-    public let recordType: CKRecord.RecordType
+    /// The kind of records to watch; never `nil`, though CloudKit declares it so.
+    public var recordType: CKRecord.RecordType? { watchedType }
+    private let watchedType: CKRecord.RecordType
     /// Which of them.
     public let predicate: NSPredicate
     /// What is to be told of.
@@ -53,7 +54,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
             .firesOnRecordCreation, .firesOnRecordUpdate, .firesOnRecordDeletion,
         ]
     ) {
-        self.recordType = recordType
+        watchedType = recordType
         self.predicate = predicate
         self.querySubscriptionOptions = querySubscriptionOptions
         query = try? CKQuery(recordType: recordType, predicate: predicate).query().map { ClientRequest.encode($0) }
@@ -61,7 +62,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     }
 
     package init(_ query: SubscribedQuery, subscriptionID: CKSubscription.ID, zoneID: CKRecordZone.ID?) {
-        recordType = query.recordType
+        watchedType = query.recordType
         predicate = NSPredicate(value: true)
         querySubscriptionOptions = Options(
             rawValue: UInt(query.firesOn.rawValue) | (query.firesOnce ? Options.firesOnce.rawValue : 0)
@@ -72,7 +73,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     }
 
     private init(copying other: CKQuerySubscription) {
-        recordType = other.recordType
+        watchedType = other.watchedType
         predicate = other.predicate
         querySubscriptionOptions = other.querySubscriptionOptions
         query = other.query
@@ -87,7 +88,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     /// Reads what `encode(with:)` wrote.
     public required init?(coder: NSCoder) {
         guard let type = coder.text("RecordType"), let query = coder.bytes("Query") else { return nil }
-        recordType = type
+        watchedType = type
         predicate = NSPredicate(value: true)
         querySubscriptionOptions = Options(rawValue: UInt(coder.number("Options")))
         self.query = query.isEmpty ? nil : query
@@ -98,7 +99,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     /// Writes name, query, zone and the look of notices.
     public override func encode(with coder: NSCoder) {
         super.encode(with: coder)
-        coder.encode(recordType as NSString, forKey: "RecordType")
+        coder.encode(watchedType as NSString, forKey: "RecordType")
         coder.encode(Data(query ?? []) as NSData, forKey: "Query")
         coder.encode(Int(querySubscriptionOptions.rawValue), forKey: "Options")
         if let zoneID { coder.encode(zoneID, forKey: "ZoneID") }
@@ -110,7 +111,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     package override var kind: Subscription.Kind {
         .query(
             SubscribedQuery(
-                recordType: recordType,
+                recordType: watchedType,
                 // Without a query the relay says what is wrong, as it does for one that fires on nothing.
                 json: query ?? Array("{}".utf8),
                 zone: zoneID?.zone,

@@ -91,12 +91,12 @@ extension CKSyncEngine {
         public var database: CKDatabase
         /// What the last `stateUpdate` event of the run before gave; `nil` at the first start.
         public var stateSerialization: State.Serialization?
-        /// Who is told of everything, and asked for records; not kept alive by the engine.
-        public weak var delegate: (any CKSyncEngineDelegate)?
+        /// Who is told of everything, and asked for records; kept alive by the configuration, not by the engine.
+        public var delegate: any CKSyncEngineDelegate
         /// The engine fetches and sends by itself; switched off, only when it is told to.
         public var automaticallySync = true
         /// The identifier of the subscription that brings the notices; left out, one of the engine's own.
-        public var subscriptionID: String?
+        public var subscriptionID: CKSubscription.ID?
 
         /// Puts together what an engine needs to know.
         ///

@@ -63,6 +63,8 @@ extension CKSyncEngine {
             var stamp: UInt64 = 0
             /// The names seen so far in zones that are being listed from their beginning.
             var listings: [ZoneID: Set<String>] = [:]
+            /// What was saved to zones that were never fetched.
+            var unheard = UnheardSaves()
             /// The address objects that the program knows, so that it gets its own back.
             var recordIDs: [RecordID: CKRecord.ID] = [:]
         }

@@ -33,6 +33,12 @@ extension CKSyncEngine.State {
             var records: [String]
         }
 
+        struct Saves: Codable, Sendable {
+            var zone: Zone
+            /// The names of records, with their types.
+            var records: [String: String]
+        }
+
         var version = 1
         var databaseToken: SyncToken?
         var zones: [Zone] = []
@@ -45,6 +51,8 @@ extension CKSyncEngine.State {
         var listings: [Listing]?
         /// The zones named so far, while the database is.
         var databaseListing: [Zone]?
+        /// What was saved to zones that were never fetched; `nil` in what older versions wrote.
+        var unheard: [Saves]?
         /// Zones that were not there, and of which the application has not been told.
         var vanished: [Zone]?
     }
@@ -70,6 +78,8 @@ extension CKSyncEngine.State.Serialization {
         user = contents.user
         vanished = contents.feed.vanished.isEmpty ? nil : contents.feed.vanished.map { Zone($0) }
         databaseListing = contents.feed.listing.map { $0.map { Zone($0) } }
+        let unheard = contents.unheard.types.map { Saves(zone: Zone($0.key), records: $0.value) }
+        self.unheard = unheard.isEmpty ? nil : unheard
         let listings = contents.listings.map { Listing(zone: Zone($0.key), records: $0.value.sorted()) }
         self.listings = listings.isEmpty ? nil : listings
     }
@@ -94,6 +104,9 @@ extension CKSyncEngine.State.Serialization {
         contents.isUntracked = isUntracked
         contents.heldUntil = heldUntil
         contents.user = user
+        contents.unheard = UnheardSaves(
+            Dictionary((unheard ?? []).map { ($0.zone.zone, $0.records) }, uniquingKeysWith: { $1 })
+        )
         for listing in listings ?? [] {
             contents.listings[listing.zone.zone] = Set(listing.records)
             // Its end has still to be told.

@@ -91,6 +91,7 @@ extension SyncDriver {
             case .zoneEnded(let zone, let trouble):
                 let error = trouble.map { errors[zone] ?? CKError($0) }
                 let listed = trouble == nil ? state.read { $0.listings[zone] } : nil
+                if let listed { await tellMissing(in: zone, from: listed) }
                 let ids = listed.map { Set($0.map { CKRecord.ID(RecordID($0, in: zone)) }) }
                 let end = CKSyncEngine.Event.DidFetchRecordZoneChanges(
                     zoneID: CKRecordZone.ID(zone),
@@ -99,11 +100,23 @@ extension SyncDriver {
                 )
                 await deliver(.didFetchRecordZoneChanges(end))
                 // Only now: whoever ends before is told after the next start.
-                if listed != nil || trouble?.kind == .zoneGone { state.update { $0.listings[zone] = nil } }
+                if listed != nil || trouble?.kind == .zoneGone {
+                    state.update { contents in
+                        contents.listings[zone] = nil
+                        contents.unheard.forget(zone)
+                    }
+                }
             case .finished(let end): outcome = end
             }
         }
         return outcome
+    }
+
+    /// Tells of the deletions that a first listing cannot name.
+    private func tellMissing(in zone: ZoneID, from listed: Set<String>) async {
+        let deletions = state.read { $0.missing(in: zone, from: listed) }
+        guard !deletions.isEmpty else { return }
+        await deliver(.fetchedRecordZoneChanges(.init(modifications: [], deletions: deletions)))
     }
 
     private func askDatabase(_ token: SyncToken?) async -> Result<DatabasePage, CKError> {
@@ -163,6 +176,8 @@ extension SyncDriver {
         let (changed, moreComing) = (page.changed, page.moreComing)
         let missing = state.update { $0.feed.missing(after: changed, moreComing: moreComing) }
         page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
+        let lost = page.deleted.map(\.zone)
+        if !lost.isEmpty { state.update { contents in lost.forEach { contents.unheard.forget($0) } } }
         for (zone, _) in page.deleted {
             // What was sent before the zone went, and is answered after, would bring its records back.
             await exchange(zone).enter()

@@ -167,7 +167,7 @@ extension SyncDriver {
             await send(items.filter { $0.id.zone == zone }, atomically: batch.atomicByZone, into: &answer, &tally)
         }
         settle(answer, versions, &tally)
-        noteInListings(answer.event)
+        state.update { $0.noteSent(answer.event) }
         await deliver(.sentRecordZoneChanges(answer.event))
         entered.forEach { $0.leave() }
         return true
@@ -206,15 +206,6 @@ extension SyncDriver {
         let deletes = request.filter { $0.record == nil }.map(\.id)
         return try await cancellable {
             try await link.modifyRecords(saving: saves, deleting: deletes, atomically: atomically)
-        }
-    }
-
-    /// What is saved while its zone is being listed may come too late for the listing.
-    private func noteInListings(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
-        state.update { contents in
-            guard !contents.listings.isEmpty else { return }
-            for id in sent.savedRecords.map(\.recordID.record) { contents.listings[id.zone]?.insert(id.recordName) }
-            for id in sent.deletedRecordIDs.map(\.record) { contents.listings[id.zone]?.remove(id.recordName) }
         }
     }
 

@@ -16,6 +16,8 @@ package struct RelayRequest: Sendable {
     package var body: [UInt8]
     /// Whose content is the body, read while it is sent; then `body` is empty.
     package var file: URL?
+    /// Bytes at the file's beginning that are not sent.
+    package var fileOffset: Int64 = 0
     /// Whether not knowing if it was carried out makes a difference.
     package var isWrite: Bool
     /// How long to wait for the answer; `nil`: as long as the transport usually does.
@@ -43,7 +45,7 @@ package struct RelayRequest: Sendable {
 
     /// The body where it has to be at hand, as for a relay in this process.
     package var content: [UInt8] {
-        file.flatMap { try? Data(contentsOf: $0) }.map { [UInt8]($0) } ?? body
+        file.flatMap { try? Data(contentsOf: $0) }.map { [UInt8]($0.dropFirst(Int(fileOffset))) } ?? body
     }
 }
 

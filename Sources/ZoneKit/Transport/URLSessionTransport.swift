@@ -1,164 +1,153 @@
-package import Foundation
-import Records
-import Synchronization
+#if !canImport(FoundationNetworking)
+    import Foundation
+    import Records
+    import Synchronization
 
-#if canImport(FoundationNetworking)
-    import FoundationNetworking
-#endif
+    /// HTTP by URLSession, with connections kept and neither cookies nor cache.
+    final class URLSessionTransport: RelayTransport {
+        private let base: URL
+        private let isLocal: Bool
+        private let session: URLSession
 
-/// HTTP by URLSession, with connections kept and neither cookies nor cache.
-package final class URLSessionTransport: RelayTransport {
-    private let base: String
-    private let isLocal: Bool
-    private let session: URLSession
-
-    /// - Parameters:
-    ///   - base: The relay's address; a path in it is put before every request's own.
-    ///   - timeout: How long to wait for an answer, in seconds.
-    package init(base: URL, timeout: TimeInterval = 60) {
-        var text = base.absoluteString
-        while text.hasSuffix("/") { text.removeLast() }
-        self.base = text
-        isLocal = ["127.0.0.1", "localhost", "::1", "[::1]"].contains(base.host)
-        let configuration = URLSessionConfiguration.ephemeral
-        configuration.timeoutIntervalForRequest = timeout
-        configuration.httpShouldSetCookies = false
-        configuration.httpCookieStorage = nil
-        configuration.urlCache = nil
-        configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
-        // More than a browser has: on Linux a cancelled request keeps its connection until it ends.
-        configuration.httpMaximumConnectionsPerHost = 16
-        session = URLSession(configuration: configuration)
-    }
-
-    // Never invalidated: on Linux an invalidation that meets the end of a request traps inside URLSession.
-
-    package func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
-        let address = base + request.path + (request.query.isEmpty ? "" : "?" + request.query)
-        guard let url = request.address ?? URL(string: address) else {
-            throw .unreachable("The relay's address makes no valid URL.")
+        /// - Parameters:
+        ///   - base: The relay's address; a path in it is put before every request's own.
+        ///   - timeout: How long to wait for an answer, in seconds.
+        init(base: URL, timeout: TimeInterval) {
+            self.base = base
+            isLocal = NetworkTransport.isLocal(base)
+            let configuration = URLSessionConfiguration.ephemeral
+            configuration.timeoutIntervalForRequest = timeout
+            configuration.httpShouldSetCookies = false
+            configuration.httpCookieStorage = nil
+            configuration.urlCache = nil
+            configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
+            configuration.httpMaximumConnectionsPerHost = 16
+            session = URLSession(configuration: configuration)
         }
-        var urlRequest = URLRequest(url: url)
-        urlRequest.httpMethod = request.method.rawValue
-        for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }
-        // Between two processes of one machine compression costs more than it saves.
-        if isLocal { urlRequest.setValue("identity", forHTTPHeaderField: "Accept-Encoding") }
-        if let timeout = request.timeout { urlRequest.timeoutInterval = timeout.inSeconds }
-        if request.method == .post, request.file == nil { urlRequest.httpBody = Data(request.body) }
-        let (data, response): (Data, URLResponse)
-        do {
-            (data, response) = try await exchange(urlRequest, sending: request.file)
-        } catch {
-            throw Self.translate(error)
-        }
-        guard let http = response as? HTTPURLResponse else { throw .answerLost("The answer is not HTTP.") }
-        return RelayResponse(status: http.statusCode, headers: Self.headers(of: http), body: [UInt8](data))
-    }
 
-    /// The session's own async call, but safe to cancel: whoever cancels is answered at once.
-    ///
-    /// On Linux the request itself is left to end, unheard: a cancellation that meets a request's end traps inside
-    /// URLSession, and the session's async call waits in its cancellation for a queue that waits for it.
-    ///
-    /// A file is read while it is sent, piece by piece.
-    private func exchange(_ request: URLRequest, sending file: URL?) async throws -> (Data, URLResponse) {
-        let exchange = Exchange()
-        return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                guard exchange.begin(continuation) else { return }
-                let heard = { @Sendable (data: Data?, response: URLResponse?, error: (any Error)?) in
-                    if let response, error == nil {
-                        exchange.end(.success((data ?? Data(), response)))
-                    } else {
-                        exchange.end(.failure(error ?? URLError(.badServerResponse)))
-                    }
-                }
-                let task =
-                    if let file {
-                        session.uploadTask(with: request, fromFile: file, completionHandler: heard)
-                    } else {
-                        session.dataTask(with: request, completionHandler: heard)
-                    }
-                exchange.hold(task)
-                task.resume()
+        func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
+            guard let url = NetworkTransport.address(of: request, below: base) else {
+                throw .unreachable("The relay's address makes no valid URL.")
             }
-        } onCancel: {
-            exchange.cancel()
+            var urlRequest = URLRequest(url: url)
+            urlRequest.httpMethod = request.method.rawValue
+            for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }
+            // Between two processes of one machine compression costs more than it saves.
+            if isLocal { urlRequest.setValue("identity", forHTTPHeaderField: "Accept-Encoding") }
+            if let timeout = request.timeout { urlRequest.timeoutInterval = timeout.inSeconds }
+            if request.method == .post, request.file == nil { urlRequest.httpBody = Data(request.body) }
+            let (data, response): (Data, URLResponse)
+            do {
+                if let file = request.file, request.fileOffset > 0 {
+                    // An upload task sends a file whole; a stream can begin in its middle.
+                    let rest = InputStream(url: file)
+                    rest?.setProperty(NSNumber(value: request.fileOffset), forKey: .fileCurrentOffsetKey)
+                    urlRequest.httpBodyStream = rest
+                    (data, response) = try await exchange(urlRequest, sending: nil)
+                } else {
+                    (data, response) = try await exchange(urlRequest, sending: request.file)
+                }
+            } catch {
+                throw Self.translate(error)
+            }
+            guard let http = response as? HTTPURLResponse else { throw .answerLost("The answer is not HTTP.") }
+            return RelayResponse(status: http.statusCode, headers: Self.headers(of: http), body: [UInt8](data))
+        }
+
+        /// The session's own async call, but whoever cancels is answered at once, and a file is read while it is sent.
+        private func exchange(_ request: URLRequest, sending file: URL?) async throws -> (Data, URLResponse) {
+            let exchange = Exchange()
+            return try await withTaskCancellationHandler {
+                try await withCheckedThrowingContinuation { continuation in
+                    guard exchange.begin(continuation) else { return }
+                    let heard = { @Sendable (data: Data?, response: URLResponse?, error: (any Error)?) in
+                        if let response, error == nil {
+                            exchange.end(.success((data ?? Data(), response)))
+                        } else {
+                            exchange.end(.failure(error ?? URLError(.badServerResponse)))
+                        }
+                    }
+                    let task =
+                        if let file {
+                            session.uploadTask(with: request, fromFile: file, completionHandler: heard)
+                        } else {
+                            session.dataTask(with: request, completionHandler: heard)
+                        }
+                    exchange.hold(task)
+                    task.resume()
+                }
+            } onCancel: {
+                exchange.cancel()
+            }
+        }
+
+        private static func headers(of response: HTTPURLResponse) -> [(name: String, value: String)] {
+            response.allHeaderFields.compactMap { name, value in
+                guard let name = name as? String, let value = value as? String else { return nil }
+                return (name, value)
+            }
+        }
+
+        /// What failed before the connection stood cannot have been carried out; about all else nobody knows.
+        private static func translate(_ error: any Error) -> TransportError {
+            if error is CancellationError { return .cancelled }
+            guard let failure = error as? URLError else { return .answerLost("\(error)") }
+            switch failure.code {
+            case .cancelled: return .cancelled
+            case .notConnectedToInternet: return .offline
+            case .cannotConnectToHost, .cannotFindHost, .dnsLookupFailed, .unsupportedURL, .badURL,
+                .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
+                .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid,
+                .appTransportSecurityRequiresSecureConnection:
+                return .unreachable(failure.localizedDescription)
+            default: return .answerLost(failure.localizedDescription)
+            }
         }
     }
 
-    private static func headers(of response: HTTPURLResponse) -> [(name: String, value: String)] {
-        response.allHeaderFields.compactMap { name, value in
-            guard let name = name as? String, let value = value as? String else { return nil }
-            return (name, value)
+    /// One request and who waits for its answer: the first of answer and cancellation is what they hear.
+    private final class Exchange: Sendable {
+        private struct State {
+            var waiter: CheckedContinuation<(Data, URLResponse), any Error>?
+            var task: URLSessionDataTask?
+            var isCancelled = false
+        }
+
+        private let state = Mutex(State())
+
+        /// False where it is over before it began: then the waiter has been told.
+        func begin(_ waiter: CheckedContinuation<(Data, URLResponse), any Error>) -> Bool {
+            let isCancelled = state.withLock { state in
+                if !state.isCancelled { state.waiter = waiter }
+                return state.isCancelled
+            }
+            if isCancelled { waiter.resume(throwing: CancellationError()) }
+            return !isCancelled
+        }
+
+        func hold(_ task: URLSessionDataTask) {
+            let isCancelled = state.withLock { state in
+                if !state.isCancelled { state.task = task }
+                return state.isCancelled
+            }
+            if isCancelled { task.cancel() }
+        }
+
+        func end(_ result: Result<(Data, URLResponse), any Error>) {
+            let waiter = state.withLock { state in
+                defer { (state.waiter, state.task) = (nil, nil) }
+                return state.waiter
+            }
+            waiter?.resume(with: result)
+        }
+
+        func cancel() {
+            let task = state.withLock { state in
+                state.isCancelled = true
+                return state.task
+            }
+            task?.cancel()
+            end(.failure(CancellationError()))
         }
     }
-
-    /// What failed before the connection stood cannot have been carried out; about all else nobody knows.
-    private static func translate(_ error: any Error) -> TransportError {
-        if error is CancellationError { return .cancelled }
-        guard let failure = error as? URLError else { return .answerLost("\(error)") }
-        switch failure.code {
-        case .cancelled: return .cancelled
-        case .notConnectedToInternet: return .offline
-        case .cannotConnectToHost, .cannotFindHost, .dnsLookupFailed, .unsupportedURL, .badURL,
-            .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
-            .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid,
-            .appTransportSecurityRequiresSecureConnection:
-            return .unreachable(failure.localizedDescription)
-        default: return .answerLost(failure.localizedDescription)
-        }
-    }
-}
-
-/// One request and who waits for its answer: the first of answer and cancellation is what they hear.
-private final class Exchange: Sendable {
-    private struct State {
-        var waiter: CheckedContinuation<(Data, URLResponse), any Error>?
-        var task: URLSessionDataTask?
-        var isCancelled = false
-    }
-
-    private let state = Mutex(State())
-
-    /// False where it is over before it began: then the waiter has been told.
-    func begin(_ waiter: CheckedContinuation<(Data, URLResponse), any Error>) -> Bool {
-        let isCancelled = state.withLock { state in
-            if !state.isCancelled { state.waiter = waiter }
-            return state.isCancelled
-        }
-        if isCancelled { waiter.resume(throwing: CancellationError()) }
-        return !isCancelled
-    }
-
-    func hold(_ task: URLSessionDataTask) {
-        let isCancelled = state.withLock { state in
-            if !state.isCancelled { state.task = task }
-            return state.isCancelled
-        }
-        if isCancelled { stop(task) }
-    }
-
-    func end(_ result: Result<(Data, URLResponse), any Error>) {
-        let waiter = state.withLock { state in
-            defer { (state.waiter, state.task) = (nil, nil) }
-            return state.waiter
-        }
-        waiter?.resume(with: result)
-    }
-
-    func cancel() {
-        let task = state.withLock { state in
-            state.isCancelled = true
-            return state.task
-        }
-        if let task { stop(task) }
-        end(.failure(CancellationError()))
-    }
-
-    private func stop(_ task: URLSessionDataTask) {
-        #if !canImport(FoundationNetworking)
-            task.cancel()
-        #endif
-    }
-}
+#endif

@@ -1,4 +1,5 @@
 public import Foundation
+import Synchronization
 
 /// A part of a database whose records change together, with a change feed of its own.
 ///
@@ -24,6 +25,22 @@ public final class CKRecordZone: NSObject, NSSecureCoding, NSCopying, Sendable {
         public static let sharing = Capabilities(rawValue: 4)
         /// The whole zone can be shared.
         public static let zoneWideSharing = Capabilities(rawValue: 8)
+    }
+
+    /// How far one key of encrypted values reaches.
+    public enum EncryptionScope: Int, Sendable {
+        /// Each record has one of its own.
+        case perRecord = 0
+        /// The zone has one.
+        case perZone = 1
+    }
+
+    private let scope = Mutex(EncryptionScope.perRecord)
+
+    /// Kept for programs that set it: here a zone has one key in any case, given to those it is shared with.
+    public var encryptionScope: EncryptionScope {
+        get { scope.withLock { $0 } }
+        set { scope.withLock { $0 = newValue } }
     }
 
     /// The zone's address.

@@ -23,7 +23,8 @@ public final class CKRecordZoneID: NSObject, NSSecureCoding, NSCopying, Sendable
     /// Reads what `encode(with:)` wrote.
     public init?(coder: NSCoder) {
         guard let name = coder.text("ZoneName"),
-            let owner = coder.text("OwnerName")
+            // Apple's framework writes it small.
+            let owner = coder.text("OwnerName") ?? coder.text("ownerName")
         else { return nil }
         zoneName = name
         ownerName = owner

@@ -34,7 +34,7 @@ struct RelayOptions: ParsableArguments {
         )
         let response: RelayResponse
         do {
-            response = try await URLSessionTransport(base: base, timeout: 20).send(request)
+            response = try await NetworkTransport.to(base, timeout: 20).send(request)
         } catch {
             throw CommandFailure(.unreachable, "The relay at \(base) does not answer: is it running there?")
         }

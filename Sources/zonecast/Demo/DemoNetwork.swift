@@ -12,7 +12,7 @@ final class DemoNetwork: RelayTransport, SocketConnector {
         var lastSocket = 0
     }
 
-    private let http: URLSessionTransport
+    private let http: any RelayTransport
     private let sockets = SystemSockets.connector
     private let state = Mutex(State())
     private let heard: @Sendable (Notice) -> Void
@@ -23,7 +23,7 @@ final class DemoNetwork: RelayTransport, SocketConnector {
         heard: @escaping @Sendable (Notice) -> Void,
         answered: @escaping @Sendable (RelayRequest, RelayResponse) -> Void
     ) {
-        http = URLSessionTransport(base: url, timeout: 15)
+        http = NetworkTransport.to(url, timeout: 15)
         self.heard = heard
         self.answered = answered
     }

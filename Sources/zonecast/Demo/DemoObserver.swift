@@ -82,7 +82,7 @@ final class DemoObserver: Sendable {
                     url: place.url,
                     credentials: RelayCredentials(apiToken: place.apiToken, webAuthToken: place.webToken(of: user)),
                     deviceID: "\(place.run)-observer",
-                    transport: URLSessionTransport(base: place.url, timeout: 10)
+                    transport: NetworkTransport.to(place.url, timeout: 10)
                 )
             )
             containers[user] = made

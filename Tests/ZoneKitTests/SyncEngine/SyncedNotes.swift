@@ -26,12 +26,15 @@ final class SyncedNotes: CKSyncEngineDelegate {
     let zone: CKRecordZone.ID
     /// Puts zone and record back when the zone is gone, as CloudKit's own sample does.
     let restoresZones: Bool
+    /// Heeds what a listing does not name by itself; Apple's events know no such thing.
+    let sweeps: Bool
 
     init(
         _ device: TestDevice,
         zone: String = "Notes",
         isAutomatic: Bool = false,
         restoresZones: Bool = false,
+        sweeps: Bool = true,
         from state: CKSyncEngine.State.Serialization? = nil,
         texts: [CKRecord.ID: String] = [:],
         relay: TestRelay? = nil
@@ -39,6 +42,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
         self.device = device
         self.zone = CKRecordZone.ID(zoneName: zone)
         self.restoresZones = restoresZones
+        self.sweeps = sweeps
         var configuration = CKSyncEngine.Configuration(
             database: device.privateDatabase,
             stateSerialization: state,
@@ -101,7 +105,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
         case .fetchedDatabaseChanges(let changes): forget(changes.deletions.map(\.zoneID))
         case .sentRecordZoneChanges(let sent): settle(sent, syncEngine)
         case .didFetchRecordZoneChanges(let end):
-            if let listed = end.listedRecordIDs { sweep(end.zoneID, listed, syncEngine) }
+            if sweeps, let listed = end.listedRecordIDs { sweep(end.zoneID, listed, syncEngine) }
         default: break
         }
         contents.withLock { $0.isHandling = false }

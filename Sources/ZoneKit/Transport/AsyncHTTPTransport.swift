@@ -1,0 +1,187 @@
+#if canImport(FoundationNetworking)
+    import AsyncHTTPClient
+    import Foundation
+    import NIOCore
+    import NIOHTTP1
+    import NIOHTTPCompression
+    import NIOPosix
+    import Records
+    import Synchronization
+
+    /// HTTP by AsyncHTTPClient, with connections kept; cancelling a request closes its connection at once.
+    struct AsyncHTTPTransport: RelayTransport {
+        private let base: URL
+        private let timeout: TimeInterval
+        private let isLocal: Bool
+
+        /// - Parameters:
+        ///   - base: The relay's address; a path in it is put before every request's own.
+        ///   - timeout: How long to wait while nothing comes, in seconds.
+        init(base: URL, timeout: TimeInterval) {
+            self.base = base
+            self.timeout = timeout
+            isLocal = NetworkTransport.isLocal(base)
+        }
+
+        func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
+            guard let url = NetworkTransport.address(of: request, below: base) else {
+                throw .unreachable("The relay's address makes no valid URL.")
+            }
+            let client = HTTPClients.client(timeout: request.timeout?.inSeconds ?? timeout, to: url)
+            do {
+                return try await exchange(message(request, to: url), by: client)
+            } catch let error as HTTPClientError where error == .remoteConnectionClosed && !request.isWrite {
+                // A kept connection may end in the moment in which it is used again; what changes nothing can go once more.
+                do {
+                    return try await exchange(message(request, to: url), by: client)
+                } catch {
+                    throw TransportError(clientError: error)
+                }
+            } catch {
+                throw TransportError(clientError: error)
+            }
+        }
+
+        private func message(_ request: RelayRequest, to url: URL) throws -> HTTPClientRequest {
+            var message = HTTPClientRequest(url: url.absoluteString)
+            message.method = HTTPMethod(rawValue: request.method.rawValue)
+            for (name, value) in request.headers { message.headers.add(name: name, value: value) }
+            // Between two processes of one machine compression costs more than it saves.
+            message.headers.replaceOrAdd(name: "Accept-Encoding", value: isLocal ? "identity" : "gzip")
+            if let file = request.file {
+                let size = try FileManager.default.attributesOfItem(atPath: file.path)[.size] as? NSNumber
+                let pieces = FilePieces(file: file, offset: request.fileOffset)
+                message.body = .stream(pieces, length: .known(max((size?.int64Value ?? 0) - request.fileOffset, 0)))
+            } else if request.method == .post {
+                message.body = .bytes(ByteBuffer(bytes: request.body))
+            }
+            return message
+        }
+
+        private func exchange(_ message: HTTPClientRequest, by client: HTTPClient) async throws -> RelayResponse {
+            let response = try await client.execute(message, deadline: .distantFuture)
+            var body: [UInt8] = []
+            let length = response.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0
+            body.reserveCapacity(min(max(length, 0), 1 << 26))
+            for try await piece in response.body { body.append(contentsOf: piece.readableBytesView) }
+            try Task.checkCancellation()
+            return RelayResponse(
+                status: Int(response.status.code),
+                headers: response.headers.map { (name: $0.name, value: $0.value) },
+                body: body
+            )
+        }
+    }
+
+    /// The clients of this process: one for each time to wait and each proxy, since both are a client's own settings.
+    ///
+    /// They live as long as the process does, and so do the connections that they keep for a minute.
+    private enum HTTPClients {
+        private struct Kind: Hashable {
+            var milliseconds: Int64
+            var proxy: ProxyAddress?
+        }
+
+        /// As they are when the first request is sent.
+        private static let variables = ProcessInfo.processInfo.environment.filter {
+            $0.key.lowercased().hasSuffix("_proxy")
+        }
+        private static let clients = Mutex<[Kind: HTTPClient]>([:])
+        /// Beyond so many a request takes a time near to its own.
+        private static let mostKinds = 32
+
+        static func client(timeout: TimeInterval, to url: URL) -> HTTPClient {
+            let proxy = variables.isEmpty ? nil : ProxyAddress(for: url, environment: variables)
+            let kind = Kind(milliseconds: Int64(min(max(timeout, 0.001), 1e9) * 1000), proxy: proxy)
+            return clients.withLock { clients in
+                if let known = clients[kind] { return known }
+                if clients.count >= mostKinds, let near = clients.first(where: { $0.key.proxy == proxy }) {
+                    return near.value
+                }
+                let made = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration(kind))
+                clients[kind] = made
+                return made
+            }
+        }
+
+        private static func configuration(_ kind: Kind) -> HTTPClient.Configuration {
+            let wait = TimeAmount.milliseconds(kind.milliseconds)
+            var configuration = HTTPClient.Configuration(
+                redirectConfiguration: .follow(max: 5, allowCycles: false),
+                timeout: .init(connect: min(wait, .seconds(30)), read: wait, write: wait),
+                proxy: kind.proxy.map { .server(host: $0.host, port: $0.port) },
+                decompression: .enabled(limit: .size(1 << 30))
+            )
+            configuration.httpVersion = .http1Only
+            configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 16
+            // Trying again is for whoever asked: the sync engine has its own times for that.
+            configuration.connectionPool.retryConnectionEstablishment = false
+            return configuration
+        }
+    }
+
+    /// A file's content, read while it is sent.
+    private struct FilePieces: AsyncSequence, Sendable {
+        let file: URL
+        let offset: Int64
+
+        struct AsyncIterator: AsyncIteratorProtocol {
+            let file: URL
+            let offset: Int64
+            private var handle: FileHandle?
+
+            init(file: URL, offset: Int64) {
+                self.file = file
+                self.offset = offset
+            }
+
+            mutating func next() async throws -> ByteBuffer? {
+                let handle = try opened()
+                guard let piece = try handle.read(upToCount: 1 << 18), !piece.isEmpty else { return nil }
+                return ByteBuffer(bytes: piece)
+            }
+
+            private mutating func opened() throws -> FileHandle {
+                if let handle { return handle }
+                let handle = try FileHandle(forReadingFrom: file)
+                if offset > 0 { try handle.seek(toOffset: UInt64(offset)) }
+                self.handle = handle
+                return handle
+            }
+        }
+
+        func makeAsyncIterator() -> AsyncIterator { AsyncIterator(file: file, offset: offset) }
+    }
+
+    extension TransportError {
+        /// What failed before the connection stood cannot have been carried out; about all else nobody knows.
+        fileprivate init(clientError error: any Error) {
+            switch error {
+            case is CancellationError: self = .cancelled
+            case let error as HTTPClientError where error == .cancelled: self = .cancelled
+            case let error as NIOConnectionError: self.init(connecting: error)
+            case let error as HTTPClientError where Self.beforeTheRequest.contains(error):
+                self = .unreachable("\(error)")
+            case let error as HTTPClientError: self = .answerLost("\(error)")
+            case let error as IOError where Self.noNetwork.contains(error.errnoCode): self = .offline
+            case let error as IOError where error.errnoCode == ECONNREFUSED: self = .unreachable("\(error)")
+            default:
+                // Certificates that are not trusted, and names that no server has.
+                let kind = String(reflecting: Swift.type(of: error))
+                self = kind.hasPrefix("NIOSSL") ? .unreachable("\(error)") : .answerLost("\(error)")
+            }
+        }
+
+        private init(connecting error: NIOConnectionError) {
+            let causes = error.connectionErrors.compactMap { $0.error as? IOError }
+            let isOffline = !causes.isEmpty && causes.allSatisfy { Self.noNetwork.contains($0.errnoCode) }
+            self = isOffline ? .offline : .unreachable("No connection to \(error.host):\(error.port).")
+        }
+
+        private static let noNetwork: Set<CInt> = [ENETUNREACH, ENETDOWN]
+        private static let beforeTheRequest: [HTTPClientError] = [
+            .connectTimeout, .tlsHandshakeTimeout, .getConnectionFromPoolTimeout, .httpProxyHandshakeTimeout,
+            .proxyAuthenticationRequired, .invalidProxyResponse, .invalidURL, .emptyHost, .emptyScheme,
+        ]
+    }
+#endif

@@ -1,0 +1,122 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Testing
+import Wire
+
+/// Uploads that break off, and go on from where they came to.
+@Suite struct BrokenUploadTests {
+    let world: RelayWorld
+    let content = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+
+    init() throws { world = try RelayWorld() }
+
+    private func address() async throws -> String {
+        let answer = try await world.ask(
+            "private/assets/upload",
+            #"{"tokens":[{"recordType":"Photo","fieldName":"file","recordName":"p"}]}"#
+        )
+        let url = try #require(try answer.items("tokens").first?.text("url"))
+        return try #require(URLComponents(string: url)).path
+    }
+
+    private func request(_ path: String, from offset: Int? = nil, _ body: ArraySlice<UInt8> = []) throws -> APIRequest {
+        var request = APIRequest(method: .post, path: path, body: Array(body))
+        request.headers[try #require(HTTPField.Name("Upload-Offset"))] = offset.map { "\($0)" }
+        return request
+    }
+
+    /// Brings some bytes, and then the connection ends.
+    private func breakOff(_ path: String, from offset: Int? = nil, _ bytes: ArraySlice<UInt8>) throws {
+        let intake = try #require(world.relay.intake(for: try request(path, from: offset)))
+        for start in stride(from: bytes.startIndex, to: bytes.endIndex, by: 7000) {
+            _ = intake.take(Array(bytes[start..<min(start + 7000, bytes.endIndex)])) {}
+        }
+    }
+
+    /// What the relay says it has, once that is so many bytes: pieces are written beside the connection.
+    private func progress(_ path: String, reaching count: Int) async throws -> Int? {
+        let name = try #require(HTTPField.Name("Upload-Offset"))
+        var last: Int?
+        for _ in 0..<2000 {
+            let response = await world.relay.respond(to: APIRequest(method: .get, path: path))
+            #expect(response.status == .noContent)
+            last = response.headers[name].flatMap { Int($0) }
+            if last == count { break }
+            await Task.yield()
+            try await Task.sleep(for: .milliseconds(1))
+        }
+        return last
+    }
+
+    private func finish(_ path: String, from offset: Int?, _ bytes: ArraySlice<UInt8>) async throws -> APIResponse {
+        await world.relay.respond(to: try request(path, from: offset, bytes))
+    }
+
+    private func checksum(_ response: APIResponse) throws -> String? {
+        try JSONDocument(parsing: response.body).root.required("singleFile").text("fileChecksum")
+    }
+
+    @Test func theRestIsEnough() async throws {
+        let whole = try checksum(try await finish(try await address(), from: nil, content[...]))
+        let path = try await address()
+        #expect(try await progress(path, reaching: 0) == 0)
+        try breakOff(path, content[..<30_000])
+        #expect(try await progress(path, reaching: 30_000) == 30_000)
+        try breakOff(path, from: 30_000, content[30_000..<65_000])
+        #expect(try await progress(path, reaching: 65_000) == 65_000)
+        let response = try await finish(path, from: 65_000, content[65_000...])
+        #expect(response.status == .ok)
+        #expect(try checksum(response) == whole)
+        #expect(try await progress(path, reaching: 0) == 0, "what is whole is no beginning any more")
+    }
+
+    @Test func whoeverSaysNothingBeginsAnew() async throws {
+        let path = try await address()
+        try breakOff(path, content[..<30_000])
+        #expect(try await progress(path, reaching: 30_000) == 30_000)
+        let response = try await finish(path, from: nil, content[...])
+        let whole = try checksum(try await finish(try await address(), from: nil, content[...]))
+        #expect(try checksum(response) == whole)
+    }
+
+    @Test func anotherPlaceThanTheRelaysIsRefusedAndLosesNothing() async throws {
+        let path = try await address()
+        try breakOff(path, content[..<30_000])
+        #expect(try await progress(path, reaching: 30_000) == 30_000)
+        for wrong in [1, 29_999, 30_001, -1] {
+            let response = try await finish(path, from: wrong, content[30_000...])
+            #expect(response.status == .conflict)
+        }
+        #expect(try await progress(path, reaching: 30_000) == 30_000)
+        #expect(try await finish(path, from: 30_000, content[30_000...]).status == .ok)
+    }
+
+    @Test func eachAddressHasItsOwn() async throws {
+        let (one, other) = (try await address(), try await address())
+        try breakOff(one, content[..<30_000])
+        #expect(try await progress(one, reaching: 30_000) == 30_000)
+        #expect(try await progress(other, reaching: 0) == 0)
+        #expect(await world.relay.respond(to: APIRequest(method: .get, path: one + "A")).status == .notFound)
+    }
+
+    @Test func whatTheLimitRefusesIsNoBeginning() async throws {
+        var settings = AssetSettings()
+        settings.largest = 10_000
+        let relay = Relay(
+            authenticator: world.relay.authenticator,
+            stores: world.stores,
+            assets: settings,
+            time: .system,
+            random: .system
+        )
+        let path = try await address()
+        let answer = await relay.respond(to: try request(path, from: nil, content[...]))
+        #expect(answer.status.code == 413)
+        let progress = await relay.respond(to: APIRequest(method: .get, path: path))
+        #expect(progress.headers[try #require(HTTPField.Name("Upload-Offset"))] == "0")
+    }
+}

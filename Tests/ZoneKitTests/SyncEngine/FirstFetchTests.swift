@@ -1,0 +1,88 @@
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// A device that wrote before it ever fetched, whose program knows Apple's events and nothing else.
+@Suite(.timeLimit(.minutes(1))) struct FirstFetchTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func phone(
+        from state: CKSyncEngine.State.Serialization? = nil,
+        texts: [CKRecord.ID: String] = [:]
+    ) -> SyncedNotes {
+        let device = relay.device(of: "alice", named: "phone")
+        return SyncedNotes(device, sweeps: false, from: state, texts: texts)
+    }
+
+    /// A phone that has saved two notes and fetched nothing.
+    private func writer() async throws -> SyncedNotes {
+        let phone = phone()
+        phone.addZone()
+        phone.write("bread", "Bread")
+        phone.write("milk", "Milk")
+        try await phone.engine.sendChanges()
+        return phone
+    }
+
+    private func deleteElsewhere(_ name: String) async throws {
+        let laptop = SyncedNotes(relay.device(of: "alice", named: "laptop"))
+        try await laptop.engine.fetchChanges()
+        laptop.delete(name)
+        try await laptop.engine.sendChanges()
+    }
+
+    @Test func hearsWhatWasDeletedBeforeItsFirstFetch() async throws {
+        let phone = try await writer()
+        try await deleteElsewhere("milk")
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts == ["bread": "Bread"])
+        let deletions = phone.contents.withLock { $0.events }.compactMap { event in
+            if case .fetchedRecordZoneChanges(let changes) = event { changes.deletions } else { nil }
+        }
+        #expect(deletions.joined().map(\.recordID.recordName) == ["milk"])
+        #expect(deletions.joined().map(\.recordType) == ["Note"])
+
+        // Told once.
+        let told = phone.log.count
+        try await phone.engine.fetchChanges()
+        #expect(!phone.log.dropFirst(told).contains { $0.hasPrefix("fetchedRecordZoneChanges") })
+    }
+
+    @Test func hearsItAfterARestartToo() async throws {
+        let before = try await writer()
+        try await deleteElsewhere("milk")
+        let after = phone(from: before.saved, texts: before.contents.withLock { $0.texts })
+        #expect(after.texts.count == 2)
+        try await after.engine.fetchChanges()
+        #expect(after.texts == ["bread": "Bread"])
+    }
+
+    @Test func whatIsPendingIsNotToldAsGone() async throws {
+        let phone = try await writer()
+        try await deleteElsewhere("milk")
+        phone.write("milk", "More milk")
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts == ["bread": "Bread", "milk": "More milk"])
+        #expect(phone.engine.state.pendingRecordZoneChanges == [.saveRecord(phone.id("milk"))])
+    }
+
+    @Test func ownDeletionsAreNotTold() async throws {
+        let phone = try await writer()
+        phone.delete("milk")
+        try await phone.engine.sendChanges()
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts == ["bread": "Bread"])
+        #expect(!phone.log.contains { $0.hasPrefix("fetchedRecordZoneChanges") && !$0.contains(" 0 deleted") })
+    }
+
+    @Test func aZoneThatWentTakesWithItWhatWasSavedThere() async throws {
+        let phone = try await writer()
+        _ = try await relay.device(of: "alice", named: "laptop").privateDatabase.deleteRecordZone(withID: phone.zone)
+        _ = try await relay.device(of: "alice", named: "laptop").privateDatabase.save(CKRecordZone(zoneID: phone.zone))
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts.isEmpty)
+    }
+}

@@ -1,0 +1,75 @@
+import NIOCore
+import NIOPosix
+
+/// A server that says what comes to it and how connections end, and answers only as far as a test wants.
+final class ListeningServer: Sendable {
+    enum Event: Sendable, Equatable {
+        case connected
+        /// Bytes have come; `true` where they begin a request.
+        case bytes(beginsRequest: Bool)
+        case closed
+    }
+
+    let events: Takings<Event>
+    let port: Int
+    private let channel: any Channel
+
+    /// `answer` is written to each request when its first bytes come, nothing ever where it is empty; without `reads` what
+    /// comes is read a little at a time.
+    init(answer: String = "", reads: Bool = true) async throws {
+        let (events, continuation) = AsyncStream<Event>.makeStream()
+        self.events = Takings(events)
+        channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.autoRead, value: reads)
+            .childChannelOption(.allowRemoteHalfClosure, value: false)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let listener = Listener(answer: answer, isSlow: !reads, events: continuation)
+                    try channel.pipeline.syncOperations.addHandler(listener)
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        port = channel.localAddress?.port ?? 0
+    }
+
+    func stop() async throws { try await channel.close() }
+}
+
+private final class Listener: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let answer: String
+    private let isSlow: Bool
+    private let events: AsyncStream<ListeningServer.Event>.Continuation
+
+    init(answer: String, isSlow: Bool, events: AsyncStream<ListeningServer.Event>.Continuation) {
+        self.answer = answer
+        self.isSlow = isSlow
+        self.events = events
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        events.yield(.connected)
+        if isSlow { context.read() }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        guard isSlow else { return }
+        let channel = context.channel
+        context.eventLoop.scheduleTask(in: .milliseconds(20)) { channel.read() }
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let text = String(buffer: unwrapInboundIn(data))
+        let begins = text.hasPrefix("GET ") || text.hasPrefix("POST ")
+        events.yield(.bytes(beginsRequest: begins))
+        guard begins, !answer.isEmpty else { return }
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) { events.yield(.closed) }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+}

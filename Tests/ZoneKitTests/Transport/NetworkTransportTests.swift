@@ -1,0 +1,104 @@
+import Foundation
+import Testing
+import ZoneKit
+
+/// Requests over real sockets, seen from the other end.
+@Suite(.timeLimit(.minutes(1))) struct NetworkTransportTests {
+    private func transport(to server: ListeningServer, timeout: TimeInterval = 60) throws -> any RelayTransport {
+        NetworkTransport.to(try #require(URL(string: "http://127.0.0.1:\(server.port)/")), timeout: timeout)
+    }
+
+    /// Sends, cancels once the server has seen the request, and waits for what both ends hear of it.
+    private func cancel(_ request: RelayRequest, at server: ListeningServer) async throws {
+        let transport = try transport(to: server)
+        let call = Task { try await transport.send(request) }
+        _ = try await server.events.next("the request") { $0 == .bytes(beginsRequest: true) ? true : nil }
+        call.cancel()
+        await #expect {
+            _ = try await call.value
+        } throws: { error in
+            if case TransportError.cancelled = error { true } else { false }
+        }
+        _ = try await server.events.next("the end of the connection") { $0 == .closed ? true : nil }
+        try await server.stop()
+    }
+
+    @Test func aCancelledWaitForAnAnswerEndsTheRequest() async throws {
+        try await cancel(RelayRequest(method: .get, path: "/x"), at: try await ListeningServer())
+    }
+
+    @Test func aCancelledDownloadEndsInItsMiddle() async throws {
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nthe beginning"
+        let server = try await ListeningServer(answer: answer)
+        try await cancel(RelayRequest(method: .get, path: "/x"), at: server)
+    }
+
+    @Test func aCancelledUploadEndsInItsMiddle() async throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+        // More than sockets hold, so that it cannot have gone out whole.
+        try Data(count: 32 << 20).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        var request = RelayRequest(method: .post, path: "/x", isWrite: true)
+        request.file = file
+        try await cancel(request, at: try await ListeningServer(reads: false))
+    }
+
+    @Test func aKeptConnectionServesTheNextRequest() async throws {
+        let server = try await ListeningServer(answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Kind: a\r\n\r\n{}")
+        let transport = try transport(to: server)
+        for _ in 0..<2 {
+            let answer = try await transport.send(RelayRequest(method: .post, path: "/x", body: Array("abc".utf8)))
+            #expect(answer.status == 200 && answer.body == Array("{}".utf8) && answer.header("x-kind") == "a")
+        }
+        var seen: [ListeningServer.Event] = []
+        while seen.count(where: { $0 == .bytes(beginsRequest: true) }) < 2 {
+            seen.append(try await server.events.next("both requests") { $0 })
+        }
+        #expect(seen.count { $0 == .connected } == 1)
+        try await server.stop()
+    }
+
+    @Test func aRelayThatIsNotThereWasNeverReached() async throws {
+        let server = try await ListeningServer()
+        let transport = try transport(to: server)
+        try await server.stop()
+        await #expect {
+            _ = try await transport.send(RelayRequest(method: .post, path: "/x", isWrite: true))
+        } throws: { error in
+            if case TransportError.unreachable = error { true } else { false }
+        }
+    }
+
+    @Test func anAnswerThatDoesNotComeIsLost() async throws {
+        let server = try await ListeningServer()
+        let transport = try transport(to: server)
+        var request = RelayRequest(method: .post, path: "/x", isWrite: true)
+        request.timeout = .milliseconds(50)
+        await #expect {
+            _ = try await transport.send(request)
+        } throws: { error in
+            if case TransportError.answerLost = error { true } else { false }
+        }
+        try await server.stop()
+    }
+
+    static let proxies: [(url: String, variables: [String: String], host: String?, port: Int?)] = [
+        ("https://relay.example/", [:], nil, nil),
+        ("https://relay.example/", ["https_proxy": "http://proxy.example:3128"], "proxy.example", 3128),
+        ("https://relay.example/", ["HTTPS_PROXY": "proxy.example:3128"], "proxy.example", 3128),
+        ("http://relay.example/", ["https_proxy": "http://proxy.example:3128"], nil, nil),
+        ("http://relay.example/", ["all_proxy": "http://proxy.example"], "proxy.example", 80),
+        ("http://127.0.0.1:1/", ["all_proxy": "http://proxy.example"], nil, nil),
+        ("http://a.relay.example/", ["all_proxy": "http://p", "no_proxy": "x, .relay.example"], nil, nil),
+        ("http://relay.example/", ["all_proxy": "http://p", "no_proxy": "*"], nil, nil),
+        ("http://relay.example/", ["all_proxy": "http://p", "no_proxy": "lay.example"], "p", 80),
+    ]
+
+    @Test(arguments: proxies) func theSurroundingsNameAProxy(
+        _ row: (url: String, variables: [String: String], host: String?, port: Int?)
+    ) throws {
+        let proxy = ProxyAddress(for: try #require(URL(string: row.url)), environment: row.variables)
+        #expect(proxy?.host == row.host)
+        #expect(proxy?.port == row.port)
+    }
+}
