@@ -173,10 +173,13 @@ class SQLiteReader: StoreReader {
             var found: [String: StoredRecord] = [:]
             let statement = try SQL(Self.byName, in: database)
             for name in wanted {
-                defer { statement.reset() }
-                statement.bind(1, zone.number)
-                statement.bind(2, name)
-                if try statement.step() { found[name] = try record(in: statement) }
+                var text = name
+                try text.withUTF8 { text in
+                    defer { statement.reset() }
+                    statement.bind(1, zone.number)
+                    statement.bind(2, lentText: text)
+                    if try statement.step() { found[name] = try record(in: statement) }
+                }
             }
             return found
         }
@@ -209,7 +212,8 @@ class SQLiteReader: StoreReader {
         changes range: ClosedRange<UInt64>,
         backwards: Bool,
         limit: Int,
-        _ visit: (StoredRecord, UInt64) -> Void
+        lendingAllBut wholeTypes: Set<String>?,
+        _ visit: (VisitedRecord, UInt64) -> Void
     ) throws(RelayError) {
         try attempt {
             if let view = zone.view, view.isPartial {
@@ -227,15 +231,42 @@ class SQLiteReader: StoreReader {
             statement.bind(2, range.lowerBound)
             statement.bind(3, range.upperBound)
             statement.bind(4, Int64(limit))
-            guard try statement.step() else { return }
-            // One record, refilled row by row: of what a page is made of, only names are made anew.
-            var kept = try record(in: statement)
-            visit(kept, kept.change)
             while try statement.step() {
-                try refill(&kept, from: statement)
-                visit(kept, kept.change)
+                if let wholeTypes, let row = try plainRow(in: statement, notOf: wholeTypes) {
+                    visit(.lent(row), row.change)
+                } else {
+                    let record = try record(in: statement)
+                    visit(.whole(record), record.change)
+                }
             }
         }
+    }
+
+    /// What lies in a row of `recordColumns`; `nil` for records that are anything but plain.
+    ///
+    /// Good until the statement's next step.
+    private func plainRow(in row: SQL, notOf wholeTypes: Set<String>) throws -> RecordRow? {
+        guard !row.bool(3), row.isNull(11) else { return nil }
+        let type = try type(row.int(2))
+        guard type != Share.recordType, wholeTypes.isEmpty || !wholeTypes.contains(type) else { return nil }
+        return RecordRow(
+            name: row.lentText(1),
+            fields: row.lentBlob(12),
+            type: type,
+            change: row.unsigned(0),
+            created: try stamp(in: row, from: 4),
+            modified: try stamp(in: row, from: 7),
+            parent: row.isNull(10) ? nil : row.lentText(10)
+        )
+    }
+
+    /// Three columns: when, by whom, on which device.
+    private func stamp(in row: SQL, from column: Int32) throws -> StoredRecord.Stamp {
+        StoredRecord.Stamp(
+            at: Timestamp(milliseconds: row.int(column)),
+            by: try user(row.int(column + 1)),
+            device: DeviceMark(bits: row.unsigned(column + 2))
+        )
     }
 
     func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int? {
@@ -254,25 +285,6 @@ class SQLiteReader: StoreReader {
             statement.bind(2, change)
             return try statement.step() ? Int(statement.int(0)) : 0
         }
-    }
-
-    /// Puts the record in a row of `recordColumns` into `record`, whose memory it takes over.
-    private func refill(_ record: inout StoredRecord, from row: SQL) throws {
-        record.name = row.text(1)
-        record.type = try type(row.int(2))
-        record.change = row.unsigned(0)
-        record.created.at = Timestamp(milliseconds: row.int(4))
-        record.created.by = try user(row.int(5))
-        record.created.device = DeviceMark(bits: row.unsigned(6))
-        record.modified.at = Timestamp(milliseconds: row.int(7))
-        record.modified.by = try user(row.int(8))
-        record.modified.device = DeviceMark(bits: row.unsigned(9))
-        record.parent = row.optionalText(10)
-        record.share = row.optionalText(11)
-        row.blob(12, into: &record.fields)
-        record.isDeleted = row.bool(3)
-        record.sharing = nil
-        if record.isShare { record.sharing = try sharing(of: record) }
     }
 
     /// The record in a row of `recordColumns`.

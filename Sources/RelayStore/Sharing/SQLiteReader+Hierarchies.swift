@@ -87,7 +87,7 @@ extension SQLiteReader {
         _ range: ClosedRange<UInt64>,
         backwards: Bool,
         limit: Int,
-        _ visit: (StoredRecord, UInt64) -> Void
+        _ visit: (VisitedRecord, UInt64) -> Void
     ) throws {
         guard let user = try number(of: view.user), let first = view.shares.first else { return }
         let direction = backwards ? "DESC" : "ASC"
@@ -103,7 +103,7 @@ extension SQLiteReader {
         while try statement.step() {
             var record = try record(in: statement)
             if statement.bool(14) { record = record.outOfSight }
-            visit(record, statement.unsigned(13))
+            visit(.whole(record), statement.unsigned(13))
         }
     }
 }
