@@ -59,6 +59,36 @@ struct RecordAnswer {
         writer.close(UInt8(ascii: "}"))
     }
 
+    /// Types of which records must be whole to be written, where others need not; `nil`: all must.
+    var wholeTypes: Set<String>? { selection == .all ? links?.types ?? [] : nil }
+
+    /// A record of a type that need not be whole.
+    func write(_ row: RecordRow, to writer: inout JSONWriter) {
+        writer.open(UInt8(ascii: "{"))
+        writer.fragment(Text.recordName)
+        writer.string(row.name)
+        writer.fragment(Text.recordType)
+        writer.string(row.type)
+        writer.fragment(Text.fields)
+        writer.raw(row.fields)
+        writer.fragment(Text.changeTag)
+        writer.digits(row.change, radix: .thirtySix)
+        writer.fragment(Text.created)
+        write(row.created, to: &writer)
+        writer.fragment(Text.modified)
+        write(row.modified, to: &writer)
+        if let parent = row.parent {
+            writer.key("parent")
+            writer.object {
+                $0.key("recordName")
+                $0.string(parent)
+            }
+        }
+        writer.fragment(Text.zone)
+        writer.raw(zone)
+        writer.close(UInt8(ascii: "}"))
+    }
+
     private func fields(of record: StoredRecord, _ selection: FieldsJSON.Selection) throws -> [UInt8] {
         guard let links, links.types.contains(record.type) else { return try selection.apply(to: record.fields) }
         return try selection.apply(to: record.fields) { field, asset in

@@ -16,8 +16,8 @@ struct ShareAnswer {
     /// Whether the reader sees the zone as a participant.
     var isParticipants: Bool
     var authenticator: Authenticator
-    /// The relay's own address.
-    var base: String
+    /// How the caller reached the relay.
+    var signIn: SignInAddress
 
     /// The members of a record that is marked, into the object that is open.
     func write(_ record: StoredRecord, in zone: ZoneID, to writer: inout JSONWriter) {
@@ -171,7 +171,7 @@ struct ShareAnswer {
 
     /// Where a browser opens a link.
     func url(_ link: String) -> String {
-        "\(base)/share/\(home.container.name)/\(home.environment.rawValue)/\(link)"
+        "\(signIn.base)/share/\(home.container.name)/\(home.environment.rawValue)/\(link)"
     }
 
     private func profiles(of users: [UserID]) -> [UserID: UserProfile] {
@@ -189,7 +189,7 @@ extension RequestContext {
             viewer: database.caller.user,
             isParticipants: database.scope == .shared,
             authenticator: authenticator,
-            base: authentication.signIn.base
+            signIn: authentication.signIn
         )
     }
 }

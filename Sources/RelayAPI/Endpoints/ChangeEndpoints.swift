@@ -88,17 +88,25 @@ private struct ZonePageRequest {
         var failure: (any Error)?
         writer.key("records")
         writer.open(UInt8(ascii: "["))
+        let changes = ZoneChanges(
+            zone: zone,
+            of: context.database,
+            token: token,
+            limit: limit,
+            isReversed: isReversed,
+            recordTypes: recordTypes,
+            countsRest: countsRest
+        )
         let page = try context.store.read { reader throws(RelayError) in
-            try ZoneChanges(
-                zone: zone,
-                of: context.database,
-                token: token,
-                limit: limit,
-                isReversed: isReversed,
-                recordTypes: recordTypes,
-                countsRest: countsRest
-            ).read(from: reader, epoch: context.store.epoch) { record in
-                do { try answer.write(record, to: &writer) } catch { failure = error }
+            try changes.read(
+                from: reader,
+                epoch: context.store.epoch,
+                lendingAllBut: answer.wholeTypes
+            ) { record in
+                switch record {
+                case .lent(let row): answer.write(row, to: &writer)
+                case .whole(let record): do { try answer.write(record, to: &writer) } catch { failure = error }
+                }
             }
         }
         if let failure { throw failure as? RelayError ?? RelayError(.internalError, "The relay failed; report this.") }

@@ -46,14 +46,16 @@ package struct ZoneChanges: Sendable {
         package var remaining: Int?
     }
 
-    /// Hands the page's records to `visit` in their order.
+    /// Hands the page's records to `visit` in their order; where `wholeTypes` is given, those of other types as they
+    /// lie in the store, if they can.
     ///
     /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone, another
     /// epoch or the future.
     package func read(
         from reader: any StoreReader,
         epoch: UInt64,
-        visit: (StoredRecord) -> Void
+        lendingAllBut wholeTypes: Set<String>?,
+        visit: (VisitedRecord) -> Void
     ) throws(RelayError) -> Page {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
@@ -73,15 +75,23 @@ package struct ZoneChanges: Sendable {
         for _ in 0..<(isReversed ? 1 : Self.maxPasses) where moreComing && live < limit {
             var count = 0
             let wanted = limit - live
-            try reader.visitRecords(in: zone, changes: left, backwards: isReversed, limit: wanted) {
-                record,
-                position in
+            try reader.visitRecords(
+                in: zone,
+                changes: left,
+                backwards: isReversed,
+                limit: wanted,
+                lendingAllBut: aliases.isEmpty ? wholeTypes : nil
+            ) { record, position in
                 count += 1
                 last = position
                 if record.isDeleted, position <= listed { return }
                 live += 1
                 if let recordTypes, !recordTypes.contains(record.type) { return }
-                visit(aliases.viewed(record))
+                if !aliases.isEmpty, case .whole(let whole) = record {
+                    visit(.whole(aliases.viewed(whole)))
+                } else {
+                    visit(record)
+                }
             }
             moreComing = count == wanted && (isReversed ? last > range.lowerBound : last < range.upperBound)
             if moreComing, !isReversed { left = last + 1...range.upperBound }
@@ -93,6 +103,15 @@ package struct ZoneChanges: Sendable {
         var page = Page(zone: zone, token: end, moreComing: moreComing)
         if countsRest, !isReversed { page.remaining = moreComing ? try reader.countLive(in: zone, after: last) : 0 }
         return page
+    }
+
+    /// The same, with every record whole.
+    package func read(
+        from reader: any StoreReader,
+        epoch: UInt64,
+        visit: (StoredRecord) -> Void
+    ) throws(RelayError) -> Page {
+        try read(from: reader, epoch: epoch, lendingAllBut: nil) { if case .whole(let record) = $0 { visit(record) } }
     }
 
     /// How many pages of tombstones one answer may pass over.

@@ -86,12 +86,15 @@ package protocol StoreReader {
     ///
     /// Of a zone in the view of a participant, what the view shows; there a record that has come into sight has a place of
     /// its own, and one that has gone out of it is a tombstone.
+    ///
+    /// Where `wholeTypes` is given, plain records of all other types come as they lie in their rows, if the store has such.
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
         backwards: Bool,
         limit: Int,
-        _ visit: (StoredRecord, _ position: UInt64) -> Void
+        lendingAllBut wholeTypes: Set<String>?,
+        _ visit: (VisitedRecord, _ position: UInt64) -> Void
     ) throws(RelayError)
 
     /// The live records of `zones` together that match, in the order of `QueryOrder`, from just after `position` on.
@@ -132,6 +135,21 @@ package protocol StoreReader {
 
     /// The shares to which an invitation waits for one of these addresses.
     func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [SharePlace]
+}
+
+extension StoreReader {
+    /// The same, with every record whole.
+    package func visitRecords(
+        in zone: Zone,
+        changes range: ClosedRange<UInt64>,
+        backwards: Bool,
+        limit: Int,
+        _ visit: (StoredRecord, _ position: UInt64) -> Void
+    ) throws(RelayError) {
+        try visitRecords(in: zone, changes: range, backwards: backwards, limit: limit, lendingAllBut: nil) {
+            if case .whole(let record) = $0 { visit(record, $1) }
+        }
+    }
 }
 
 /// Where a share's record is.

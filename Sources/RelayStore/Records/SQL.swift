@@ -50,6 +50,18 @@ struct SQL {
         }
     }
 
+    /// The same without a copy: the bytes must stay where they are until the statement is reset.
+    func bind(_ index: Int32, lentText text: UnsafeBufferPointer<UInt8>) {
+        text.withMemoryRebound(to: CChar.self) {
+            _ = sqlite3_bind_text(handle, index, $0.baseAddress ?? Self.nothing, Int32(text.count), nil)
+        }
+    }
+
+    func bind(_ index: Int32, lentBlob bytes: UnsafeRawBufferPointer) {
+        let start = bytes.baseAddress ?? UnsafeRawPointer(Self.nothing)
+        _ = sqlite3_bind_blob64(handle, index, start, UInt64(bytes.count), nil)
+    }
+
     /// Tells SQLite to copy what it is given before the call returns.
     private static var copied: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
     /// An address for empty values: a null pointer would bind NULL.
@@ -112,12 +124,15 @@ struct SQL {
         return Array(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column))))
     }
 
-    /// Replaces `bytes` by the column's, in the memory they have.
-    func blob(_ column: Int32, into bytes: inout [UInt8]) {
-        bytes.removeAll(keepingCapacity: true)
-        guard let start = sqlite3_column_blob(handle, column) else { return }
-        bytes.append(
-            contentsOf: UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
-        )
+    /// A text column's UTF-8 where it lies: good until the next step, or until the column is read as something else.
+    func lentText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+        guard let start = sqlite3_column_text(handle, column) else { return UnsafeBufferPointer(start: nil, count: 0) }
+        return UnsafeBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
+    }
+
+    /// The same for a blob.
+    func lentBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
+        let start = sqlite3_column_blob(handle, column)?.assumingMemoryBound(to: UInt8.self)
+        return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_column_bytes(handle, column)))
     }
 }

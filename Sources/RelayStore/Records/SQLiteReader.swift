@@ -174,10 +174,13 @@ class SQLiteReader: StoreReader {
             var found: [String: StoredRecord] = [:]
             let statement = try SQL(Self.byName, in: database)
             for name in wanted {
-                defer { statement.reset() }
-                statement.bind(1, zone.number)
-                statement.bind(2, name)
-                if try statement.step() { found[name] = try record(in: statement) }
+                var text = name
+                try text.withUTF8 { text in
+                    defer { statement.reset() }
+                    statement.bind(1, zone.number)
+                    statement.bind(2, lentText: text)
+                    if try statement.step() { found[name] = try record(in: statement) }
+                }
             }
             return found
         }
@@ -210,11 +213,20 @@ class SQLiteReader: StoreReader {
         changes range: ClosedRange<UInt64>,
         backwards: Bool,
         limit: Int,
-        _ visit: (StoredRecord, UInt64) -> Void
+        lendingAllBut wholeTypes: Set<String>?,
+        _ visit: (VisitedRecord, UInt64) -> Void
     ) throws(RelayError) {
         try attempt {
             if let view = zone.view, view.isPartial {
-                return try visitView(view, of: zone, range, backwards: backwards, limit: limit, visit)
+                return try visitView(
+                    view,
+                    of: zone,
+                    range,
+                    backwards: backwards,
+                    limit: limit,
+                    lendingAllBut: wholeTypes,
+                    visit
+                )
             }
             let isNarrow = (range.upperBound - range.lowerBound) / 2 < UInt64(limit)
             let statement = try SQL(
@@ -228,15 +240,43 @@ class SQLiteReader: StoreReader {
             statement.bind(2, range.lowerBound)
             statement.bind(3, range.upperBound)
             statement.bind(4, Int64(limit))
-            guard try statement.step() else { return }
-            // One record, refilled row by row: of what a page is made of, only names are made anew.
-            var kept = try record(in: statement)
-            visit(kept, kept.change)
             while try statement.step() {
-                try kept.refill(from: statement, by: self)
-                visit(kept, kept.change)
+                visit(try visited(in: statement, lendingAllBut: wholeTypes), statement.unsigned(0))
             }
         }
+    }
+
+    /// The record in a row of `recordColumns`: as it lies there where it is plain and of other types than `wholeTypes`.
+    func visited(in row: SQL, lendingAllBut wholeTypes: Set<String>?) throws -> VisitedRecord {
+        if let wholeTypes, let plain = try plainRow(in: row, notOf: wholeTypes) { return .lent(plain) }
+        return .whole(try record(in: row))
+    }
+
+    /// What lies in a row of `recordColumns`; `nil` for records that are anything but plain.
+    ///
+    /// Good until the statement's next step.
+    private func plainRow(in row: SQL, notOf wholeTypes: Set<String>) throws -> RecordRow? {
+        guard !row.bool(3), row.isNull(11) else { return nil }
+        let type = try type(row.int(2))
+        guard type != Share.recordType, wholeTypes.isEmpty || !wholeTypes.contains(type) else { return nil }
+        return RecordRow(
+            name: row.lentText(1),
+            fields: row.lentBlob(12),
+            type: type,
+            change: row.unsigned(0),
+            created: try stamp(in: row, from: 4),
+            modified: try stamp(in: row, from: 7),
+            parent: row.isNull(10) ? nil : row.lentText(10)
+        )
+    }
+
+    /// Three columns: when, by whom, on which device.
+    private func stamp(in row: SQL, from column: Int32) throws -> StoredRecord.Stamp {
+        StoredRecord.Stamp(
+            at: Timestamp(milliseconds: row.int(column)),
+            by: try user(row.int(column + 1)),
+            device: DeviceMark(bits: row.unsigned(column + 2))
+        )
     }
 
     func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int? {
@@ -280,26 +320,5 @@ class SQLiteReader: StoreReader {
         )
         if record.isShare { record.sharing = try sharing(of: record) }
         return record
-    }
-}
-
-extension StoredRecord {
-    /// Becomes the record in a row of `recordColumns`, in the memory it has.
-    mutating func refill(from row: SQL, by reader: SQLiteReader) throws {
-        name = row.text(1)
-        type = try reader.type(row.int(2))
-        change = row.unsigned(0)
-        created.at = Timestamp(milliseconds: row.int(4))
-        created.by = try reader.user(row.int(5))
-        created.device = DeviceMark(bits: row.unsigned(6))
-        modified.at = Timestamp(milliseconds: row.int(7))
-        modified.by = try reader.user(row.int(8))
-        modified.device = DeviceMark(bits: row.unsigned(9))
-        parent = row.optionalText(10)
-        share = row.optionalText(11)
-        row.blob(12, into: &fields)
-        isDeleted = row.bool(3)
-        sharing = nil
-        if isShare { sharing = try reader.sharing(of: self) }
     }
 }

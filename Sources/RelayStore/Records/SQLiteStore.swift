@@ -212,12 +212,15 @@ package final class SQLiteStore: Store {
     /// try would prove nothing.
     private func checkpointIfDue() {
         do {
-            try connections.checkpointIfDue()
-        } catch  where StoreFailure.isLostWrite(error) {
-            stopAfterLostWrite()
+            try connections.checkpointIfDue { [weak self] in self?.checkpointFailed($0) }
         } catch {
-            // A full disk: what was answered is safe in the log, and the next commit tries again.
+            checkpointFailed(error)
         }
+    }
+
+    private func checkpointFailed(_ error: any Error) {
+        // A full disk is no such failure: what was answered is safe in the log, and a later commit tries again.
+        if StoreFailure.isLostWrite(error) { stopAfterLostWrite() }
     }
 
     /// Takes no write any more: what the disk holds is unknown until the file is opened again.

@@ -308,7 +308,6 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         let statement = try replaced == nil ? insert : SQL(Self.update, in: database)
         statement.bind(1, record.change)
         statement.bind(2, zone.number)
-        statement.bind(3, record.name)
         statement.bind(4, type)
         statement.bind(5, record.isDeleted)
         statement.bind(6, record.created.at.milliseconds)
@@ -319,9 +318,15 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         statement.bind(11, record.modified.device.bits)
         statement.bind(12, record.parent)
         statement.bind(13, record.share)
-        statement.bind(14, blob: record.fields)
         if let replaced { statement.bind(15, replaced) }
-        try statement.run()
+        var name = record.name
+        try name.withUTF8 { name in
+            try record.fields.withUnsafeBytes { fields in
+                statement.bind(3, lentText: name)
+                statement.bind(14, lentBlob: fields)
+                try statement.run()
+            }
+        }
         return growth
     }
 

@@ -9,6 +9,8 @@ final class StoreConnections: Sendable {
     private let writer: DatabaseQueue
     /// `nil` in memory.
     private let log: WriteAheadLog?
+    /// Likewise.
+    private let copier: LogCopier?
     /// What opens another reader; `nil` in memory, where the one connection does everything.
     private let openReader: (@Sendable () throws -> DatabaseQueue)?
     private let restingReaders = Mutex<[DatabaseQueue]>([])
@@ -30,6 +32,7 @@ final class StoreConnections: Sendable {
             writer = try DatabaseQueue(configuration: configuration)
             openReader = nil
             log = nil
+            copier = nil
             // Copied page by page: tests open thousands.
             try Self.blank.get().backup(to: writer)
             return
@@ -42,11 +45,15 @@ final class StoreConnections: Sendable {
             configuration.journalMode = .wal
             writer = try DatabaseQueue(path: path, configuration: configuration)
             openReader = { [reading] in try DatabaseQueue(path: path, configuration: reading) }
-            // GRDB sets NORMAL when it turns WAL on; only FULL keeps an answered write through a power cut.
-            try writer.inDatabase { try $0.execute(sql: "PRAGMA synchronous = FULL") }
+            try Self.makeDurable(writer)
             let log = WriteAheadLog(checkpointPages: checkpointPages)
             writer.inDatabase { log.watch($0) }
             self.log = log
+            copier = LogCopier(log) { [configuration] in
+                let connection = try DatabaseQueue(path: path, configuration: configuration)
+                try Self.makeDurable(connection)
+                return connection
+            }
         }
         try StoreLayout.migrate(writer)
     }
@@ -56,6 +63,11 @@ final class StoreConnections: Sendable {
         let store = try DatabaseQueue()
         try StoreLayout.migrate(store)
         return store
+    }
+
+    /// GRDB sets NORMAL when it turns WAL on; only FULL keeps an answered write through a power cut.
+    private static func makeDurable(_ connection: DatabaseQueue) throws {
+        try connection.inDatabase { try $0.execute(sql: "PRAGMA synchronous = FULL") }
     }
 
     /// Puts on the disk what an earlier process left in the log, before anybody reads it.
@@ -78,6 +90,7 @@ final class StoreConnections: Sendable {
     }
 
     func close() {
+        copier?.close()
         restingReaders.withLock { readers in
             readers.forEach { try? $0.close() }
             readers = []
@@ -110,10 +123,18 @@ final class StoreConnections: Sendable {
         }
     }
 
-    /// Copies the log into the file where there is enough of it; for when nobody waits for an answer.
+    /// Copies the log into the file where there is enough of it, most of it while commits go on; for when nobody waits for
+    /// an answer.
     ///
-    /// Throws where the disk failed: what the file holds is unknown then.
-    func checkpointIfDue() throws { try log.map { log in try writer.inDatabase { try log.checkpointIfDue($0) } } }
+    /// Throws where the disk failed, or tells `onFailure` later: what the file holds is unknown then.
+    func checkpointIfDue(onFailure: @escaping @Sendable (any Error) -> Void) throws {
+        guard let log, let copier else { return }
+        switch log.need {
+        case .nothing: return
+        case .copyRest: try writer.inDatabase { try log.checkpoint($0) }
+        case .copyBeside: copier.begin(onFailure: onFailure)
+        }
+    }
 
     /// Runs `body` on the connection that writes, outside of a transaction.
     func inspect<Result>(_ body: (Database) throws -> Result) throws -> Result { try writer.inDatabase(body) }

@@ -4,6 +4,10 @@ import Synchronization
 
 /// Looks after the writer's write-ahead log: room ahead of it, and when it is copied into the file.
 ///
+/// To copy it takes a tenth of a second or more, in which nobody should wait for a commit. So another connection copies
+/// most of it while commits go on behind, and again what came meanwhile, until so little is left that the writer itself
+/// can copy that between two commits: then all is in the file, and the log begins anew.
+///
 /// A commit that makes the log's file longer has to wait for the file system's own books as well as for its pages, which
 /// takes half as long again as one that overwrites: so zeros are written ahead, a mebibyte at a time, until the log has the
 /// length at which it begins anew.
@@ -11,6 +15,8 @@ final class WriteAheadLog: Sendable {
     private struct State {
         /// Pages in the log as of our last commit.
         var frames = 0
+        /// So many of them have been copied into the file.
+        var copied = 0
         /// Bytes of its file, as far as we have looked.
         var size: Int64 = 0
     }
@@ -20,6 +26,8 @@ final class WriteAheadLog: Sendable {
     /// A checkpoint costs two more fsyncs and stops the writes: at 32 MiB of log it comes a tenth as often as by default,
     /// and a page written many times meanwhile is copied once.
     private let checkpointFrames: Int
+    /// Pages that room is made for: commits go on while the log is copied.
+    private var roomyFrames: Int { checkpointFrames + checkpointFrames / 4 }
     /// One page with what the log says about it, and what stands before the first.
     private static let frameBytes: Int64 = 4096 + 24
     private static let headBytes: Int64 = 32
@@ -30,8 +38,8 @@ final class WriteAheadLog: Sendable {
     /// - Parameter checkpointPages: So many pages are copied into the file at once.
     init(checkpointPages: Int) { checkpointFrames = checkpointPages }
 
-    /// Bytes of the log at which it begins anew.
-    private var fullSize: Int64 { Self.headBytes + Int64(checkpointFrames) * Self.frameBytes }
+    /// Bytes of a log that room has been made for.
+    private var fullSize: Int64 { Self.headBytes + Int64(roomyFrames) * Self.frameBytes }
 
     /// Begins to count the pages of the connection's commits, in place of SQLite's own checkpoints.
     ///
@@ -43,6 +51,8 @@ final class WriteAheadLog: Sendable {
             ) -> Int32 = { log, _, _, frames in
                 guard let log else { return SQLITE_OK }
                 Unmanaged<WriteAheadLog>.fromOpaque(log).takeUnretainedValue().state.withLock {
+                    // Fewer than before: the log has begun anew.
+                    if frames < $0.frames { $0.copied = 0 }
                     $0.frames = Int(frames)
                 }
                 return SQLITE_OK
@@ -57,7 +67,7 @@ final class WriteAheadLog: Sendable {
     func makeRoom(in database: Database) {
         let isNear = state.withLock { state in
             let end = Self.headBytes + Int64(state.frames) * Self.frameBytes
-            return state.frames < checkpointFrames && end + Self.margin > state.size
+            return state.frames < roomyFrames && end + Self.margin > state.size
         }
         guard isNear else { return }
         var pointer: UnsafeMutablePointer<sqlite3_file>?
@@ -92,18 +102,40 @@ final class WriteAheadLog: Sendable {
     /// SQLite's own files take less than 128 KiB at once.
     private static let zeros = [UInt8](repeating: 0, count: 64 << 10)
 
-    /// Copies what it can of the log into the file, where the log has grown to its full length.
-    func checkpointIfDue(_ database: Database) throws {
-        guard state.withLock({ $0.frames }) >= checkpointFrames else { return }
+    /// What is to be done about a log that may have grown to its full length.
+    enum Need {
+        case nothing
+        /// So few pages are left to copy that the next commit may well wait for them; it then begins the log anew.
+        case copyRest
+        /// So many that commits had better go on beside it.
+        case copyBeside
+    }
+
+    var need: Need {
+        state.withLock {
+            guard $0.frames >= checkpointFrames else { return .nothing }
+            return $0.frames - $0.copied <= Self.mostRest ? .copyRest : .copyBeside
+        }
+    }
+
+    /// A few milliseconds' worth of pages.
+    private static let mostRest = 600
+
+    /// Copies what it can of the log into the file; on any connection, and beside commits on another one.
+    func checkpoint(_ database: Database) throws {
+        var (frames, copied): (CInt, CInt) = (0, 0)
         let result = sqlite3_wal_checkpoint_v2(
             database.sqliteConnection,
             "main",
             SQLITE_CHECKPOINT_PASSIVE,
-            nil,
-            nil
+            &frames,
+            &copied
         )
-        // Readers and other processes may be in its way: then the next commit tries again.
-        guard result & 0xFF == SQLITE_IOERR else { return }
+        // Readers and other processes may be in its way: then a later commit tries again.
+        guard result & 0xFF == SQLITE_IOERR else {
+            state.withLock { [copied] in $0.copied = min(max(Int(copied), 0), $0.frames) }
+            return
+        }
         throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(database.sqliteConnection)))
     }
 }

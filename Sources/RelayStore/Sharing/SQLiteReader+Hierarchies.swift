@@ -93,7 +93,8 @@ extension SQLiteReader {
         _ range: ClosedRange<UInt64>,
         backwards: Bool,
         limit: Int,
-        _ visit: (StoredRecord, UInt64) -> Void
+        lendingAllBut wholeTypes: Set<String>?,
+        _ visit: (VisitedRecord, UInt64) -> Void
     ) throws {
         guard let user = try number(of: view.user), let first = view.shares.first else { return }
         let direction = backwards ? "DESC" : "ASC"
@@ -106,16 +107,15 @@ extension SQLiteReader {
         statement.bind(4, range.upperBound)
         statement.bind(5, Int64(limit))
         if isOne { statement.bind(6, first.share) }
-        // One record, refilled row by row, as for those who see the whole zone.
-        var kept: StoredRecord?
         while try statement.step() {
             let (position, isGone) = (statement.unsigned(13), statement.bool(14))
             if statement.isNull(0) {
                 guard let moved = try record(named: statement.text(15), in: zone) else { continue }
-                visit(isGone ? moved.outOfSight : moved, position)
+                visit(.whole(isGone ? moved.outOfSight : moved), position)
+            } else if isGone {
+                visit(.whole(try record(in: statement).outOfSight), position)
             } else {
-                if kept == nil { kept = try record(in: statement) } else { try kept?.refill(from: statement, by: self) }
-                if let kept { visit(isGone ? kept.outOfSight : kept, position) }
+                visit(try visited(in: statement, lendingAllBut: wholeTypes), position)
             }
         }
     }

@@ -134,6 +134,15 @@ package struct JSONWriter: ~Copyable {
         needsComma = true
     }
 
+    /// The same of text that lies elsewhere, which must be UTF-8.
+    package mutating func string(_ text: UnsafeBufferPointer<UInt8>) {
+        separate()
+        append(UInt8(ascii: "\""))
+        appendEscaped(text)
+        append(UInt8(ascii: "\""))
+        needsComma = true
+    }
+
     package mutating func int(_ number: Int64) {
         separate()
         if number < 0 { append(UInt8(ascii: "-")) }
@@ -194,6 +203,12 @@ package struct JSONWriter: ~Copyable {
     package mutating func raw(_ json: ArraySlice<UInt8>) {
         separate()
         json.withUnsafeBufferPointer { append($0) }
+        needsComma = true
+    }
+
+    package mutating func raw(_ json: UnsafeBufferPointer<UInt8>) {
+        separate()
+        append(json)
         needsComma = true
     }
 

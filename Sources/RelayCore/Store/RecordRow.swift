@@ -1,0 +1,49 @@
+/// A live record as it lies in the store's row, lent for the length of one visit: its name and fields are not copied.
+///
+/// A page of a feed is hundreds of these, and to make a `StoredRecord` of each costs more than to find it. Only records of
+/// the usual kind come like this: no tombstone, no share nor the root of one.
+package struct RecordRow {
+    /// UTF-8; gone when the visit ends, like `fields`.
+    package var name: UnsafeBufferPointer<UInt8>
+    package var fields: UnsafeBufferPointer<UInt8>
+    package var type: String
+    package var change: UInt64
+    package var created: StoredRecord.Stamp
+    package var modified: StoredRecord.Stamp
+    package var parent: UnsafeBufferPointer<UInt8>?
+
+    package init(
+        name: UnsafeBufferPointer<UInt8>,
+        fields: UnsafeBufferPointer<UInt8>,
+        type: String,
+        change: UInt64,
+        created: StoredRecord.Stamp,
+        modified: StoredRecord.Stamp,
+        parent: UnsafeBufferPointer<UInt8>?
+    ) {
+        self.name = name
+        self.fields = fields
+        self.type = type
+        self.change = change
+        self.created = created
+        self.modified = modified
+        self.parent = parent
+    }
+}
+
+/// A record on a visit.
+package enum VisitedRecord {
+    case whole(StoredRecord)
+    case lent(RecordRow)
+
+    var type: String {
+        switch self {
+        case .whole(let record): record.type
+        case .lent(let row): row.type
+        }
+    }
+
+    var isDeleted: Bool {
+        if case .whole(let record) = self { record.isDeleted } else { false }
+    }
+}
