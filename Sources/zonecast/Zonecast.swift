@@ -21,8 +21,8 @@ struct Zonecast: AsyncParsableCommand {
             InitCommand.self, Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self,
             IssuerCommand.self, KeyCommand.self, RecordsCommand.self, ZonesCommand.self, SharesCommand.self,
             SchemaCommand.self, RoleCommand.self, PushCommand.self, BackupCommand.self, ConsoleCommand.self,
-            ConfigCommand.self,
-            DoctorCommand.self,
+            ConfigCommand.self, AssetsCommand.self, StorageCommand.self, BenchCommand.self, DoctorCommand.self,
+            LogsCommand.self, LoginCommand.self, LogoutCommand.self, VersionCommand.self, CompletionsCommand.self,
         ] + ToolVerbs.all
     )
 
