@@ -15,11 +15,16 @@ package final class Tracer: Sendable {
     /// Requests whose number, spread over all of 64 bits, lies below this.
     private let threshold: UInt64
     private let count = Atomic<UInt64>(0)
+    /// Traces of others that were followed in this second of the uptime.
+    private let followed = Mutex<(second: Int64, count: Int)>((0, 0))
+    /// Of those in one second: anybody can ask for them, and each costs a little.
+    package static let followedLimit = 200
     /// The traced writes of the commit that each store is making.
     private let committing = Mutex<[ContainerEnvironment: [RequestTrace]]>([:])
 
     /// - Parameters:
-    ///   - share: how many of the requests are traced, from 0 to 1; those that come with a trace which is kept always are.
+    ///   - share: how many of the requests are traced, from 0 to 1; those that come with a trace which is kept always are, up to
+    ///     `followedLimit` a second.
     ///   - sink: gets the spans.
     ///   - time: the clocks.
     ///   - random: for identifiers.
@@ -35,8 +40,17 @@ package final class Tracer: Sendable {
         let parent = Self.header.flatMap { request.headers[$0] }.flatMap { TraceContext(traceparent: $0) }
         // Evenly spread without a draw: multiples of the golden ratio.
         let number = count.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
-        guard parent?.isSampled ?? (number <= threshold && threshold > 0) else { return nil }
+        let isChosen = threshold > 0 && number <= threshold
+        guard parent.map({ $0.isSampled && mayFollow() }) ?? isChosen else { return nil }
         return RequestTrace(under: parent, tracer: self, time: time, random: random, sink: sink)
+    }
+
+    private func mayFollow() -> Bool {
+        let second = time.uptime().components.seconds
+        return followed.withLock { followed in
+            followed = followed.second == second ? (second, followed.count + 1) : (second, 1)
+            return followed.count <= Self.followedLimit
+        }
     }
 
     // MARK: From a commit to its notices

@@ -14,7 +14,7 @@ extension ConfigurationKeys {
             \.traces.permille,
             0...1000,
             unit: "of 1000 requests",
-            "Are traced; one that comes with a traceparent is traced if, and only if, that says so."
+            "Are traced; one that comes with a traceparent is traced if that says so, up to 200 such in a second."
         ),
         .text(
             "traces.token-file",

@@ -68,6 +68,15 @@ import Testing
         #expect(traced(0, of: 10_000) == 0)
         #expect(traced(1, of: 1_000) == 1_000)
         #expect((95...105).contains(traced(0.01, of: 10_000)))
+        // What others keep is kept, but nobody can have every request of a flood traced.
+        let still = TimeSource(now: { Timestamp(milliseconds: 0) }, uptime: { .zero })
+        let follower = Tracer(share: 0, sink: Sink(), time: still, random: .system)
+        let kept = try Self.request(
+            "zones/list",
+            "{}",
+            traceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        )
+        #expect((0..<1_000).count { _ in follower.begin(kept) != nil } == Tracer.followedLimit)
         // What others do not keep is not kept here either.
         let tracer = Tracer(share: 1, sink: Sink(), time: .system, random: .system)
         let other = try Self.request(

@@ -78,7 +78,7 @@ extension UserCommand {
             }
             try confirm()
             var zones = 0
-            for home in try UserCommand.homes(of: account, HomeFilter(), store) {
+            for home in try UserCommand.homes(of: account, nil, store) {
                 let visit = try await UserVisit(of: account, in: home, store, folder: options.folder)
                 defer { visit.end(store) }
                 try await UserCommand.asked { zones += try await empty(visit) }
@@ -127,9 +127,10 @@ extension UserCommand {
     }
 
     /// Where an account has been.
-    static func homes(of account: Account, _ filter: HomeFilter, _ store: AccountStore) throws -> [ContainerEnvironment]
+    static func homes(of account: Account, _ filter: HomeFilter?, _ store: AccountStore) throws
+        -> [ContainerEnvironment]
     {
-        try store.profiles(of: account.id).map(\.home).filter { filter.admits($0) }
+        try store.profiles(of: account.id).map(\.home).filter { filter?.admits($0) ?? true }
     }
 
     /// Turns what a relay refuses, or a connection that ends, into words for a person.
