@@ -14,9 +14,10 @@ struct BenchCommand: AsyncParsableCommand {
             public    each client queries the public database
             mixed     four fetches and queries to each save
 
-            Without --url it starts a relay of its own, and removes that again. Clients and relay share the machine then,
-            so the figures are of both together. All happens in a zone (for public: on records of type Bench) of the bench's
-            own, which goes afterwards.
+            Without --url it starts a relay of its own, and removes that again. \
+            Clients and relay share the machine then, so the figures are of both \
+            together. All happens in a zone (for public: on records of type Bench) of \
+            the bench's own, which goes afterwards.
             """
     )
 
