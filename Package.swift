@@ -81,8 +81,8 @@ var package = Package(
                 serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto,
             ]
         ),
-        // Requests that the relay makes: pushes to devices that sleep.
-        .ours("RelayGateways", ["Records", "RelayCore", asyncHTTPClient, nioCore, nioHTTP1, crypto]),
+        // Requests that the relay makes: pushes to devices that sleep, traces to a collector.
+        .ours("RelayGateways", ["Records", "RelayCore", asyncHTTPClient, nioCore, nioHTTP1, crypto, cryptoExtras]),
         // The client, from what it decides up to its sockets.
         .ours("SyncCore", ["Records"]),
         .systemLibrary(
@@ -149,7 +149,10 @@ var package = Package(
         ),
         .tests(
             "RelayGateways",
-            ["Records", "RelayCore", asyncHTTPClient, nioCore, nioPosix, nioHPACK, nioHTTP2, nioSSL, crypto]
+            [
+                "Records", "RelayCore", asyncHTTPClient, nioCore, nioPosix, nioHPACK, nioHTTP2, nioSSL, crypto,
+                cryptoExtras,
+            ]
         ),
         .tests("SyncCore", ["Records"]),
         .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),

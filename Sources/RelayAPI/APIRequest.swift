@@ -9,6 +9,8 @@ package struct APIRequest: Sendable {
     package var body: [UInt8]
     /// Has taken the body instead of `body`, where that was too large to be held.
     package var intake: (any BodyIntake)?
+    /// What is written down of it, where it is one of those.
+    package var trace: RequestTrace?
 
     package init(head: RequestHead, body: [UInt8] = []) {
         self.head = head

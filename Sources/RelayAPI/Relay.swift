@@ -1,6 +1,6 @@
 import HTTPTypes
 import Logging
-import Records
+package import Records
 package import RelayCore
 import Synchronization
 import Wire
@@ -34,6 +34,9 @@ package final class Relay: Sendable {
     let onFault: @Sendable (String, any Error) -> Void
     private let requestCount = Atomic<UInt64>(0)
     private let welcomed = Mutex<Set<WelcomeKey>>([])
+    /// Bounds of single users, by the names that their containers know them by; and whether there are any.
+    private let privateQuotas = Mutex<[ContainerEnvironment: [UserID: Int64]]>([:])
+    private let hasPrivateQuotas = Atomic<Bool>(false)
 
     private struct WelcomeKey: Hashable {
         var home: ContainerEnvironment
@@ -318,13 +321,26 @@ package final class Relay: Sendable {
             pushes: pushes,
             queryUse: queryUse,
             isGet: request.method == .get,
-            store: store,
+            store: request.trace.map { TracedStore(store, of: route.home, $0) } ?? store,
             body: json,
-            limits: limits,
+            limits: limits(in: route.home),
             now: time.now(),
             newRecordName: { UUIDText.make(random.bytes(16)).uppercased() },
             newSecret: { Base64URL.encode(random.bytes(16)) }
         )
+    }
+
+    /// Goes by these bounds of single users from the next request on.
+    package func setPrivateQuotas(_ quotas: [ContainerEnvironment: [UserID: Int64]]) {
+        privateQuotas.withLock { $0 = quotas }
+        hasPrivateQuotas.store(!quotas.isEmpty, ordering: .releasing)
+    }
+
+    private func limits(in home: ContainerEnvironment) -> Limits {
+        guard hasPrivateQuotas.load(ordering: .acquiring) else { return limits }
+        var limits = limits
+        limits.quota.ownPrivateBytes = privateQuotas.withLock { $0[home] ?? [:] }
+        return limits
     }
 
     private func tellHub(ofSubscriptionsOf user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws {

@@ -29,6 +29,7 @@ package struct RelayServer: Service {
     private let onListening: @Sendable (ListeningAddress) async -> Void
     private let notices: NoticeService?
     private let logger: Logger
+    private let counts: ConnectionCounts
 
     /// Makes a server that listens once it runs.
     ///
@@ -54,6 +55,7 @@ package struct RelayServer: Service {
         respond: @escaping Responder
     ) {
         self.configuration = configuration
+        counts = ConnectionCounts(limits: configuration.limits, trustedProxies: configuration.trustedProxies)
         self.logger = logger
         self.notices = notices
         self.isReady = isReady
@@ -62,6 +64,9 @@ package struct RelayServer: Service {
         self.respond = respond
         self.intake = intake
     }
+
+    /// How many connections are open, of requests and of sockets.
+    package var openConnections: @Sendable () -> Int { { [counts] in counts.total } }
 
     /// Serves until the service group shuts down gracefully or the task is cancelled; then stops accepting, lets
     /// requests end, and returns within `limits.shutdown`.
@@ -163,7 +168,7 @@ package struct RelayServer: Service {
                 trustedProxies: configuration.trustedProxies,
                 testDoor: configuration.testDoor
             ),
-            counts: ConnectionCounts(limits: configuration.limits, trustedProxies: configuration.trustedProxies),
+            counts: counts,
             isReady: isReady,
             intake: intake,
             respond: respond,

@@ -7,9 +7,10 @@ struct Zonecast: AsyncParsableCommand {
         abstract: "A sync relay of your own: CloudKit's job on your own machine.",
         discussion: """
             First steps:
-              zonecast serve --dev                      a relay for trying things, on this machine only
-              zonecast init                             all that a relay for others needs; asks for what it is not told
-              zonecast doctor                           whether it does what it is for
+              zonecast demo             a relay and three clients, here in the terminal
+              zonecast serve --dev      a relay for trying things, on this machine
+              zonecast init             all that a relay for others needs
+              zonecast doctor           whether it does what it is for
               zonecast container create iCloud.org.example.notes
               zonecast token create --container iCloud.org.example.notes
 
@@ -21,8 +22,8 @@ struct Zonecast: AsyncParsableCommand {
             InitCommand.self, Serve.self, ContainerCommand.self, TokenCommand.self, UserCommand.self,
             IssuerCommand.self, KeyCommand.self, RecordsCommand.self, ZonesCommand.self, SharesCommand.self,
             SchemaCommand.self, RoleCommand.self, PushCommand.self, BackupCommand.self, ConsoleCommand.self,
-            ConfigCommand.self,
-            DoctorCommand.self,
+            ConfigCommand.self, AssetsCommand.self, StorageCommand.self, BenchCommand.self, DoctorCommand.self,
+            LogsCommand.self, LoginCommand.self, LogoutCommand.self, VersionCommand.self, CompletionsCommand.self,
         ] + ToolVerbs.all
     )
 

@@ -36,6 +36,14 @@ import Testing
             #expect((Int(value ?? "") ?? 0) > 0, "\(gauge)")
         }
         #expect(Self.isWellFormed(lines))
+        for queue in ["writer_queue", "notice_queue", "query_queue", "notice_seconds_count"] {
+            #expect(lines.contains("zonecast_\(queue) 0"), "\(queue)")
+        }
+        #expect(lines.contains("zonecast_connections 1"))
+        if Tool.isThere("promtool") {
+            let checked = try Tool.run("promtool", ["check", "metrics"], input: answer.body)
+            #expect(checked.status == 0 && checked.said.isEmpty, "\(checked.said)")
+        }
         #expect(relay.stop().status == 0)
     }
 

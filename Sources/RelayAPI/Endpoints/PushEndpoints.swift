@@ -57,8 +57,14 @@ extension PushTarget {
             self = try Self.webPush(subscription)
         } else if let ntfy = body["ntfy"] {
             self = .ntfy(topicURL: try ntfy.required("topicURL").string())
+        } else if let fcm = body["fcm"] {
+            let token = try fcm.required("token").string()
+            guard (1...4_096).contains(token.utf8.count), token.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) else {
+                throw RelayError.badRequest("fcm.token is the registration token as Firebase gives it to the app.")
+            }
+            self = .fcm(token: token)
         } else {
-            throw RelayError.badRequest("push/register wants one of apns, webPush and ntfy.")
+            throw RelayError.badRequest("push/register wants one of apns, webPush, ntfy and fcm.")
         }
     }
 

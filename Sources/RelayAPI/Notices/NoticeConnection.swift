@@ -86,6 +86,7 @@ package final class NoticeConnection {
         let waiting = session.waiting
         let effects = session.handle(event, at: uptime())
         if waiting > 0 || effects.count > 1 { count(effects, of: event, after: waiting) }
+        if waiting > 0 { tally.waits(session.waiting) }
         perform(effects)
     }
 
@@ -149,6 +150,7 @@ package final class NoticeConnection {
         let waiting = session.waiting
         let effects = session.handle(.notice(notice), at: uptime())
         if effects.isEmpty { tally.countMerged(max(0, waiting + 1 - session.waiting)) } else { tally.countSent() }
+        tally.waits(session.waiting)
         perform(effects)
     }
 

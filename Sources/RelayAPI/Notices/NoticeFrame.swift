@@ -19,6 +19,8 @@ package struct OutgoingNotice: Sendable {
     package var collapsed: @Sendable () -> NoticeFrame
     /// The `aps` member, where it is more than silent: for a person to see or hear.
     package var aps: [UInt8]?
+    /// Its commit's, where somebody measures.
+    var delivery: NoticeDelivery?
 
     package init(_ notice: Notice) {
         aps = notice.aps

@@ -12,6 +12,7 @@ package final class NoticeHub: Sendable {
     /// What `ready` calls the relay.
     package let relayName: String
     private let noticeID: @Sendable () -> String
+    private let timing: NoticeDelivery.Timing?
     private let state = Mutex(State())
     private let lastConnection = Atomic<UInt64>(0)
     /// Finds whom the changes of records concern, beside the commits.
@@ -29,16 +30,19 @@ package final class NoticeHub: Sendable {
     ///   - limits: The bounds of each connection.
     ///   - relayName: Name and version, for people.
     ///   - noticeID: Draws the identifier of a notice.
+    ///   - timing: How long notices of zones and databases take is told there; `nil` where nobody wants to know.
     ///   - tasks: Where queries are matched with changes; left out, by the process's own threads.
     package init(
         limits: NoticeLimits = NoticeLimits(),
         relayName: String,
         noticeID: @escaping @Sendable () -> String,
+        timing: NoticeDelivery.Timing? = nil,
         tasks: (any TaskExecutor)? = nil
     ) {
         self.limits = limits
         self.relayName = relayName
         self.noticeID = noticeID
+        self.timing = timing
         queries = QueryNotices(tasks: tasks)
         queries.attach(self)
     }
@@ -52,11 +56,13 @@ package final class NoticeHub: Sendable {
     ///
     /// To be called after the commit, in the order of commits. Costs one lock and a look-up for each change where nobody
     /// listens; never blocks on a connection.
-    package func publish(_ changes: [ZoneChange]) {
+    package func publish(_ changes: [ZoneChange], traces: [RequestTrace] = []) {
         guard !changes.isEmpty else { return }
         let merged = ChangeMerge.merge(changes)
+        let delivery = timing.map { NoticeDelivery($0, traces) }
         let orders = state.withLock { state in
-            state.listeners.isEmpty ? [] : merged.flatMap { state.orders(for: $0, noticeID: noticeID) }
+            state.listeners.isEmpty
+                ? [] : merged.flatMap { state.orders(for: $0, delivery: delivery, noticeID: noticeID) }
         }
         for (lane, order) in orders { lane.post(order) }
     }
@@ -143,6 +149,9 @@ package final class NoticeHub: Sendable {
     }
 
     func newNoticeID() -> String { noticeID() }
+
+    /// Commits that wait to be matched with query subscriptions.
+    package var unmatchedCommits: Int { queries.waitingCount }
 
     // MARK: What the console asks
 
@@ -244,7 +253,7 @@ package final class NoticeHub: Sendable {
             }
             let early = known.early
             if !early.isEmpty { state.listeners[address]?.early = [] }
-            return early.flatMap { state.orders(for: $0, noticeID: noticeID) }
+            return early.flatMap { state.orders(for: $0, delivery: nil, noticeID: noticeID) }
         }
         for (lane, order) in orders { lane.post(order) }
     }
@@ -256,7 +265,10 @@ package final class NoticeHub: Sendable {
     func leave(_ device: AdmittedDevice, as connection: NoticeConnectionID, tally: NoticeTally? = nil) {
         guard Self.forgetsConnections else { return }
         state.withLock { state in
-            if let tally { state.ended.add(tally.counts) }
+            if let tally {
+                state.ended.add(tally.counts)
+                state.ended.waiting = 0
+            }
             if state.listeners[device.address]?.leave(device.deviceID, as: connection) == true {
                 state.connectionCount -= 1
             }
@@ -308,6 +320,7 @@ extension NoticeHub.State {
     /// The orders that tell one user of one change: one for each lane with a device of theirs.
     fileprivate mutating func orders(
         for change: ChangeMerge.Item,
+        delivery: NoticeDelivery?,
         noticeID: () -> String
     ) -> [(any NoticeLane, NoticeOrder)] {
         guard let listeners = listeners[change.address] else { return [] }
@@ -316,7 +329,7 @@ extension NoticeHub.State {
             return []
         }
         guard
-            let notice = NoticeHub.notice(
+            var notice = NoticeHub.notice(
                 about: change.subject,
                 syncToken: change.syncToken,
                 for: change.address,
@@ -324,7 +337,8 @@ extension NoticeHub.State {
                 noticeID: noticeID
             )
         else { return [] }
-        return listeners.lanes.map {
+        notice.delivery = delivery
+        return listeners.lanes.map { [notice] in
             (lanes[$0], .deliver(notice, to: change.address, exceptDevice: change.deviceID))
         }
     }

@@ -36,9 +36,12 @@ package final class NoticeLaneRoll {
         case .deliver(let notice, let address, let device):
             // A connection may end while it is served; the copy keeps this loop whole.
             guard let connections = byAddress[address] else { return }
+            var reached = 0
             for connection in connections where device == nil || connection.deviceID != device {
                 connection.deliver(notice)
+                reached += 1
             }
+            notice.delivery?.reached(reached)
         case .end(let id, let address, let reason):
             byAddress[address]?.first { $0.id == id }?.end(reason)
         }

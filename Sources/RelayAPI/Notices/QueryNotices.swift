@@ -46,6 +46,9 @@ package final class QueryNotices: Sendable {
     /// To be called in the order of commits.
     func post(_ commit: Commit, of home: ContainerEnvironment) { add(.commit(commit, home)) }
 
+    /// Commits that wait to be matched.
+    var waitingCount: Int { waiting.withLock { $0.jobs.count } }
+
     /// Returns when all that was posted before has become notices.
     package func settle() async {
         await withCheckedContinuation { add(.mark($0)) }

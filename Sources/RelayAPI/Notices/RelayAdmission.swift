@@ -235,9 +235,11 @@ extension CommittedChange {
 
 extension NoticeHub {
     /// Takes over what a store tells of its commits.
-    package func publish(_ commit: Commit, of home: ContainerEnvironment) {
+    ///
+    /// `traces` are those of its writes, where there are any.
+    package func publish(_ commit: Commit, of home: ContainerEnvironment, traces: [RequestTrace] = []) {
         let heard = changes(in: commit.zones, withListenersIn: home)
-        if !heard.isEmpty { publish(heard.flatMap { $0.noticed(in: home) }) }
+        if !heard.isEmpty { publish(heard.flatMap { $0.noticed(in: home) }, traces: traces) }
         guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
         // Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
         let zones = commit.records.reduce(into: Set<ZoneID>()) { $0.insert($1.zone) }

@@ -53,7 +53,7 @@ extension OpenAPISchemas {
         (
             "RegisterForPushRequest",
             #"""
-            { "type": "object", "description": "One of the three.",
+            { "type": "object", "description": "One of the four.",
               "properties": {
                 "apns": { "type": "object", "required": ["token", "topic"],
                   "properties": {
@@ -66,7 +66,9 @@ extension OpenAPISchemas {
                     "keys": { "type": "object", "required": ["p256dh", "auth"],
                       "properties": { "p256dh": { "type": "string" }, "auth": { "type": "string" } } } } },
                 "ntfy": { "type": "object", "required": ["topicURL"],
-                  "properties": { "topicURL": { "type": "string", "format": "uri" } } } } }
+                  "properties": { "topicURL": { "type": "string", "format": "uri" } } },
+                "fcm": { "type": "object", "required": ["token"],
+                  "properties": { "token": { "type": "string", "description": "Firebase's registration token." } } } } }
             """#
         ),
         (

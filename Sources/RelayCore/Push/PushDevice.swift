@@ -10,6 +10,8 @@ package enum PushTarget: Hashable, Sendable {
     case webPush(endpoint: String, key: [UInt8], secret: [UInt8])
     /// The address of an ntfy topic, which is told in plain text.
     case ntfy(topicURL: String)
+    /// Firebase Cloud Messaging's registration token of one app on one device.
+    case fcm(token: String)
 }
 
 /// A device that wants to be woken when it has no socket open.

@@ -23,6 +23,8 @@ package struct QuotaSettings: Hashable, Sendable {
 
     /// One user's private database, records and assets together.
     package var privateBytes: Int64? = 5_000_000_000
+    /// The same for users whose bound is another one; `Int64.max`: any number.
+    package var ownPrivateBytes: [UserID: Int64] = [:]
     /// The records of a container's public database.
     package var publicRecords: Growing? = Growing(base: 100_000_000, perUser: 3_000_000)
     /// The assets of a container's public database.
@@ -50,7 +52,8 @@ package struct QuotaSettings: Hashable, Sendable {
         from reader: any StoreReader
     ) throws(RelayError) -> QuotaRoom? {
         guard zone.owner == Zone.publicOwner else {
-            guard let privateBytes else { return nil }
+            let own = ownPrivateBytes.isEmpty ? nil : ownPrivateBytes[zone.owner]
+            guard let privateBytes = own ?? privateBytes, privateBytes < .max else { return nil }
             let use = try reader.storageUse(of: zone.owner)
             return QuotaRoom(use: use, total: privateBytes, whose: scope == .shared ? .zoneOwner : .caller)
         }

@@ -7,7 +7,7 @@ import Records
 package import RelayCore
 import Synchronization
 
-/// Apple's push service, Web Push and ntfy, over HTTP/2 where they speak it.
+/// Apple's push service, Web Push, ntfy and Firebase Cloud Messaging, over HTTP/2 where they speak it.
 ///
 /// Safe from any thread; connections are kept and shared.
 package final class PushServices: PushGateway {
@@ -17,6 +17,7 @@ package final class PushServices: PushGateway {
     private let random: RandomSource
     /// Apple refuses tokens that are made anew too often, and those older than an hour.
     private let appleToken = Mutex<(text: String, issued: Timestamp)?>(nil)
+    private let google: GooglePushes?
 
     /// The client is shut down by whoever made it.
     package init(_ settings: PushSettings, client: HTTPClient, time: TimeSource, random: RandomSource) {
@@ -24,6 +25,7 @@ package final class PushServices: PushGateway {
         self.client = client
         self.time = time
         self.random = random
+        google = settings.fcm.map { GooglePushes($0, client: client, time: time) }
     }
 
     package var webPushKey: [UInt8]? { settings.webPush.map { Array($0.key.publicKey.x963Representation) } }
@@ -44,6 +46,8 @@ package final class PushServices: PushGateway {
         case .ntfy(let topicURL):
             guard settings.sendsToNtfy else { return Self.notSet("ntfy", "push.ntfy") }
             return objection(toAddress: topicURL)
+        case .fcm:
+            return google == nil ? Self.notSet("Firebase Cloud Messaging", "push.fcm-account-file") : nil
         }
     }
 
@@ -67,6 +71,7 @@ package final class PushServices: PushGateway {
         // What the settings no longer allow is refused, and stays registered: they may allow it again.
         if let objection = objection(to: target) { return .refused(objection) }
         do {
+            if case .fcm(let token) = target, let google { return try await google.send(push, to: token) }
             let request = try request(push, to: target)
             let response = try await client.execute(request, timeout: .seconds(30))
             let body = try? await response.body.collect(upTo: 4_096)
@@ -81,6 +86,7 @@ package final class PushServices: PushGateway {
         case .apns(let token, let topic, let isSandbox): try apple(push, token, topic, isSandbox)
         case .webPush(let endpoint, let key, let secret): try webPush(push, endpoint, key, secret)
         case .ntfy(let topicURL): ntfy(push, topicURL)
+        case .fcm: throw PushFault.notSet
         }
     }
 

@@ -34,7 +34,17 @@ package struct PushSettings: Sendable {
         }
     }
 
+    /// Firebase Cloud Messaging: Android.
+    package struct FCM: Sendable {
+        package var account: GoogleAccount
+        /// Where the service is, without a slash at the end.
+        package var service = "https://fcm.googleapis.com"
+
+        package init(account: GoogleAccount) { self.account = account }
+    }
+
     package var apns: APNs?
+    package var fcm: FCM?
     package var webPush: WebPush?
     package var sendsToNtfy = false
     /// Hosts that a device may name for Web Push and ntfy: `push.example`, or with a star for all below it

@@ -23,8 +23,10 @@ extension ConsoleAPI {
         .get("users/one") { call in
             let account = try account(call, call["id"])
             let accounts = call.parts.accounts
+            let quota = try accounts.privateQuota(of: account.id)
             return PersonAnswer(
                 user: AccountAnswer(account),
+                privateQuota: quota == .max ? 0 : quota,
                 containers: try accounts.profiles(of: account.id).map { home, profile in
                     let use =
                         try call.parts.stores.existingStore(of: home)?.read { reader throws(RelayError) in
@@ -36,7 +38,7 @@ extension ConsoleAPI {
                         userRecordName: profile.user.recordName,
                         isDiscoverable: profile.isDiscoverable,
                         bytes: use.records + use.assets,
-                        limit: call.parts.facts.limits.quota.privateBytes
+                        limit: (quota ?? call.parts.facts.limits.quota.privateBytes).flatMap { $0 == .max ? nil : $0 }
                     )
                 },
                 sessions: try accounts.sessions(of: account.id).map {
@@ -64,6 +66,17 @@ extension ConsoleAPI {
             let account = try account(call, "\(ask.id)")
             try call.parts.accounts.setDisabled(ask.isDisabled, of: account.id)
             try call.note(ask.isDisabled ? "user.disable" : "user.enable", AccountAnswer(account).name)
+            return Done()
+        },
+        .post("users/quota") { call in
+            /// No bytes: as everybody; 0: any number.
+            struct Request: Decodable { var id: Int64, bytes: Int64? }
+            let ask = try call.body(Request.self)
+            let account = try account(call, "\(ask.id)")
+            guard ask.bytes ?? 0 >= 0 else { throw ConsoleRefusal("A quota is a number of bytes, or nothing.") }
+            try call.parts.accounts.setPrivateQuota(ask.bytes == 0 ? .max : ask.bytes, of: account.id)
+            let detail = ask.bytes.map { $0 == 0 ? "any number" : ByteText.of($0) } ?? "as everybody"
+            try call.note("user.quota", AccountAnswer(account).name, detail: detail)
             return Done()
         },
         .post("users/sign-out") { call in
@@ -150,6 +163,8 @@ extension ConsoleAPI {
         }
 
         var user: AccountAnswer
+        /// `nil`: as everybody; 0: any number.
+        var privateQuota: Int64?
         var containers: [Container]
         var sessions: [SignIn]
     }

@@ -47,6 +47,9 @@ struct TelemetryAnswer: Encodable {
         var commitMedian: Double?
         var connections: Int
         var notices: Int
+        /// From commit to socket, in milliseconds.
+        var noticeMedian: Double?
+        var noticeSlowest: Double?
     }
 
     struct Operation: Encodable {
@@ -85,6 +88,7 @@ struct TelemetryAnswer: Encodable {
     private static func point(_ earlier: Telemetry.Point, _ later: Telemetry.Point) -> Point {
         let difference = sum([earlier, later])
         let commits = later.reading.commitTimes.since(earlier.reading.commitTimes)
+        let notices = later.reading.noticeTimes.since(earlier.reading.noticeTimes)
         return Point(
             at: later.at.milliseconds,
             seconds: difference.seconds,
@@ -97,7 +101,9 @@ struct TelemetryAnswer: Encodable {
             writes: later.reading.writes &- earlier.reading.writes,
             commitMedian: commits.quantile(0.5).map { $0 * 1_000 },
             connections: later.connections,
-            notices: difference.notices
+            notices: difference.notices,
+            noticeMedian: notices.quantile(0.5).map { $0 * 1_000 },
+            noticeSlowest: notices.quantile(0.99).map { $0 * 1_000 }
         )
     }
 

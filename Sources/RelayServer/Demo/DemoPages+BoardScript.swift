@@ -6,11 +6,15 @@ extension DemoPages {
         import { RelayError, filter } from "../zonecast.js";
         import { newName } from "./notes.js";
 
+        /** The record that is there before anybody has posted. */
+        const FIRST = "board";
+
         export class Board {
           /** @param {import("./client.js").Client} client */
           constructor(client) {
             this.client = client;
             /** @type {Map<string, any>} */ this.posts = new Map();
+            this.isBegun = false;
           }
 
           get shown() { return [...this.posts.values()].filter((post) => !post.isGone); }
@@ -27,8 +31,17 @@ extension DemoPages {
             return name;
           }
 
+          /** A relay refuses to be asked for a type that it has never seen: so there is one post from the start, which nobody sees. */
+          async #begin() {
+            if (this.isBegun || !this.client.place.isDev) return;
+            const record = { recordName: FIRST, recordType: this.client.place.boardType, fields: { text: "", isGone: true, author: "" } };
+            await this.client.container.publicDatabase.modify([{ operationType: "forceUpdate", record }]);
+            this.isBegun = true;
+          }
+
           /** Asks for what is as new as the newest post here, or newer. */
           async poll() {
+            await this.#begin();
             const latest = Math.max(0, ...[...this.posts.values()].map((post) => post.modified));
             const query = {
               recordType: this.client.place.boardType,
@@ -49,7 +62,7 @@ extension DemoPages {
 
           async #keep(records) {
             for (const { recordName: name, fields, modified: { timestamp: modified } } of records) {
-              if (this.posts.get(name)?.modified === modified) continue;
+              if (name === FIRST || this.posts.get(name)?.modified === modified) continue;
               const [text, author, isGone] = [fields.text?.value ?? "", fields.author?.value ?? "", fields.isGone?.value === 1];
               this.posts.set(name, { name, text, author, isGone, modified });
               this.client.journal("polled", { text: `${isGone ? "hides" : "shows"} “${text}”` });

@@ -17,9 +17,9 @@ package struct Histogram: Sendable {
         counts = Array(repeating: 0, count: bounds.count + 1)
     }
 
-    mutating func observe(_ value: Double) {
-        sum += value
-        counts[bounds.firstIndex { value <= $0 } ?? bounds.count] += 1
+    mutating func observe(_ value: Double, times: Int = 1) {
+        sum += value * Double(times)
+        counts[bounds.firstIndex { value <= $0 } ?? bounds.count] += UInt64(times)
     }
 
     var count: UInt64 { counts.reduce(0, +) }

@@ -9,13 +9,15 @@ struct MetricsText {
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
     }
 
-    mutating func sample(_ name: String, _ labels: Labels = [:], _ value: some CustomStringConvertible) {
-        text += "\(name)\(Self.list(labels)) \(value)\n"
+    /// A sample without the `.0` of whole numbers.
+    mutating func sample(_ name: String, _ labels: [(String, String)], _ value: Double) {
+        let list = labels.map { "\($0)=\"\(Self.escaped($1))\"" }.joined(separator: ",")
+        let number = Int64(exactly: value).map { "\($0)" } ?? "\(value)"
+        text += "\(name)\(list.isEmpty ? "" : "{\(list)}") \(number)\n"
     }
 
-    mutating func gauge(_ name: String, _ help: String, _ value: some CustomStringConvertible) {
-        family(name, "gauge", help)
-        sample(name, [:], value)
+    mutating func sample(_ name: String, _ labels: Labels = [:], _ value: some CustomStringConvertible) {
+        text += "\(name)\(Self.list(labels)) \(value)\n"
     }
 
     /// The samples of one histogram of a family.

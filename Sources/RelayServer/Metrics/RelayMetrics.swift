@@ -31,13 +31,24 @@ package final class RelayMetrics: Sendable {
     /// Pages, assets, polls, and what means nothing here.
     private let others = Operation("other")
     private let commits = Mutex(Commits())
+    private let noticeTimes = Mutex(Histogram.times)
     private let gauges = Mutex<[Gauge]>([])
 
     /// A value that is looked at when somebody asks.
     private struct Gauge: Sendable {
         var name: String
         var help: String
-        var value: @Sendable () -> Int64
+        var kind: Kind
+        var labels: [(String, String)]
+        var value: @Sendable () -> Double
+    }
+
+    /// What a value that is looked at does over time.
+    package enum Kind: String, Sendable {
+        /// Goes up and down.
+        case gauge
+        /// Only grows; its name ends with `_total`.
+        case counter
     }
 
     package init() {
@@ -68,9 +79,31 @@ package final class RelayMetrics: Sendable {
         }
     }
 
+    /// Counts one notice that was handed to so many devices, so long after its commit.
+    package func delivered(_ devices: Int, after time: Duration) {
+        noticeTimes.withLock { $0.observe(time / .seconds(1), times: devices) }
+    }
+
     /// Shows a value that is looked at when somebody asks, from any thread.
-    package func show(_ name: String, _ help: String, _ value: @escaping @Sendable () -> Int64) {
-        gauges.withLock { $0.append(Gauge(name: name, help: help, value: value)) }
+    package func show(
+        _ name: String,
+        _ help: String,
+        kind: Kind = .gauge,
+        labels: [(String, String)] = [],
+        _ value: @escaping @Sendable () -> Double
+    ) {
+        gauges.withLock { $0.append(Gauge(name: name, help: help, kind: kind, labels: labels, value: value)) }
+    }
+
+    /// The same for what is counted in whole numbers.
+    package func show(
+        _ name: String,
+        _ help: String,
+        kind: Kind = .gauge,
+        labels: [(String, String)] = [],
+        count: @escaping @Sendable () -> Int
+    ) {
+        show(name, help, kind: kind, labels: labels) { Double(count()) }
     }
 
     /// All that was counted so far.
@@ -90,12 +123,13 @@ package final class RelayMetrics: Sendable {
         reading.commitTimes = commits.times
         reading.commits = commits.times.count
         reading.writes = UInt64(commits.batches.sum)
+        reading.noticeTimes = noticeTimes.withLock { $0 }
         return reading
     }
 
     /// The values that are looked at when somebody asks, by name.
     package func gaugeValues() -> [String: Int64] {
-        Dictionary(gauges.withLock { $0 }.map { ($0.name, $0.value()) }) { $1 }
+        Dictionary(gauges.withLock { $0 }.map { ($0.name, Int64($0.value())) }) { $1 }
     }
 
     // MARK: The text
@@ -126,7 +160,16 @@ package final class RelayMetrics: Sendable {
             text.samples("zonecast_request_seconds", [("operation", name)], of: requests.times)
         }
         add(commits.withLock { $0 }, to: &text)
-        for gauge in gauges.withLock({ $0 }) { text.gauge(gauge.name, gauge.help, gauge.value()) }
+        text.family(
+            "zonecast_notice_seconds",
+            "histogram",
+            "From a commit to the hand-over of its notice to a device's socket, notices of queries apart."
+        )
+        text.samples("zonecast_notice_seconds", of: noticeTimes.withLock { $0 })
+        for gauge in gauges.withLock({ $0 }) {
+            text.family(gauge.name, gauge.kind.rawValue, gauge.help)
+            text.sample(gauge.name, gauge.labels, gauge.value())
+        }
         return text.text
     }
 

@@ -17,6 +17,7 @@ package struct MetricsReading: Sendable {
     package var commitTimes = Histogram.times
     package var commits: UInt64 = 0
     package var writes: UInt64 = 0
+    package var noticeTimes = Histogram.times
 
     package init() {}
 }

@@ -9,7 +9,7 @@ enum AccountSchema {
     /// What made each version of the file out of the one before; never changed, only added to.
     ///
     /// A file with a higher version than there are steps is of a newer zonecast and left alone.
-    private static let steps = [tables, people, uses, pushes, operators]
+    private static let steps = [tables, people, uses, pushes, operators, quotas]
     static var version: Int { steps.count }
 
     /// Brings the tables up to date and gives back the relay's key.
@@ -115,6 +115,11 @@ enum AccountSchema {
             registered INTEGER NOT NULL, fault TEXT,
             PRIMARY KEY (container, environment, user, device)
         ) WITHOUT ROWID;
+        """
+
+    /// What single users may store, where that is not what everybody may.
+    private static let quotas = """
+        CREATE TABLE quotas(account INTEGER PRIMARY KEY REFERENCES accounts(id), private_bytes INTEGER NOT NULL);
         """
 
     /// Those who use the console, and what they have done.

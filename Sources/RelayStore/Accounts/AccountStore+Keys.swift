@@ -42,6 +42,19 @@ extension AccountStore {
         }
     }
 
+    /// Forgets a container with its tokens, keys, issuers, sign-ins and devices; the caller removes its files.
+    ///
+    /// Only while no relay runs: that keeps in mind which containers there are.
+    package func removeContainer(_ container: ContainerID) throws(DirectoryError) {
+        try revoke { db in
+            for table in ["push_devices", "sessions", "users", "issuers", "server_keys", "api_tokens"] {
+                try db.execute(sql: "DELETE FROM \(table) WHERE container = ?", arguments: [container.name])
+            }
+            try db.execute(sql: "DELETE FROM containers WHERE name = ?", arguments: [container.name])
+        }
+        seenContainers.withLock { _ = $0.remove(container) }
+    }
+
     /// All of them by name, each with the time it was made.
     package func containers() throws(DirectoryError) -> [(container: ContainerID, created: Timestamp)] {
         try read { db in

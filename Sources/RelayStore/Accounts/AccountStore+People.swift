@@ -113,6 +113,24 @@ extension AccountStore {
         }
     }
 
+    /// Forgets an account, its sign-ins and its devices; containers keep the name they knew it by, which is nobody's then.
+    package func removeAccount(_ account: Account.ID) throws(DirectoryError) {
+        try revoke { db in
+            let own: StatementArguments = [account.number]
+            try db.execute(
+                sql: """
+                    DELETE FROM push_devices WHERE (container, environment, user) IN (
+                        SELECT container, environment, name FROM users WHERE account = ?)
+                    """,
+                arguments: own
+            )
+            for table in ["sessions", "quotas", "users"] {
+                try db.execute(sql: "DELETE FROM \(table) WHERE account = ?", arguments: own)
+            }
+            try db.execute(sql: "DELETE FROM accounts WHERE id = ?", arguments: own)
+        }
+    }
+
     // MARK: Users of a container
 
     package func user(of account: Account.ID, in home: ContainerEnvironment) throws(DirectoryError) -> UserID {

@@ -60,6 +60,8 @@ extension AccountStore: PushRegister {
             row = TargetColumns(kind: "webPush", address: endpoint, key: Data(key), secret: Data(secret))
         case .ntfy(let topicURL):
             row = TargetColumns(kind: "ntfy", address: topicURL)
+        case .fcm(let token):
+            row = TargetColumns(kind: "fcm", address: token)
         }
         try db.execute(
             sql: """
@@ -110,6 +112,7 @@ extension AccountStore: PushRegister {
                 secret: Array(row["secret"] as Data? ?? Data())
             )
         case "ntfy": .ntfy(topicURL: row["address"])
+        case "fcm": .fcm(token: row["address"])
         default: nil
         }
     }

@@ -45,6 +45,53 @@ package struct StorageReport: Sendable {
         }
     }
 
+    /// What one user's private database holds, and in how many zones; nothing where nobody has used the environment.
+    package static func use(
+        of user: UserID,
+        in home: ContainerEnvironment,
+        folder: String
+    ) throws -> (bytes: Int64, zones: Int) {
+        let path = StoreFolder.path(of: home, in: folder)
+        guard FileManager.default.fileExists(atPath: path) else { return (0, 0) }
+        do {
+            let connections = try StoreConnections(.file(path: path))
+            defer { connections.close() }
+            return try connections.read { database in
+                let reader = SQLiteReader(database, names: StoreNames(), schema: Schema())
+                let zones = try reader.zones(of: user).filter { !$0.isDeleted }
+                return (try reader.committedUse(of: user).total, zones.count)
+            }
+        } catch let error as DatabaseError {
+            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+        }
+    }
+
+    /// Names of the live records in a user's default zone, which has no feed to list them by.
+    package static func defaultZoneNames(
+        of user: UserID,
+        in home: ContainerEnvironment,
+        folder: String
+    ) throws -> [String] {
+        let path = StoreFolder.path(of: home, in: folder)
+        guard FileManager.default.fileExists(atPath: path) else { return [] }
+        do {
+            let connections = try StoreConnections(.file(path: path))
+            defer { connections.close() }
+            return try connections.read { database in
+                try String.fetchAll(
+                    database,
+                    sql: """
+                        SELECT r.name FROM user u JOIN zone z ON z.owner = u.id JOIN record r ON r.zone = z.id
+                        WHERE u.name = ? AND z.name = ? AND z.deleted = 0 AND r.deleted = 0 ORDER BY r.name
+                        """,
+                    arguments: [user.recordName, ZoneID.defaultName]
+                )
+            }
+        } catch let error as DatabaseError {
+            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+        }
+    }
+
     private static func owners(_ count: Int, _ database: Database) throws -> [Owner] {
         let statement = try SQL(
             """

@@ -129,6 +129,9 @@ final class CommitQueue: @unchecked Sendable {
         return true
     }
 
+    /// Writes that wait for their commit.
+    var depth: Int { condition.withLock { waiting.count } }
+
     /// There is something to do once nothing waits; called within a commit.
     func leaveIdleWork() { condition.withLock { hasIdleWork = true } }
 

@@ -117,6 +117,9 @@ package final class SQLiteStore: Store {
         return (try? connections.read { try freshSchema(known, $0) }) ?? known.schema
     }
 
+    /// Writes that wait for their commit.
+    package var waitingWrites: Int { queue.withLock { $0 }?.depth ?? 0 }
+
     // MARK: Reading
 
     package func read<Result>(

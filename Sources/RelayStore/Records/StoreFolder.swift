@@ -91,6 +91,9 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
+    /// Writes that wait for their commits, in all open stores.
+    package var waitingWrites: Int { open.withLock { Array($0.values) }.reduce(0) { $0 + $1.waitingWrites } }
+
     /// Whether somebody has used the environment.
     func isThere(_ home: ContainerEnvironment) -> Bool {
         if open.withLock({ $0[home] != nil }) { return true }

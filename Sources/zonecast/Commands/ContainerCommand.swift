@@ -6,8 +6,8 @@ import RelayStore
 struct ContainerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "container",
-        abstract: "Create and list containers, and see what they hold.",
-        subcommands: [Create.self, List.self, ContainerUsage.self]
+        abstract: "Create, list and delete containers, and see what they hold.",
+        subcommands: [Create.self, List.self, ContainerUsage.self, ContainerDelete.self]
     )
 
     struct Create: ParsableCommand {

@@ -6,25 +6,48 @@ import ZoneKit
 
 /// Which relay a command speaks to, and as whom.
 struct RelayOptions: ParsableArguments {
-    @Option(help: "The relay. (default: $ZONECAST_URL or http://127.0.0.1:8080)")
+    @Option(help: "The relay. (default: $ZONECAST_URL, the profile's, or http://127.0.0.1:8080)")
     var url: String?
     @OptionGroup var home: HomeOptions
     @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
     var webToken: String?
     @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
     var apiToken: String?
+    @Option(help: "What zonecast login saved. (default: $ZONECAST_PROFILE or default)")
+    var profile: String?
 
     /// Calls an operation of the wire and gives its answer, whose items may have failed each for itself.
     func call(_ operation: String, _ body: String = "{}") async throws -> JSONValue {
         let environment = ProcessInfo.processInfo.environment
-        let address = url ?? environment["ZONECAST_URL"] ?? "http://127.0.0.1:8080"
+        let saved = try Profile.named(profile)
+        let address = url ?? environment["ZONECAST_URL"]
+        // A token is shown to nobody but the relay that it was saved for.
+        let own = address == nil || address == saved?.url ? saved : nil
+        return try await Self.call(
+            operation,
+            body,
+            home.home,
+            Profile(
+                url: address ?? saved?.url ?? "http://127.0.0.1:8080",
+                apiToken: apiToken ?? environment["ZONECAST_API_TOKEN"] ?? own?.apiToken,
+                webToken: webToken ?? environment["ZONECAST_WEB_TOKEN"] ?? own?.webToken
+            )
+        )
+    }
+
+    /// The same for what a profile says.
+    static func call(
+        _ operation: String,
+        _ body: String,
+        _ home: ContainerEnvironment,
+        _ profile: Profile
+    ) async throws -> JSONValue {
+        let address = profile.url
         guard let base = URL(string: address), base.host != nil else {
             throw CommandFailure(.usage, "'\(address)' is not an address such as http://127.0.0.1:8080.")
         }
-        var query = "ckAPIToken=\(Self.escaped(apiToken ?? environment["ZONECAST_API_TOKEN"] ?? ""))"
-        if let token = webToken ?? environment["ZONECAST_WEB_TOKEN"] {
-            query += "&ckWebAuthToken=\(Self.escaped(token))"
-        }
+        var query = "ckAPIToken=\(escaped(profile.apiToken ?? ""))"
+        if let token = profile.webToken { query += "&ckWebAuthToken=\(escaped(token))" }
         let request = RelayRequest(
             method: .post,
             path: "/database/1/\(home.container)/\(home.environment.rawValue)/\(operation)",

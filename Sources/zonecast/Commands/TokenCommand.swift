@@ -8,8 +8,8 @@ import RelayStore
 struct TokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token",
-        abstract: "Create, list and revoke API tokens.",
-        subcommands: [Create.self, List.self, Revoke.self]
+        abstract: "Create, list, rotate and revoke API tokens.",
+        subcommands: [Create.self, List.self, Rotate.self, Revoke.self]
     )
 
     struct Create: ParsableCommand {
@@ -126,6 +126,42 @@ struct TokenCommand: ParsableCommand {
                     empty: "There are no API tokens. Make one with: zonecast token create --container ID"
                 )
             }
+        }
+    }
+
+    struct Rotate: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Make a new token in the place of one, with its name, origins and callback.",
+            discussion: "The old one ends at once, or with --keep when you revoke it, once your apps have the new."
+        )
+
+        @Argument(help: "Its id, as in the list.")
+        var id: String
+
+        @Flag(help: "Let the old one go on.")
+        var keep = false
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            let (text, token) = try options.change("token.rotate", id) { store in
+                guard let old = try store.apiToken(id: id), old.revoked == nil else {
+                    throw DirectoryError.missing("token \(id) that is not revoked")
+                }
+                let made = try store.addAPIToken(
+                    in: old.home,
+                    name: old.name,
+                    notes: old.notes,
+                    callbackURL: old.callbackURL,
+                    allowedOrigins: old.allowedOrigins
+                )
+                if !keep { try store.revokeAPIToken(id) }
+                return made
+            }
+            if options.json { return try Terminal.say(json: ["apiToken": text, "id": token.id]) }
+            Terminal.say("API token  \(text)")
+            Terminal.say("id         \(token.id)")
+            Terminal.say(keep ? "The old one goes on until: zonecast token revoke \(id)" : "The old one has ended.")
         }
     }
 

@@ -30,6 +30,14 @@ struct Watch: AsyncParsableCommand {
         guard let base = URL(string: url), let host = base.host else {
             throw CommandFailure(.usage, "--url takes an address such as http://127.0.0.1:8080.")
         }
+        // Once connected it comes back by itself; a wrong address is better told at once.
+        if let place = ProbeAddress(url) {
+            do throws(ProbeFault) {
+                try await Probe.connect(to: place).close()
+            } catch {
+                throw CommandFailure(.unreachable, "The relay at \(place) \(error).")
+            }
+        }
         let isSecure = base.scheme == "https"
         let path = base.path == "/" ? "" : base.path
         let deviceID = UUID().uuidString

@@ -64,6 +64,14 @@ extension ConfigurationKeys {
             read: { $0.joined(separator: ",") },
             parse: { list($0) }
         ),
+        .text(
+            "push.fcm-account-file",
+            \.push.fcmAccountFile,
+            "the path of a JSON file, from / on",
+            "A service account's key file from Firebase's console; with it Android apps are woken.",
+            read: { $0 ?? "" },
+            parse: { path($0) }
+        ),
     ]
 
     private static func list(_ text: String) -> [String]? {

@@ -7,7 +7,7 @@ import RelayServer
 enum ConfigurationKeys {
     static let all: [ConfigurationKey] =
         places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets
-        + pushes + logs
+        + pushes + logs + traces
 
     private static let year = 31_536_000
 

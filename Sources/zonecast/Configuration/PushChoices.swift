@@ -12,18 +12,31 @@ struct PushChoices: Sendable {
     var apnsKeyID: String?
     var apnsTeamID: String?
     var apnsTopics: [String] = []
+    var fcmAccountFile: String?
 
     /// Reads the files; `nil` where no push service is set up.
     ///
     /// The key for Web Push is drawn from the data folder's own key.
     func settings(relayKey: [UInt8]) throws -> PushSettings? {
-        guard contact != nil || sendsToNtfy || apnsKeyFile != nil else { return nil }
+        guard contact != nil || sendsToNtfy || apnsKeyFile != nil || fcmAccountFile != nil else { return nil }
         var settings = PushSettings()
         settings.hosts = hosts
         settings.sendsToNtfy = sendsToNtfy
         settings.webPush = try contact.map { .init(key: try .webPush(relayKey: relayKey), contact: $0) }
         settings.apns = try apnsKeyFile.map { try apple(file: $0) }
+        settings.fcm = try fcmAccountFile.map { try google(file: $0) }
         return settings
+    }
+
+    private func google(file: String) throws -> PushSettings.FCM {
+        let json = FileManager.default.contents(atPath: file).map { [UInt8]($0) }
+        guard let json, let account = GoogleAccount(json: json) else {
+            throw CommandFailure(
+                .usage,
+                "push.fcm-account-file: \(file) is no service account's JSON file with project_id, client_email and private_key."
+            )
+        }
+        return PushSettings.FCM(account: account)
     }
 
     private func apple(file: String) throws -> PushSettings.APNs {

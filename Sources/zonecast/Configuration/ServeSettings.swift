@@ -26,6 +26,8 @@ struct ServeSettings: Sendable {
     var metricsTokenFile: String?
     /// The push services that wake sleeping devices.
     var push = PushChoices()
+    /// Where traces of requests go.
+    var traces = TraceChoices()
     /// PEM files; both or neither.
     var tlsCertificates: String?
     var tlsKey: String?

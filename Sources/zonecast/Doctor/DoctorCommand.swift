@@ -102,6 +102,7 @@ struct DoctorCommand: AsyncParsableCommand {
         }
         report.add(checks.backup(now: Date()))
         report.add(checks.push(settings.push))
+        if let traces = await checks.traces(settings.traces) { report.add(traces) }
     }
 
     /// What a relay that is started like this would go by; `nil`, and told, if it could not start.

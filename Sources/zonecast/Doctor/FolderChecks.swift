@@ -107,12 +107,38 @@ struct FolderChecks: Sendable {
                 )
             }
             let services = [
-                found.apns.map { _ in "Apple" }, found.webPush.map { _ in "Web Push" },
-                found.sendsToNtfy ? "ntfy" : nil,
+                found.apns.map { _ in "Apple" }, found.fcm.map { _ in "Firebase" },
+                found.webPush.map { _ in "Web Push" }, found.sendsToNtfy ? "ntfy" : nil,
             ]
             return Finding("push", .good, services.compactMap { $0 }.joined(separator: ", "))
         } catch {
             return Finding("push", .problem, "\(error)", next: "zonecast push --help")
+        }
+    }
+
+    // MARK: Traces
+
+    /// Whether somebody listens where traces go; `nil` where there are none.
+    func traces(_ choices: TraceChoices) async -> Finding? {
+        guard let endpoint = choices.endpoint else { return nil }
+        guard let address = ProbeAddress(endpoint) else {
+            return Finding(
+                "traces",
+                .problem,
+                "\(endpoint) is no address",
+                next: "traces.endpoint in the configuration"
+            )
+        }
+        do throws(ProbeFault) {
+            try await Probe.connect(to: address).close()
+            return Finding("traces", .good, "\(choices.permille) of 1000 requests to \(address)")
+        } catch {
+            return Finding(
+                "traces",
+                .advice,
+                "the collector at \(address) \(error)",
+                next: "start it, or take traces.endpoint out of the configuration"
+            )
         }
     }
 

@@ -77,15 +77,24 @@ struct AssetHousekeeping: Service {
     }
 }
 
-/// Looks every second whether a sign-in with an open socket has ended.
+/// Looks every second whether a sign-in with an open socket has ended, and whether somebody's quota is another.
 struct RevocationWatch: Service {
     let admission: RelayAdmission
     let relay: Relay
+    let accounts: AccountStore
 
     func run() async throws {
         defer { relay.stopPolls() }
+        takeQuotas()
         await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(1))) != nil { admission.closeRevoked() }
+            while (try? await Task.sleep(for: .seconds(1))) != nil {
+                admission.closeRevoked()
+                takeQuotas()
+            }
         }
+    }
+
+    private func takeQuotas() {
+        if let quotas = try? accounts.privateQuotas() { relay.setPrivateQuotas(quotas) }
     }
 }

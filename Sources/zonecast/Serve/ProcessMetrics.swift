@@ -1,31 +1,62 @@
 import Foundation
+import RelayAPI
 import RelayServer
+import RelayStore
 
 extension RelayMetrics {
+    /// Shows who listens, what was sent, and what waits.
+    func show(_ relay: Relay, _ hub: NoticeHub, _ stores: StoreFolder) {
+        show("zonecast_notice_connections", "Devices that listen for notices.", count: { hub.connectionCount })
+        show("zonecast_push_devices", "Of those, devices that push services wake.", count: { relay.pushDeviceCount })
+        show("zonecast_notices_sent_total", "Notices written to devices' sockets.", kind: .counter) {
+            Double(hub.noticeCounts.sent)
+        }
+        show("zonecast_notices_merged_total", "Notices that became one with a later one.", kind: .counter) {
+            Double(hub.noticeCounts.merged)
+        }
+        show("zonecast_notices_dropped_total", "Notices that waited when their socket ended.", kind: .counter) {
+            Double(hub.noticeCounts.dropped)
+        }
+        show("zonecast_writer_queue", "Writes that wait for their commit.", count: { stores.waitingWrites })
+        show("zonecast_notice_queue", "Notices that wait for slow readers.", count: { hub.noticeCounts.waiting })
+        show(
+            "zonecast_query_queue",
+            "Commits that wait to be matched with query subscriptions.",
+            count: {
+                hub.unmatchedCommits
+            }
+        )
+    }
+
     /// Shows what the process and its folder take: memory, descriptors, bytes on disk, free bytes.
     func showProcess(data: String, version: String) {
+        show("zonecast_build_info", "Always 1; its label says which version runs.", labels: [("version", version)]) {
+            1
+        }
         show("zonecast_process_resident_bytes", "Memory of the process.") {
             // The second number of statm, in pages.
             let words = FileManager.default.contents(atPath: "/proc/self/statm").map {
                 String(decoding: $0, as: UTF8.self)
             }
-            let pages = words?.split(separator: " ").dropFirst().first.flatMap { Int64($0) } ?? 0
-            return pages * Int64(sysconf(Int32(_SC_PAGESIZE)))
+            let pages = words?.split(separator: " ").dropFirst().first.flatMap { Double($0) } ?? 0
+            return pages * Double(sysconf(Int32(_SC_PAGESIZE)))
         }
-        show("zonecast_process_cpu_milliseconds_total", "CPU time of the process.") {
+        show("zonecast_process_cpu_seconds_total", "CPU time of the process.", kind: .counter) {
             var usage = rusage()
             getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
             let seconds = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec
-            return Int64(seconds) * 1000 + Int64(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000
+            return Double(seconds) + Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1_000_000
         }
         show("zonecast_process_open_descriptors", "Open files and sockets.") {
-            Int64((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0)
+            Double((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0)
         }
-        show("zonecast_store_bytes", "Bytes of the SQLite files in the data folder.") { Self.databaseBytes(in: data) }
+        show("zonecast_store_bytes", "Bytes of the SQLite files in the data folder.") {
+            Double(Self.databaseBytes(in: data))
+        }
         show("zonecast_disk_free_bytes", "Free bytes on the data folder's disk.") {
             var status = statvfs()
             guard statvfs(data, &status) == 0 else { return 0 }
-            return Int64(status.f_bavail) * Int64(status.f_frsize)
+            return Double(status.f_bavail) * Double(status.f_frsize)
         }
     }
 

@@ -11,6 +11,7 @@ struct RequestWatch: Sendable {
     private let door: MetricsDoor
     private let log: RequestLog?
     private let recent: RecentRequests?
+    private let tracer: Tracer?
 
     /// - Parameters:
     ///   - relay: answers.
@@ -18,7 +19,16 @@ struct RequestWatch: Sendable {
     ///   - door: shows what was counted.
     ///   - logger: gets a line for each request; `nil` for none.
     ///   - recent: keeps some for the console; `nil` where there is none.
-    init(_ relay: Relay, metrics: RelayMetrics, door: MetricsDoor, logger: Logger?, recent: RecentRequests?) {
+    ///   - tracer: writes down what some of them do; `nil` for none.
+    init(
+        _ relay: Relay,
+        metrics: RelayMetrics,
+        door: MetricsDoor,
+        logger: Logger?,
+        recent: RecentRequests?,
+        tracer: Tracer?
+    ) {
+        self.tracer = tracer
         self.relay = relay
         self.metrics = metrics
         self.door = door
@@ -29,6 +39,7 @@ struct RequestWatch: Sendable {
     @Sendable func respond(to request: APIRequest) async -> APIResponse {
         if let shown = door.answer(request) { return shown }
         let start = ContinuousClock.now
+        let request = traced(request)
         let response = await relay.respond(to: request)
         note(response, to: request, since: start)
         return response
@@ -40,6 +51,7 @@ struct RequestWatch: Sendable {
         then: @escaping @Sendable (APIResponse) -> Void
     ) -> Bool {
         let start = ContinuousClock.now
+        let request = traced(request)
         return relay.answer(request, on: lane) { response in
             note(response, to: request, since: start)
             then(response)
@@ -51,5 +63,14 @@ struct RequestWatch: Sendable {
         metrics.answered(try? request.operation.get(), response, in: time)
         log?.note(response, to: request, in: time)
         recent?.note(response, to: request, in: time)
+        request.trace?.end(response, to: request)
+    }
+
+    /// The request with its trace, where it is to have one.
+    private func traced(_ request: APIRequest) -> APIRequest {
+        guard let tracer, let trace = tracer.begin(request) else { return request }
+        var request = request
+        request.trace = trace
+        return request
     }
 }

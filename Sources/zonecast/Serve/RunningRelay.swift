@@ -43,17 +43,20 @@ struct RunningRelay {
         Self.raiseDescriptorLimit()
         Allocator.keepFreedMemory()
         let accounts = try directory()
+        let metrics = RelayMetrics()
+        let tracing = try Tracing(settings.traces, logger: logger)
+        Tracing.show(tracing, in: metrics)
         let hub = NoticeHub(
             limits: settings.notices,
             relayName: "zonecast \(Zonecast.version)",
-            noticeID: { UUID().uuidString.lowercased() }
+            noticeID: { UUID().uuidString.lowercased() },
+            timing: .init(uptime: TimeSource.system.uptime) { metrics.delivered($0, after: $1) }
         )
-        let metrics = RelayMetrics()
         metrics.showProcess(data: settings.data, version: Zonecast.version)
         let stores = StoreFolder(
             folder: settings.data,
             draw: { UInt64.random(in: .min ... .max) },
-            onCommit: { home, changes in hub.publish(changes, of: home) },
+            onCommit: Self.publish(to: hub, tracing?.tracer),
             onCommitTime: { writes, time in metrics.committed(writes, in: time) },
             onLostWrite: { [lostWrite] in lostWrite.endProcess() }
         )
@@ -84,13 +87,7 @@ struct RunningRelay {
         )
         try relay.beginPushes()
         let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
-        metrics.show("zonecast_notice_connections", "Devices that listen for notices.") { Int64(hub.connectionCount) }
-        metrics.show("zonecast_push_devices", "Of those, devices that push services wake.") {
-            Int64(relay.pushDeviceCount)
-        }
-        metrics.show("zonecast_notices_sent_total", "Notices written to devices' sockets.") {
-            Int64(hub.noticeCounts.sent)
-        }
+        metrics.show(relay, hub, stores)
         let telemetry = Telemetry()
         let recent = settings.servesConsole ? RecentRequests(now: TimeSource.system.now) : nil
         let watch = RequestWatch(
@@ -98,7 +95,8 @@ struct RunningRelay {
             metrics: metrics,
             door: try metricsDoor(metrics),
             logger: accessLogger,
-            recent: recent
+            recent: recent,
+            tracer: tracing?.tracer
         )
         let console = ConsoleDoor(
             recent.map { recent in
@@ -134,10 +132,15 @@ struct RunningRelay {
             answer: watch.answer,
             respond: console.before(pages.before(watch.respond))
         )
+        metrics.show(
+            "zonecast_connections",
+            "Open connections, of requests and of sockets.",
+            count: server.openConnections
+        )
         let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
         let backups = ScheduledBackups(data: settings.data, logger: logger)
-        let revocations = RevocationWatch(admission: admission, relay: relay)
+        let revocations = RevocationWatch(admission: admission, relay: relay, accounts: accounts)
         var services: [any Service] = [
             server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups,
         ]
@@ -145,8 +148,15 @@ struct RunningRelay {
             services.append(TelemetryKeeping(telemetry: telemetry, metrics: metrics, hub: hub))
         }
         if let push { services.append(push) }
+        if let tracing { services.append(tracing) }
         try await serve(services)
         try lostWrite.check()
+    }
+
+    /// Commits become notices; where requests are traced, their commits' notices are part of the trace.
+    private static func publish(to hub: NoticeHub, _ tracer: Tracer?) -> StoreFolder.CommitListener {
+        guard let tracer else { return { home, commit in hub.publish(commit, of: home) } }
+        return { home, commit in hub.publish(commit, of: home, traces: tracer.writes(in: home)) }
     }
 
     private var accessLogger: Logger? { settings.logsAccess ? logger : nil }

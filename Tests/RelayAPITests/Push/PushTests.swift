@@ -147,12 +147,19 @@ import Wire
     @Test(arguments: [
         #"{}"#, #"{"apns":{}}"#, #"{"apns":{"token":"zz","topic":"a"}}"#, #"{"webPush":{"endpoint":"https://p"}}"#,
         #"{"webPush":{"endpoint":"https://p","keys":{"p256dh":"AAAA","auth":"AAAA"}}}"#,
-        #"{"ntfy":{"topicURL":"https://ntfy.sh/a"}}"#,
+        #"{"ntfy":{"topicURL":"https://ntfy.sh/a"}}"#, #"{"fcm":{"token":""}}"#, #"{"fcm":{"token":"a b"}}"#,
     ])
     func whatCannotBeIsRefused(_ body: String) async throws {
         let answer = try await PushWorld().world.device("push/register", body)
         #expect(answer.status == 400 && answer.code == "BAD_REQUEST")
         #expect(answer.json.text("reason")?.isEmpty == false)
+    }
+
+    @Test func anAndroidAppIsRegisteredAndKept() async throws {
+        let push = try PushWorld()
+        let answer = try await push.world.device("push/register", #"{"fcm":{"token":"dK3:APA91b_x-1"}}"#)
+        #expect(answer.status == 200)
+        #expect(try push.directory.pushDevices().map(\.target) == [.fcm(token: "dK3:APA91b_x-1")])
     }
 
     @Test func aRelayWithoutPushServicesSaysSo() async throws {

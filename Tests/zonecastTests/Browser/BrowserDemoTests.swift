@@ -36,6 +36,23 @@ struct BrowserDemoTests {
         #expect(page.requests.allSatisfy { request in own.contains { request.hasPrefix($0) } })
     }
 
+    @Test func aFirstVisitMeetsNoRefusal() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/", width: 390)
+        try page.wait(for: Self.areLive)
+        try page.text("document.querySelector('#bob-tablet .board form input').focus()")
+        try page.type("Lost: one umbrella")
+        try page.press("Enter")
+        // By polling, so later than notes.
+        try page.wait(
+            30,
+            for: "document.querySelector('#alice-phone .board').innerHTML.includes('Lost: one umbrella')"
+                + " || [...document.querySelectorAll('#alice-phone .board input')].some((one) => one.value.includes('umbrella'))"
+        )
+        #expect(page.refusals.isEmpty, "\(page.refusals)")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
     @Test func sharingByItsButtons() throws {
         let relay = try RelayProcess(folder: folder.path)
         let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/", isDark: true)

@@ -183,6 +183,16 @@ final class Chromium {
             try picture.data.write(to: URL(fileURLWithPath: "\(folder)/\(name).png"))
         }
 
+        /// Answers that the browser calls errors: of a page that works there are none.
+        var refusals: [String] {
+            (browser.events[session] ?? []).compactMap { event in
+                guard let entry = event.params?.entry, entry.level == "error", entry.source == "network" else {
+                    return nil
+                }
+                return entry.text
+            }
+        }
+
         /// What went wrong in its scripts, and what the browser refused it.
         var faults: [String] {
             (browser.events[session] ?? []).compactMap { event in

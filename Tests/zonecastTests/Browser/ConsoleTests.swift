@@ -10,9 +10,10 @@ import Testing
 struct ConsoleTests {
     private static let container = "iCloud.org.example.notes"
     private static let pages = [
-        "overview", "records", "zones", "changes", "devices", "shares", "schema", "indexes", "roles", "promote",
-        "users", "tokens", "keys", "operators", "telemetry", "logs", "quotas", "backups", "configuration", "explorer",
-        "audit",
+        "overview", "records", "assets", "zones", "changes", "devices", "shares", "schema", "indexes", "roles",
+        "promote",
+        "users", "tokens", "keys", "operators", "telemetry", "alerts", "logs", "quotas", "backups", "configuration",
+        "explorer", "audit",
     ]
 
     /// A relay with something in it, and the link it printed.

@@ -43,6 +43,20 @@ import Testing
         #expect(lines.output.hasSuffix("6 ok, 3 advice, 0 problems\n"), "\(lines.output)")
     }
 
+    @Test func theCollectorOfTracesIsLookedFor() throws {
+        #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
+        func found(at port: Int) throws -> Diagnosis.Check? {
+            let settings = ["ZONECAST_TRACES_ENDPOINT": "http://127.0.0.1:\(port)/v1/traces"]
+            let run = try Command.run(["doctor", "--json", "--data", folder.path], environment: settings)
+            return try run.json(Diagnosis.self)["traces"]
+        }
+        let collector = try Collector()
+        #expect(try found(at: collector.port)?.grade == "good")
+        let nobody = try found(at: 9)
+        #expect(nobody?.grade == "advice" && nobody?.next?.contains("traces.endpoint") == true)
+        #expect(try doctor("--data", folder.path).diagnosis["traces"] == nil)
+    }
+
     @Test func withoutARelayTheFolderIsCheckedAndThatIsSaid() throws {
         #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
         let (status, diagnosis) = try doctor("--data", folder.path)

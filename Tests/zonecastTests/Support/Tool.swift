@@ -12,9 +12,12 @@ enum Tool {
     static func isThere(_ name: String) -> Bool { path(name) != nil }
 
     /// Runs it to its end; gives its status and all that it said.
-    static func run(_ name: String, _ arguments: [String], in folder: String? = nil) throws -> (
-        status: Int32, said: String
-    ) {
+    static func run(
+        _ name: String,
+        _ arguments: [String],
+        in folder: String? = nil,
+        input: Data? = nil
+    ) throws -> (status: Int32, said: String) {
         guard let path = path(name) else { return (127, "\(name) is not installed") }
         let process = Process()
         process.executableURL = URL(fileURLWithPath: path)
@@ -23,8 +26,14 @@ enum Tool {
         let output = Pipe()
         process.standardOutput = output
         process.standardError = output
-        process.standardInput = FileHandle.nullDevice
+        let standardInput = Pipe()
+        process.standardInput = input == nil ? FileHandle.nullDevice : standardInput
         try process.run()
+        if let input {
+            // What is given fits the pipe's buffer, or is read while it is written.
+            standardInput.fileHandleForWriting.write(input)
+            try standardInput.fileHandleForWriting.close()
+        }
         let said = output.fileHandleForReading.readDataToEndOfFile()
         process.waitUntilExit()
         return (process.terminationStatus, String(decoding: said, as: UTF8.self))

@@ -5,7 +5,7 @@ extension ConsoleFiles {
 
         import { get, post } from "./api.js";
         import { button, copyable, field, fill, h, table } from "./dom.js";
-        import { bytes, moment, number, short } from "./format.js";
+        import { bytes, counted, moment, number, short } from "./format.js";
 
         const columns = [
           ["Change", (row) => number(row.change), "number"], ["Tag", (row) => row.changeTag, "mono"],
@@ -66,7 +66,7 @@ extension ConsoleFiles {
             try {
               const page = await post("changes/since", { zone: { zoneName: zone, owner }, syncToken });
               fill(answer,
-                h("p", null, `${number(page.records.length)} records`, page.moreComing ? ", and more are coming." : ", and then it is up to date."),
+                h("p", null, counted(page.records.length, "record"), page.moreComing ? ", and more are coming." : ", and then it is up to date."),
                 table(columns, page.records, "Nothing: this device is up to date.", { caption: "What the device would get" }),
                 h("h3", null, "The token it would have then"), copyable(page.token),
                 page.moreComing && button("The next page", () => ask(page.token)));
@@ -87,7 +87,7 @@ extension ConsoleFiles {
           fill(body, h("p", null, "Choose a zone. The public database keeps no change feed: its apps ask for records by ",
             h("code", null, "___modTime"), ", as the Records page can."),
           table([
-            ["Zone", (zone) => h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }) }, zone.zoneName)],
+            ["Zone", (zone) => h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }), title: zone.zoneName }, zone.zoneName), "name"],
             ["Owner", (zone) => h("code", { title: zone.owner }, short(zone.owner))],
             ["Last written", (zone) => moment(zone.modified)],
           ], zones.filter((zone) => zone.tracksChanges), "No zone with a change feed yet: apps make them in private databases.", { caption: "Zones" }));

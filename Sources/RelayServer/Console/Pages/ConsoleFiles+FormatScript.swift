@@ -15,6 +15,9 @@ extension ConsoleFiles {
         /** @param {number | null | undefined} value */
         export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 
+        /** A count with its noun. @param {number} value @param {string} one @param {string} [many] */
+        export const counted = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
+
         /** A count that may have been cut off. */
         export const upTo = (value, isMore) => number(value) + (isMore ? "+" : "");
 

@@ -6,7 +6,7 @@ extension ConsoleFiles {
         import { get, place, wire } from "./api.js";
         import { button, complain, confirmed, dialog, download, fill, h, say, table } from "./dom.js";
         import { edit, shown } from "./editor.js";
-        import { moment, short } from "./format.js";
+        import { counted, moment, short } from "./format.js";
         import { addressOf, builder, fieldNamed, partsOf, queryBody } from "./query.js";
 
         /** @type {import("./sections.js").Page} */
@@ -67,7 +67,7 @@ extension ConsoleFiles {
               ["Modified", (row) => moment(row.modified?.timestamp)],
               ["Tag", (row) => row.recordChangeTag, "mono"],
             ], rows, "No record matches.", { caption: `Records of type ${parts.type}` }),
-            h("p.quiet", null, marker ? `The first ${rows.length}. ` : `${rows.length} records. `, marker && button("More", () => load(true))));
+            h("p.quiet", null, marker ? `The first ${rows.length}. ` : `${counted(rows.length, "record")}. `, marker && button("More", () => load(true))));
 
             const open = async (recordName) => {
               if (!recordName) return;
@@ -114,13 +114,13 @@ extension ConsoleFiles {
                 button("CSV", async () => {
                   const { found, isAll } = await everything(10_000);
                   download(`${parts.type}.csv`, "text/csv", csv(found, own));
-                  say(isAll ? `${found.length} records are saved.` : "The first 10,000 records are saved; there are more.");
+                  say(isAll ? `${counted(found.length, "record is", "records are")} saved.` : "The first 10,000 records are saved; there are more.");
                   close();
                 }),
                 button("JSON", async () => {
                   const { found, isAll } = await everything(10_000);
                   download(`${parts.type}.json`, "application/json", `${JSON.stringify({ records: found }, null, 2)}\n`);
-                  say(isAll ? `${found.length} records are saved.` : "The first 10,000 records are saved; there are more.");
+                  say(isAll ? `${counted(found.length, "record is", "records are")} saved.` : "The first 10,000 records are saved; there are more.");
                   close();
                 })),
             ]);
@@ -129,8 +129,8 @@ extension ConsoleFiles {
             const removeAll = async () => {
               const { found, isAll } = await everything(2_000);
               if (!found.length) { say("No record matches, so there is nothing to delete."); return; }
-              const words = isAll ? `${found.length} records of type ${parts.type}` : `The first ${found.length} records of type ${parts.type}`;
-              if (!await confirmed("Delete these records?", `${words} match and would be deleted for everybody. This cannot be undone.`, `Delete ${found.length} records`)) return;
+              const words = isAll ? `${counted(found.length, "record")} of type ${parts.type}` : `The first ${found.length} records of type ${parts.type}`;
+              if (!await confirmed("Delete these records?", `${words} match and would be deleted for everybody. This cannot be undone.`, `Delete ${counted(found.length, "record")}`)) return;
               let deleted = 0, kept = 0, confirm = "";
               for (let start = 0; start < found.length; start += 200) {
                 const operations = found.slice(start, start + 200).map(({ recordName }) => ({ operationType: "forceDelete", record: { recordName } }));
@@ -138,7 +138,7 @@ extension ConsoleFiles {
                 confirm = place.environment === "production" ? place.container : "";
                 for (const record of answer.records) if (record.serverErrorCode) kept += 1; else deleted += 1;
               }
-              say(kept ? `${deleted} records are deleted, ${kept} could not be.` : `${deleted} records are deleted.`, kept > 0);
+              say(kept ? `${counted(deleted, "record is", "records are")} deleted, ${kept} could not be.` : `${counted(deleted, "record is", "records are")} deleted.`, kept > 0);
               await load();
             };
 

@@ -3,6 +3,8 @@ extension ConsoleFiles {
     static let sectionsScript = #"""
         // The pages, in the order of the sections on the left.
 
+        import { alerts } from "./alerts.js";
+        import { assets } from "./assets.js";
         import { audit, operators } from "./audit.js";
         import { backups } from "./backups.js";
         import { changes } from "./changes.js";
@@ -33,10 +35,10 @@ extension ConsoleFiles {
         /** @type {{ title: string, pages: Page[] }[]} */
         export const sections = [
           { title: "Container", pages: [overview] },
-          { title: "Data", pages: [records, zones, changes, devices, shares] },
+          { title: "Data", pages: [records, assets, zones, changes, devices, shares] },
           { title: "Schema", pages: [schema, indexes, roles, promote] },
           { title: "People and access", pages: [users, tokens, keys, operators] },
-          { title: "Operation", pages: [telemetry, logs, quotas, backups, configuration, explorer, audit] },
+          { title: "Operation", pages: [telemetry, alerts, logs, quotas, backups, configuration, explorer, audit] },
         ];
 
         """#

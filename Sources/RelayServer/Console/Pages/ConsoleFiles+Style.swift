@@ -61,7 +61,7 @@ extension ConsoleFiles {
         .actions { display: flex; flex-wrap: wrap; gap: .5rem; justify-content: flex-end; margin-top: .9rem; } .actions.left { justify-content: flex-start; }
         .bar { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .6rem 0; }
 
-        .cards { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fill, minmax(9.6rem, 1fr)); }
+        .cards { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fill, minmax(8.4rem, 1fr)); }
         .card, .panel { background: var(--sheet); border: 1px solid var(--line); border-radius: var(--radius); padding: .8rem .95rem; }
         .card b { display: block; font-size: 1.4rem; font-weight: 600; line-height: 1.25; } .card span { color: var(--quiet); font-size: .86em; }
         .panel { margin: .8rem 0; } .panel > h2:first-child, .panel > h3:first-child { margin-top: 0; } .two { display: grid; gap: 0 1rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); align-items: start; }
@@ -69,6 +69,7 @@ extension ConsoleFiles {
         table { border-collapse: collapse; width: 100%; font-size: .92em; } th, td { text-align: left; padding: .38rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; }
         th { font-weight: 600; color: var(--quiet); font-size: .84em; white-space: nowrap; } tbody tr:last-child td { border-bottom: 0; } tbody tr:hover { background: var(--accent-soft); }
         td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } td, td button { white-space: nowrap; } th.mono { font: inherit; font-size: .84em; font-weight: 600; } td.wrap { white-space: normal; overflow-wrap: anywhere; min-width: 10rem; } td.wide { min-width: 20rem; }
+        td.name { max-width: 20rem; overflow: hidden; text-overflow: ellipsis; } .strip { width: 7.5rem; height: 1.15rem; display: block; } .strip rect { fill: var(--good); opacity: .55; } .strip rect.bad { fill: var(--bad); opacity: 1; }
         tr.gone { color: var(--quiet); text-decoration: line-through; } tr.new { animation: arrive 1.6s ease-out; } tr.bad td { background: var(--bad-soft); } tr.off { color: var(--quiet); }
         @keyframes arrive { from { background: var(--warn-soft); } } @media (prefers-reduced-motion: reduce) { tr.new { animation: none; } }
         .empty { color: var(--quiet); border: 1px dashed var(--line); border-radius: var(--radius); padding: 1.2rem; text-align: center; }
@@ -77,7 +78,7 @@ extension ConsoleFiles {
         .trouble { background: var(--bad-soft); color: var(--bad); border-radius: var(--radius); padding: .55rem .8rem; } .note { background: var(--warn-soft); color: var(--warn); border-radius: var(--radius); padding: .55rem .8rem; }
         .steps { list-style: none; padding: 0; margin: 0; } .steps li { padding: .25rem 0; } .steps .done { color: var(--quiet); }
         .copyable { position: relative; } .copyable button { position: absolute; top: .35rem; right: .35rem; padding: .1rem .5rem; font-size: .85em; }
-        .copyable pre { padding-right: 5rem; }
+        .copyable pre { padding-right: 5rem; white-space: pre-wrap; overflow-wrap: anywhere; }
         .facts { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .25rem 1rem; margin: .4rem 0; } .facts dt { color: var(--quiet); } .facts dd { margin: 0; overflow-wrap: anywhere; }
         .keys { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; } .keys dd { margin: 0; }
         .added { color: var(--good); } .removed { color: var(--bad); } .changed { color: var(--warn); }
@@ -97,7 +98,7 @@ extension ConsoleFiles {
         @media (max-width: 46rem) {
           #body { grid-template-columns: minmax(0, 1fr); } #top { flex-wrap: wrap; gap: .4rem; padding: .4rem .6rem; position: static; } .menu { display: block; font-size: 1.1rem; } .brand .words, #top .badge { display: none; } .who { max-width: 10rem; } .place { order: 5; flex-basis: 100%; } #top select { flex: 1; }
           nav { display: none; position: static; max-height: none; background: var(--sheet); border-bottom: 1px solid var(--line); } nav.open { display: block; columns: 2; } nav h2 { break-after: avoid; } nav ul { break-inside: avoid; }
-          main { padding: .9rem .8rem 4rem; } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: .4rem; } .two { grid-template-columns: minmax(0, 1fr); } .brand { flex: 1; }
+          td.name { max-width: 11rem; } main { padding: .9rem .8rem 4rem; } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: .4rem; } .two { grid-template-columns: minmax(0, 1fr); } .brand { flex: 1; }
         }
 
         """#

@@ -34,6 +34,7 @@ extension ConsoleFiles {
                   chart("Time of a request", points, [["half within", (point) => point.median], ["99 of 100 within", (point) => point.slowest]], milliseconds),
                   chart("Commits a second", points, [["commits", rate((point) => point.commits)], ["writes in them", rate((point) => point.writes)]], shownRate),
                   chart("Notices a second", points, [["notices", rate((point) => point.notices)]], shownRate),
+                  chart("From commit to socket", points, [["half within", (point) => point.noticeMedian], ["99 of 100 within", (point) => point.noticeSlowest]], milliseconds),
                   chart("Devices that listen", points, [["devices", (point) => point.connections]], shownRate),
                   chart("Sent a second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => bytes(value))),
                 h("h2", null, "By operation"),

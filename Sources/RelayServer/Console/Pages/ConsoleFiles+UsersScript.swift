@@ -4,7 +4,7 @@ extension ConsoleFiles {
         // Accounts of people: who they are to each container, how much they hold, where they are signed in.
 
         import { get, post } from "./api.js";
-        import { button, confirmed, dialog, field, fill, guarded, h, say, table } from "./dom.js";
+        import { button, confirmed, dialog, download, field, fill, guarded, h, say, select, table } from "./dom.js";
         import { ago, bytes, moment, number } from "./format.js";
 
         /** @type {import("./sections.js").Page} */
@@ -48,8 +48,27 @@ extension ConsoleFiles {
           });
         }
 
+        /** How much a user may hold; resolves to whether it was changed. */
+        function quota(user, now) {
+          return dialog(`Quota of ${user.name}`, (done) => {
+            const kind = select([["standard", "as everybody"], ["own", "a number of megabytes"], ["any", "any number"]], now === 0 ? "any" : now ? "own" : "standard");
+            const size = h("input", { type: "number", min: 1, step: 1, value: now ? Math.ceil(now / 1_000_000) : 500 });
+            const own = field("Megabytes", size, "In each container's private database, records and assets together.");
+            const fit = () => { own.hidden = kind.value !== "own"; };
+            kind.addEventListener("change", fit);
+            fit();
+            return h("form", { onsubmit: guarded(async (event) => {
+              event.preventDefault();
+              const asked = kind.value === "standard" ? null : kind.value === "any" ? 0 : Number(size.value) * 1_000_000;
+              await post("users/quota", { id: user.id, bytes: asked });
+              say("The relay goes by it within a second.");
+              done(true);
+            }) }, field("May hold", kind), own, h("div.actions", null, h("button.strong", { type: "submit" }, "Set")));
+          });
+        }
+
         async function person(body, shell, id) {
-          const { user, containers, sessions } = await get("users/one", { id });
+          const { user, privateQuota, containers, sessions } = await get("users/one", { id });
           const end = async (session) => {
             await post("users/sign-out", { id: user.id, session });
             say(session ? "This sign-in has ended." : "All sign-ins have ended.");
@@ -62,7 +81,9 @@ extension ConsoleFiles {
               h("dt", null, "Signs in by"), h("dd", null, user.way), h("dt", null, "E-mail"), h("dd", null, user.email ?? "–"),
               h("dt", null, "Telephone"), h("dd", null, user.phone ?? "–"),
               h("dt", null, "Name"), h("dd", null, [user.givenName, user.familyName].filter(Boolean).join(" ") || "–"),
-              h("dt", null, "Since"), h("dd", null, moment(user.created))),
+              h("dt", null, "Since"), h("dd", null, moment(user.created)),
+              h("dt", null, "Quota"), h("dd", null, privateQuota === null || privateQuota === undefined ? "as everybody" : privateQuota === 0 ? "any number of bytes" : bytes(privateQuota), " ",
+                button("Change…", async () => { if (await quota(user, privateQuota)) await shell.show(); }, { class: "small" }))),
             h("h2", null, "Known to"),
             table([
               ["Container", (one) => one.container], ["Environment", (one) => one.environment],
@@ -78,6 +99,7 @@ extension ConsoleFiles {
               ["", (one) => button("End", () => end(one.id), { class: "small danger" })],
             ], sessions, "Nowhere.", { caption: "Sign-ins" }),
             h("div.actions.left", null,
+              button("Save as file", () => download(`${user.name}.json`, "application/json", JSON.stringify({ user, privateQuota, containers, sessions }, null, 2)), { title: "What this page shows; the contents are for zonecast user export" }),
               sessions.length > 1 && button("End all sign-ins", () => end()),
               button(user.isDisabled ? "Enable" : "Disable…", async () => {
                 if (!user.isDisabled && !await confirmed(`Disable ${user.name}?`, "All their sign-ins end at once and they cannot sign in again until you enable them. Their data stays.", "Disable")) return;

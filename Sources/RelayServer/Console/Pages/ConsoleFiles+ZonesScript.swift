@@ -27,8 +27,8 @@ extension ConsoleFiles {
               const page = await get("zones", { words: parameters.get("words"), before, limit: 50 });
               rows = before ? [...rows, ...page.zones] : page.zones;
               fill(list, table([
-                ["Zone", (zone) => zone.tracksChanges ? h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }) }, zone.zoneName)
-                  : zone.database === "public" ? h("a", { href: shell.link("records") }, zone.zoneName) : zone.zoneName],
+                ["Zone", (zone) => zone.tracksChanges ? h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }), title: zone.zoneName }, zone.zoneName)
+                  : zone.database === "public" ? h("a", { href: shell.link("records") }, zone.zoneName) : zone.zoneName, "name"],
                 ["Database", (zone) => h(zone.database === "public" ? "span.badge.accent" : "span.badge", null, zone.database)],
                 ["Owner", (zone) => zone.database === "public" ? "" : h("a", { href: shell.link("users", { words: zone.owner }), title: zone.owner }, h("code", null, short(zone.owner)))],
                 ["Records", (zone) => upTo(zone.records, zone.isMore), "number"],

@@ -30,7 +30,7 @@ struct ConsoleCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            let code = try options.change("operator.link", `operator` ?? "new operator", creates: true) { store in
+            let code = try options.change("operator.link", `operator` ?? "new operator") { store in
                 try store.makeOperatorLink(for: `operator`)
             }
             let running = FolderLock.runningRelay(in: options.folder).flatMap { $0 }

@@ -15,8 +15,8 @@ struct PushCommand: AsyncParsableCommand {
         abstract: "Show which push services wake sleeping devices, list the devices, send one a test.",
         discussion: """
             A device with an open notice socket needs no push. One that sleeps can be woken by Apple's push service
-            (push.apns-key-file and three more keys), by Web Push in browsers and UnifiedPush (push.contact), or by ntfy
-            (push.ntfy). Pushes say that something changed and never what; zonecast config reference has all keys.
+            (push.apns-key-file and three more keys), by Web Push in browsers and UnifiedPush (push.contact), by Firebase
+            Cloud Messaging on Android (push.fcm-account-file), or by ntfy (push.ntfy). Pushes say that something changed and never what; zonecast config reference has all keys.
             Devices register themselves with push/register (zonecast.js: container.registerPush()).
             """,
         subcommands: [Show.self, List.self, Test.self, Remove.self]
@@ -44,6 +44,7 @@ struct PushCommand: AsyncParsableCommand {
             var apns: Bool
             var webPush: Bool
             var ntfy: Bool
+            var fcm: Bool
             var applicationServerKey: String?
             var hosts: [String]
         }
@@ -58,6 +59,7 @@ struct PushCommand: AsyncParsableCommand {
                         apns: found?.apns != nil,
                         webPush: found?.webPush != nil,
                         ntfy: found?.sendsToNtfy == true,
+                        fcm: found?.fcm != nil,
                         applicationServerKey: publicKey,
                         hosts: found?.hosts ?? []
                     )
@@ -72,6 +74,7 @@ struct PushCommand: AsyncParsableCommand {
             Terminal.say("Apple      \(found.apns.map { "for \($0.topics.joined(separator: ", "))" } ?? "not set up")")
             Terminal.say("Web Push   \(found.webPush.map { "as \($0.contact)" } ?? "not set up")")
             if let publicKey { Terminal.say("           applicationServerKey \(publicKey)") }
+            Terminal.say("Firebase   \(found.fcm.map { "as \($0.account.email)" } ?? "not set up")")
             Terminal.say("ntfy       \(found.sendsToNtfy ? "yes" : "not set up")")
             Terminal.say("hosts      \(found.hosts.joined(separator: ", "))")
         }
@@ -199,6 +202,7 @@ extension PushTarget {
         case .apns(_, _, let isSandbox): isSandbox ? "apns (sandbox)" : "apns"
         case .webPush: "web push"
         case .ntfy: "ntfy"
+        case .fcm: "fcm"
         }
     }
 }

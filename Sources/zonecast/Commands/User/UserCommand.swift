@@ -8,8 +8,11 @@ import RelayStore
 struct UserCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "user",
-        abstract: "Add, list, sign in and disable users.",
-        subcommands: [Add.self, List.self, SignIn.self, Password.self, Profile.self, Disable.self]
+        abstract: "Add, list, sign in, export and delete users, and say how much they may store.",
+        subcommands: [
+            Add.self, List.self, Show.self, SignIn.self, Password.self, Profile.self, Quota.self, Sessions.self,
+            Disable.self, Export.self, Delete.self,
+        ]
     )
 
     /// Where a new password comes from: never from the command line, which others on the machine can read.

@@ -1,0 +1,103 @@
+import Foundation
+package import RelayCore
+
+/// Spans as OpenTelemetry's collectors take them: OTLP 1.0 in JSON, the message `ExportTraceServiceRequest`.
+///
+/// Numbers of 64 bits are text there, and identifiers hex digits.
+package struct TraceBatch: Encodable, Sendable {
+    private struct AnyValue: Encodable {
+        var stringValue: String?
+        var intValue: String?
+
+        init(_ value: TraceSpan.Value) {
+            switch value {
+            case .text(let text): stringValue = text
+            case .number(let number): intValue = "\(number)"
+            }
+        }
+    }
+
+    private struct KeyValue: Encodable {
+        var key: String
+        var value: AnyValue
+
+        init(_ attribute: TraceSpan.Attribute) {
+            key = attribute.name
+            value = AnyValue(attribute.value)
+        }
+    }
+
+    private struct Status: Encodable {
+        /// 2 is an error, and nothing is said of what went well.
+        var code: Int
+    }
+
+    private struct Span: Encodable {
+        var traceId: String
+        var spanId: String
+        var parentSpanId: String?
+        var name: String
+        var kind: Int
+        var startTimeUnixNano: String
+        var endTimeUnixNano: String
+        var attributes: [KeyValue]
+        var status: Status?
+
+        init(_ span: TraceSpan) {
+            traceId = span.trace.text
+            spanId = TraceContext.digits(span.id)
+            parentSpanId = span.parent.map { TraceContext.digits($0) }
+            name = span.name
+            kind = span.kind.rawValue
+            startTimeUnixNano = "\(span.start)"
+            endTimeUnixNano = "\(span.end)"
+            attributes = span.attributes.map { KeyValue($0) }
+            status = span.isFailure ? Status(code: 2) : nil
+        }
+    }
+
+    private struct Scope: Encodable {
+        var name: String
+        var version: String
+    }
+
+    private struct ScopeSpans: Encodable {
+        var scope: Scope
+        var spans: [Span]
+    }
+
+    private struct Resource: Encodable {
+        var attributes: [KeyValue]
+    }
+
+    private struct ResourceSpans: Encodable {
+        var resource: Resource
+        var scopeSpans: [ScopeSpans]
+    }
+
+    private var resourceSpans: [ResourceSpans]
+
+    /// - Parameters:
+    ///   - spans: what is sent.
+    ///   - service: the relay's name among others; the collector files by it.
+    ///   - version: of the program.
+    package init(_ spans: [TraceSpan], service: String, version: String) {
+        let attributes: [TraceSpan.Attribute] = [
+            .init("service.name", .text(service)), .init("service.version", .text(version)),
+        ]
+        resourceSpans = [
+            ResourceSpans(
+                resource: Resource(attributes: attributes.map { KeyValue($0) }),
+                scopeSpans: [
+                    ScopeSpans(
+                        scope: Scope(name: "zonecast", version: version),
+                        spans: spans.map { Span($0) }
+                    )
+                ]
+            )
+        ]
+    }
+
+    /// The body of the request.
+    package func json() throws -> [UInt8] { Array(try JSONEncoder().encode(self)) }
+}

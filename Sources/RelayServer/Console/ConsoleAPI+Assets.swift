@@ -1,0 +1,46 @@
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+
+/// Assets as numbers: how many, how large, how many nobody uses; never what is in them, nor whose they are.
+extension ConsoleAPI {
+    static let assets: [ConsoleRoute] = [.get("assets") { try AssetsAnswer($0) }]
+
+    private struct AssetsAnswer: Encodable {
+        /// Those of up to so many bytes.
+        struct Size: Encodable {
+            /// `nil`: all larger ones.
+            var upTo: Int64?
+            var count: Int
+            var bytes: Int64
+        }
+
+        var count: Int
+        var bytes: Int64
+        var unused: Int
+        var unusedBytes: Int64
+        var missing: Int
+        var sizes: [Size]
+        /// The ten largest, the largest first.
+        var largest: [Int64]
+
+        init(_ call: ConsoleCall) throws {
+            let files = try StoreFiles(of: try call.home(), in: call.parts.facts.data)
+            let all = files?.assets ?? []
+            let unusedOnes = all.filter { !$0.isUsed }
+            count = all.count
+            bytes = all.reduce(0) { $0 + $1.bytes }
+            unused = unusedOnes.count
+            unusedBytes = unusedOnes.reduce(0) { $0 + $1.bytes }
+            missing = files?.missing.count ?? 0
+            var rest = all
+            sizes = [10_000, 100_000, 1_000_000, 10_000_000, nil].map { (bound: Int64?) in
+                let own = rest.filter { asset in bound.map { asset.bytes <= $0 } ?? true }
+                rest.removeAll { asset in bound.map { asset.bytes <= $0 } ?? true }
+                return Size(upTo: bound, count: own.count, bytes: own.reduce(0) { $0 + $1.bytes })
+            }
+            largest = all.map(\.bytes).sorted(by: >).prefix(10).map { $0 }
+        }
+    }
+}

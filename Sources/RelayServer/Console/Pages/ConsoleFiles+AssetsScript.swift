@@ -1,0 +1,42 @@
+extension ConsoleFiles {
+    /// Assets: how many, how large, how many nobody uses.
+    static let assetsScript = #"""
+        // Assets: how many, how large, how many nobody uses. Never what is in them.
+
+        import { get } from "./api.js";
+        import { fill, h, table } from "./dom.js";
+        import { bytes, number } from "./format.js";
+
+        const card = (value, name) => h("div.card", null, h("b", null, value), h("span", null, name));
+
+        /** @type {import("./sections.js").Page} */
+        export const assets = {
+          id: "assets", title: "Assets",
+          about: "Of all databases of this container, as numbers. Those of public records are shown with their records.",
+          command: ({ container, environment }) => `assets list --container ${container} --environment ${environment}`,
+
+          async show(body) {
+            const now = await get("assets");
+            const most = Math.max(...now.sizes.map((size) => size.bytes), 1);
+            let from = 0;
+            const sizes = now.sizes.map((size) => {
+              const name = size.upTo === null || size.upTo === undefined ? `over ${bytes(from)}` : `up to ${bytes(size.upTo)}`;
+              from = size.upTo ?? from;
+              return { ...size, name };
+            });
+            fill(body,
+              now.missing > 0 && h("div.trouble", null, `${number(now.missing)} that records use are not on the disk. A backup has them.`),
+              h("div.cards", null, card(number(now.count), "assets"), card(bytes(now.bytes), "in all"),
+                card(number(now.unused), "used by no record"), card(bytes(now.unusedBytes), "the relay will free")),
+              h("p.quiet", null, "The same content is kept once. What no record uses goes some hours after it came (assets.unused-lifetime)."),
+              h("h2", null, "By size"),
+              now.count ? table([
+                ["Size", (size) => size.name], ["Assets", (size) => number(size.count), "number"], ["Bytes", (size) => bytes(size.bytes), "number"],
+                ["", (size) => h("progress.meter", { value: size.bytes, max: most, "aria-label": `${Math.round((100 * size.bytes) / most)} percent of the largest group` })],
+              ], sizes, "", { caption: "Assets by size" }) : h("p.empty", null, "Nothing was uploaded here yet."),
+              now.largest.length > 0 && h("p.quiet", null, `The largest: ${now.largest.slice(0, 5).map((size) => bytes(size)).join(", ")}.`));
+          },
+        };
+
+        """#
+}

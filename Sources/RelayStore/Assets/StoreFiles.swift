@@ -1,0 +1,80 @@
+import Foundation
+import GRDB
+package import Records
+import RelayCore
+
+/// The files of one container's environment, looked at from outside and beside a running relay.
+package struct StoreFiles: Sendable {
+    package struct Asset: Sendable {
+        /// 64 hex digits: the SHA-256 of the content, and the file's name.
+        package var hash: String
+        package var bytes: Int64
+        package var isUsed: Bool
+        fileprivate var path: String
+    }
+
+    /// Steps of the layout that the file has gone through.
+    package var layout = 0
+    /// Of the records' file, and of the log that is not in it yet.
+    package var bytes: Int64 = 0
+    package var logBytes: Int64 = 0
+    package var assets: [Asset] = []
+    /// Assets that records use and that are not there.
+    package var missing: [String] = []
+
+    /// The SQLite that this program uses.
+    package static var engine: String {
+        let queue = try? DatabaseQueue()
+        return (try? queue?.read { try String.fetchOne($0, sql: "SELECT sqlite_version()") }) ?? "?"
+    }
+
+    /// `nil` where nobody has used the environment.
+    ///
+    /// - Throws: `DirectoryError.unavailable` where the file cannot be read.
+    package init?(of home: ContainerEnvironment, in folder: String) throws {
+        let path = StoreFolder.path(of: home, in: folder)
+        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        bytes = Self.size(path)
+        logBytes = Self.size(path + "-wal")
+        var used: Set<String> = []
+        do {
+            var configuration = Configuration()
+            configuration.readonly = true
+            configuration.busyMode = .timeout(10)
+            let queue = try DatabaseQueue(path: path, configuration: configuration)
+            defer { try? queue.close() }
+            try queue.read { database in
+                layout = try Int.fetchOne(database, sql: "SELECT count(*) FROM grdb_migrations") ?? 0
+                let rows = try Row.fetchCursor(database, sql: "SELECT DISTINCT hash FROM asset_use")
+                while let row = try rows.next() { used.insert(Hex.encode(row[0] as Data)) }
+            }
+        } catch let error as DatabaseError {
+            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+        }
+        assets = Self.assets(in: SQLiteStore.Place.assetFolder(ofFile: path), used)
+        missing = used.subtracting(assets.map(\.hash)).sorted()
+    }
+
+    /// Whether the content is what its name says.
+    package func isWhole(_ asset: Asset) -> Bool {
+        guard let (checksum, _) = try? BackupFiles.checksum(of: asset.path) else { return false }
+        return checksum == asset.hash
+    }
+
+    private static func assets(in folder: String, _ used: Set<String>) -> [Asset] {
+        var found: [Asset] = []
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? [] where name != "incoming" {
+            for file in (try? FileManager.default.contentsOfDirectory(atPath: "\(folder)/\(name)")) ?? [] {
+                let path = "\(folder)/\(name)/\(file)"
+                guard Hex.isDigits(file, count: 64) else { continue }
+                found.append(Asset(hash: file, bytes: size(path), isUsed: used.contains(file), path: path))
+            }
+        }
+        return found.sorted { $0.hash < $1.hash }
+    }
+
+    private static func size(_ path: String) -> Int64 {
+        var status = stat()
+        return stat(path, &status) == 0 ? Int64(status.st_size) : 0
+    }
+}

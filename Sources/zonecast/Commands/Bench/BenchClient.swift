@@ -1,0 +1,103 @@
+import Foundation
+import Records
+import Wire
+
+/// One client of a bench: a connection of its own, which asks one thing after the other.
+struct BenchClient: Sendable {
+    /// Whom and what all clients of a bench ask.
+    struct Place: Sendable {
+        var address: ProbeAddress
+        var credentials: DoctorCredentials
+        var database: String
+        /// The zone it makes and deletes; in the public database there is only the default one.
+        var zone: String
+        /// Begins the names of its records.
+        var mark: String
+
+        var zoneID: String { #"{"zoneName":"\#(zone)"}"# }
+    }
+
+    let place: Place
+    private let name: String
+    private let wire: WireConnection
+    private var probe: Probe { wire.probe }
+
+    init(_ place: Place, name: String) async throws {
+        self.place = place
+        self.name = name
+        wire = try await WireConnection(place.address, place.credentials, device: "bench-\(name)")
+    }
+
+    func close() { wire.close() }
+
+    @discardableResult
+    func post(_ operation: String, _ body: String) async throws -> JSONValue {
+        try await wire.post(operation, in: place.database, body)
+    }
+
+    // MARK: What it asks
+
+    /// Saves new records, all in one request.
+    func save(_ names: [String]) async throws {
+        let operations = names.map { name in
+            #"{"operationType":"create","record":{"recordName":"\#(name)","recordType":"Bench","fields":"#
+                + #"{"title":{"value":"Buy milk"},"count":{"value":\#(name.utf8.count)}}}}"#
+        }
+        try await modify(operations)
+    }
+
+    private func modify(_ operations: [String]) async throws {
+        let list = operations.joined(separator: ",")
+        try await post("records/modify", #"{"zoneID":\#(place.zoneID),"operations":[\#(list)]}"#)
+    }
+
+    func delete(_ names: [String]) async throws {
+        let operations = names.map { #"{"operationType":"forceDelete","record":{"recordName":"\#($0)"}}"# }
+        try await modify(operations)
+    }
+
+    /// One page of the zone's feed: how many records it has, and the token after it; `nil` at the end.
+    func fetch(since token: String?) async throws -> (count: Int, token: String?) {
+        let since = token.map { #","syncToken":"\#($0)""# } ?? ""
+        let answer = try await post(
+            "changes/zone",
+            #"{"zones":[{"zoneID":\#(place.zoneID),"resultsLimit":200\#(since)}]}"#
+        )
+        guard let zone = answer.list("zones").first else { return (0, nil) }
+        let hasMore = (try? zone["moreComing"]?.bool()) ?? false
+        return (zone.list("records").count, hasMore ? zone.text("syncToken") : nil)
+    }
+
+    /// Fifty records by a query.
+    func query() async throws {
+        try await post(
+            "records/query",
+            #"{"zoneID":\#(place.zoneID),"resultsLimit":50,"query":{"recordType":"Bench","#
+                + #""filterBy":[{"fieldName":"title","comparator":"BEGINS_WITH","fieldValue":{"value":"Buy"}}]}}"#
+        )
+    }
+
+    // MARK: Notices
+
+    /// Begins to listen as a device of its own.
+    func listen() async throws {
+        let path = "/push/1/\(place.credentials.container)/\(place.credentials.environment)"
+        let answer = try await probe.upgrade(path)
+        guard answer.status == 101 else {
+            throw WireConnection.Refusal(
+                code: "\(answer.status)",
+                reason: "No WebSocket for notices.",
+                status: answer.status
+            )
+        }
+        var hello = ["deviceID": "bench-\(name)", "ckWebAuthToken": place.credentials.webToken]
+        hello["ckAPIToken"] = place.credentials.apiToken
+        await probe.send(text: [UInt8](try JSONEncoder().encode(["hello": hello])))
+        guard case .text = try await probe.frame("the answer to hello") else { throw ProbeFault.ended("it was ready") }
+    }
+
+    /// Waits for the next notice.
+    func hear() async throws {
+        guard case .text = try await probe.frame("a notice") else { throw ProbeFault.ended("a notice") }
+    }
+}

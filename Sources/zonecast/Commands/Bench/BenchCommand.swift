@@ -1,0 +1,115 @@
+import ArgumentParser
+import Foundation
+import Records
+
+/// `zonecast bench`: a bounded load, and how the relay bears it.
+struct BenchCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "bench",
+        abstract: "Put a bounded load on a relay, and say what it does with it.",
+        discussion: """
+            writes    each client saves one record after the other
+            changes   each client fetches a zone of 2,000 records in pages
+            notices   one device saves, and the others hear of it
+            public    each client queries the public database
+            mixed     four fetches and queries to each save
+
+            Without --url it starts a relay of its own, and removes that again. \
+            Clients and relay share the machine then, so the figures are of both \
+            together. All happens in a zone (for public: on records of type Bench) of \
+            the bench's own, which goes afterwards.
+            """
+    )
+
+    @Argument(help: ArgumentHelp("What to do.", valueName: "load"))
+    var load: BenchLoad = .mixed
+
+    @Option(help: "The relay. (default: $ZONECAST_URL, else one of its own)")
+    var url: String?
+    @Option(help: ArgumentHelp("The container.", valueName: "id"))
+    var container = "iCloud.zonecast.bench"
+    @Option(help: "development or production.")
+    var environment: Records.Environment = .development
+    @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
+    var webToken: String?
+    @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
+    var apiToken: String?
+    @Option(help: ArgumentHelp("How long, 1 to 60.", valueName: "seconds"))
+    var seconds = 5
+    @Option(help: ArgumentHelp("How many at once, 1 to 64.", valueName: "count"))
+    var clients = 8
+    @Flag(help: "Answer with one line of JSON.")
+    var json = false
+
+    func validate() throws {
+        guard ContainerID(container) != nil else { throw ValidationError("'\(container)' is no container's name.") }
+        guard (1...60).contains(seconds) else { throw ValidationError("--seconds is a number from 1 to 60.") }
+        guard (1...64).contains(clients) else { throw ValidationError("--clients is a number from 1 to 64.") }
+    }
+
+    func run() async throws {
+        guard let address = url ?? ProcessInfo.processInfo.environment["ZONECAST_URL"] else {
+            return try await onOwnRelay()
+        }
+        try await measure(address)
+    }
+
+    private func onOwnRelay() async throws {
+        let folder = NSTemporaryDirectory() + "zonecast-bench-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let relay = DemoRelay(folder: folder, port: 0)
+        try await relay.start()
+        defer { relay.stop() }
+        try await measure(relay.url.absoluteString)
+    }
+
+    private func measure(_ text: String) async throws {
+        guard let address = ProbeAddress(text) else {
+            throw CommandFailure(.usage, "'\(text)' is not an address such as http://127.0.0.1:8080.")
+        }
+        let own = "bench-\(UUID().uuidString.prefix(8).lowercased())"
+        let variables = ProcessInfo.processInfo.environment
+        let run = BenchRun(
+            load: load,
+            place: BenchClient.Place(
+                address: address,
+                credentials: DoctorCredentials(
+                    container: container,
+                    environment: environment.rawValue,
+                    apiToken: apiToken ?? variables["ZONECAST_API_TOKEN"],
+                    webToken: webToken ?? variables["ZONECAST_WEB_TOKEN"] ?? "dev-bench"
+                ),
+                database: load.database,
+                zone: load == .public ? ZoneID.defaultName : own,
+                mark: own
+            ),
+            clients: clients,
+            time: .seconds(seconds)
+        )
+        let measured = try await carryOut(run)
+        let report = BenchReport(load, measured.times, url: "\(address)", clients: clients, seconds: measured.seconds)
+        if json { try Terminal.say(json: report) } else { report.lines.forEach { Terminal.say($0) } }
+        let failed = report.refused.keys.filter { $0 != "THROTTLED" }.sorted()
+        guard failed.isEmpty, report.done > 0 else {
+            let what =
+                failed.isEmpty ? "Nothing was done." : "The relay refused some: \(failed.joined(separator: ", "))."
+            throw CommandFailure(.failed, "\(what) Its log has more: log.access: true")
+        }
+    }
+
+    private func carryOut(_ run: BenchRun) async throws -> (times: BenchTimes, seconds: Double) {
+        do {
+            return try await run.run()
+        } catch let refusal as WireConnection.Refusal {
+            let isAboutPeople = refusal.status == 401 || refusal.status == 421 || refusal.status == 403
+            throw CommandFailure(
+                isAboutPeople ? .notAllowed : .failed,
+                "\(refusal.reason) (\(refusal.code))"
+                    + (isAboutPeople ? " Give --container, --api-token and --web-token of a user there." : "")
+            )
+        } catch let fault as ProbeFault {
+            throw CommandFailure(.unreachable, "The relay at \(run.place.address) \(fault).")
+        }
+    }
+}

@@ -1,0 +1,182 @@
+import Foundation
+
+/// A load on a relay for some seconds, in a zone of its own that goes afterwards.
+struct BenchRun: Sendable {
+    let load: BenchLoad
+    let place: BenchClient.Place
+    let clients: Int
+    let time: Duration
+
+    /// Runs it: what was measured, and for how long.
+    func run() async throws -> (times: BenchTimes, seconds: Double) {
+        let keeper = try await BenchClient(place, name: "keeper")
+        defer { keeper.close() }
+        try await prepare(keeper)
+        let outcome: Result<(BenchTimes, Double), any Error>
+        do {
+            outcome = .success(try await measure(keeper))
+        } catch {
+            outcome = .failure(error)
+        }
+        await tidy(keeper)
+        return try outcome.get()
+    }
+
+    // MARK: Before and after
+
+    private func prepare(_ keeper: BenchClient) async throws {
+        if load != .public {
+            let zone = #"{"operations":[{"operationType":"create","zone":{"zoneID":\#(place.zoneID)}}]}"#
+            try await keeper.post("zones/modify", zone)
+        }
+        for start in stride(from: 0, to: load.prepared, by: 200) {
+            try await keeper.save((start..<(start + 200)).map { name("prepared", 0, $0) })
+        }
+        if load == .notices { try await keeper.post("subscriptions/modify", subscription("create")) }
+    }
+
+    /// As much as the relay lets it: it is told on standard error what stays.
+    private func tidy(_ keeper: BenchClient) async {
+        do {
+            if load == .notices { try await keeper.post("subscriptions/modify", subscription("delete")) }
+            guard load == .public else {
+                let zone = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(place.zoneID)}}]}"#
+                _ = try await patiently { try await keeper.post("zones/modify", zone) }
+                return
+            }
+            for start in stride(from: 0, to: load.prepared, by: 200) {
+                let names = (start..<(start + 200)).map { name("prepared", 0, $0) }
+                try await patiently { try await keeper.delete(names) }
+            }
+        } catch {
+            let what = load == .public ? "Records of type Bench" : "The zone \(place.zone)"
+            Terminal.complain("\(what) could not be deleted again: \(Self.words(error))")
+        }
+    }
+
+    /// Again, a few times, where the relay says that the rate is too high.
+    private func patiently<Value>(_ body: () async throws -> Value) async throws -> Value {
+        for _ in 0..<5 {
+            do {
+                return try await body()
+            } catch let refusal as WireConnection.Refusal where refusal.code == "THROTTLED" {
+                try await Task.sleep(for: .seconds(min(refusal.retryAfter ?? 1, 5)))
+            }
+        }
+        return try await body()
+    }
+
+    private func subscription(_ type: String) -> String {
+        #"{"operations":[{"operationType":"\#(type)","subscription":{"subscriptionID":"\#(place.zone)","#
+            + #""subscriptionType":"zone","zoneID":\#(place.zoneID)}}]}"#
+    }
+
+    static func words(_ error: any Error) -> String {
+        guard let refusal = error as? WireConnection.Refusal else { return "\(error)" }
+        return "\(refusal.code) \(refusal.reason)"
+    }
+
+    // MARK: The load
+
+    private func measure(_ keeper: BenchClient) async throws -> (BenchTimes, Double) {
+        let start = ContinuousClock.now
+        let end = start + time
+        let times = try await load == .notices ? hearing(keeper, until: end) : asking(until: end)
+        return (times, (ContinuousClock.now - start).milliseconds / 1000)
+    }
+
+    private func asking(until end: ContinuousClock.Instant) async throws -> BenchTimes {
+        try await withThrowingTaskGroup(of: BenchTimes.self) { tasks in
+            for number in 0..<clients {
+                tasks.addTask {
+                    let client = try await BenchClient(place, name: "\(number)")
+                    defer { client.close() }
+                    return try await ask(client, number, until: end)
+                }
+            }
+            return try await tasks.reduce(into: BenchTimes()) { $0.add($1) }
+        }
+    }
+
+    private func ask(_ client: BenchClient, _ number: Int, until end: ContinuousClock.Instant) async throws
+        -> BenchTimes
+    {
+        var times = BenchTimes()
+        var token: String?
+        var count = 0
+        while case let start = ContinuousClock.now, start < end {
+            count += 1
+            do {
+                let done = try await turn(client, number, count, &token)
+                times.took(ContinuousClock.now - start, done: done)
+            } catch let refusal as WireConnection.Refusal {
+                times.wasRefused(refusal.code)
+                // Told to wait, it does, and no longer than the bench lasts.
+                let wait = Duration.milliseconds(Int(min(refusal.retryAfter ?? 0.05, 5) * 1000))
+                try await Task.sleep(for: min(wait, max(.zero, end - ContinuousClock.now)))
+            }
+        }
+        return times
+    }
+
+    /// One request; gives how many things it did.
+    private func turn(_ client: BenchClient, _ number: Int, _ count: Int, _ token: inout String?) async throws -> Int {
+        switch load {
+        case .writes:
+            try await client.save([name("w", number, count)])
+            return 1
+        case .changes:
+            let page = try await client.fetch(since: token)
+            token = page.token
+            return page.count
+        case .public:
+            try await client.query()
+            return 1
+        case .mixed, .notices:
+            switch count % 5 {
+            case 0: try await client.save([name("w", number, count)])
+            case 1, 3: try await client.query()
+            default: token = try await client.fetch(since: token).token
+            }
+            return 1
+        }
+    }
+
+    /// One device saves, and waits each time until all others have heard.
+    private func hearing(_ keeper: BenchClient, until end: ContinuousClock.Instant) async throws -> BenchTimes {
+        var devices: [BenchClient] = []
+        defer { devices.forEach { $0.close() } }
+        for number in 0..<clients {
+            let device = try await BenchClient(place, name: "device-\(number)")
+            devices.append(device)
+            try await device.listen()
+        }
+        var times = BenchTimes()
+        var count = 0
+        while case let start = ContinuousClock.now, start < end {
+            count += 1
+            do {
+                try await keeper.save([name("n", 0, count)])
+            } catch let refusal as WireConnection.Refusal {
+                times.wasRefused(refusal.code)
+                try await Task.sleep(for: .seconds(min(refusal.retryAfter ?? 1, 5)))
+                continue
+            }
+            let heard = try await withThrowingTaskGroup(of: Duration.self) { tasks in
+                for device in devices {
+                    tasks.addTask {
+                        try await device.hear()
+                        return ContinuousClock.now - start
+                    }
+                }
+                return try await tasks.reduce(into: []) { $0.append($1) }
+            }
+            for time in heard { times.took(time) }
+        }
+        return times
+    }
+
+    private func name(_ kind: String, _ client: Int, _ number: Int) -> String {
+        "\(place.mark)-\(kind)-\(client)-\(number)"
+    }
+}

@@ -1,0 +1,66 @@
+import ArgumentParser
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+
+/// `zonecast container delete`: a container with all that is in it.
+struct ContainerDelete: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "delete",
+        abstract: "Delete a container: records, assets and schema of both environments, its tokens and keys.",
+        discussion: """
+            The relay has to be stopped. There is no way back but a backup, so one is made first, unless --no-backup says
+            otherwise. Accounts stay: they belong to the relay.
+            """
+    )
+
+    @Argument(help: ArgumentHelp("The container.", valueName: "id"))
+    var container: ContainerID
+
+    @Flag(help: "Ask nothing.")
+    var yes = false
+
+    @Flag(help: "Make no backup before.")
+    var noBackup = false
+
+    @OptionGroup var options: FolderOptions
+
+    func run() throws {
+        let store = try options.withDirectory { $0 }
+        guard try store.hasContainer(container) else {
+            throw CommandFailure(.failed, "There is no container \(container) in \(options.folder).")
+        }
+        guard FolderLock.runningRelay(in: options.folder) == nil else {
+            throw CommandFailure(
+                .conflict,
+                "A relay runs on \(options.folder). Stop it first: it has these files open."
+            )
+        }
+        // Held to the end, so that no relay starts in between.
+        let lock = try FolderLock(folder: options.folder)
+        defer { withExtendedLifetime(lock) {} }
+        try confirm()
+        var backup: String?
+        if !noBackup {
+            let folder = BackupSchedule.standardFolder(of: options.folder)
+            backup = try Backup.create(of: options.folder, in: folder, now: TimeSource.system.now()).name
+        }
+        try options.change("container.delete", container.name) { try $0.removeContainer(container) }
+        try? FileManager.default.removeItem(atPath: "\(options.folder)/containers/\(container.name)")
+        if options.json { return try Terminal.say(json: ["deleted": container.name, "backup": backup ?? ""]) }
+        Terminal.say("deleted  \(container)")
+        if let backup { Terminal.say("before   \(backup), for: zonecast backup restore") }
+    }
+
+    private func confirm() throws {
+        guard !yes else { return }
+        guard isatty(STDIN_FILENO) == 1 else {
+            throw CommandFailure(.usage, "This deletes all of \(container). Add --yes where nobody can be asked.")
+        }
+        Terminal.put("This deletes all of \(container). Type its name to go on: ", on: STDERR_FILENO)
+        guard readLine(strippingNewline: true) == container.name else {
+            throw CommandFailure(.failed, "That was not it. Nothing was changed.")
+        }
+    }
+}

@@ -1,0 +1,124 @@
+import ArgumentParser
+import Foundation
+
+/// `zonecast logs`: the lines of a relay's log that one looks for.
+struct LogsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "logs",
+        abstract: "Show a relay's log: the service's own, a file, or what is piped in.",
+        discussion: """
+            Requests are there with log.access: true, each with its identifier, and with nothing private. Without --file, and
+            with nothing piped in, the log is the service's, by journalctl.
+            """
+    )
+
+    @Option(help: ArgumentHelp("Read this file.", valueName: "path"))
+    var file: String?
+    @Flag(help: "Go on with what comes.")
+    var follow = false
+    @Flag(help: "Only refused requests, warnings and errors.")
+    var errors = false
+    @Option(help: ArgumentHelp("Only requests of this operation, such as records/modify.", valueName: "name"))
+    var operation: String?
+    @Option(help: ArgumentHelp("Only this request: the uuid of an answer.", valueName: "id"))
+    var request: String?
+    @Option(help: ArgumentHelp("Of the service's log, how many lines back.", valueName: "count"))
+    var lines = 200
+
+    func validate() throws {
+        guard (1...1_000_000).contains(lines) else { throw ValidationError("--lines is a number from 1 to 1000000.") }
+    }
+
+    func run() throws {
+        let filter = LogFilter(errors: errors, operation: operation, request: request)
+        if let file { return try show(try Self.tail(file, follow: follow), filter) }
+        if isatty(STDIN_FILENO) == 0, !follow {
+            while let line = readLine() {
+                if filter.admits(line) { Terminal.say(line) }
+            }
+            return
+        }
+        var arguments = ["journalctl", "--unit", "zonecast", "--output", "cat", "--lines", "\(lines)"]
+        if follow { arguments.append("--follow") }
+        try show(arguments, filter)
+    }
+
+    private static func tail(_ file: String, follow: Bool) throws -> [String] {
+        guard FileManager.default.isReadableFile(atPath: file) else {
+            throw CommandFailure(.failed, "\(file) cannot be read.")
+        }
+        return follow ? ["tail", "-n", "+1", "-F", file] : ["cat", "--", file]
+    }
+
+    /// Runs a program of the system and shows the lines that are looked for.
+    private func show(_ arguments: [String], _ filter: LogFilter) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = arguments
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        Terminal.beforeEndingUnread { process.terminate() }
+        var rest = Data()
+        while case let more = output.fileHandleForReading.availableData, !more.isEmpty {
+            rest.append(more)
+            while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+                let line = String(decoding: rest[rest.startIndex..<end], as: UTF8.self)
+                if filter.admits(line) { Terminal.say(line) }
+                rest.removeSubrange(rest.startIndex...end)
+            }
+        }
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else {
+            throw CommandFailure(
+                .failed,
+                "\(arguments[0]) failed. Name the log with --file, or pipe it in: podman logs zonecast 2>&1 | zonecast logs --errors"
+            )
+        }
+    }
+}
+
+/// Which lines of a log are looked for; reads both forms in which they are written.
+struct LogFilter: Hashable, Sendable {
+    var errors = false
+    var operation: String?
+    var request: String?
+
+    func admits(_ line: String) -> Bool {
+        (!errors || isTrouble(line))
+            && operation.map { Self.value("path", in: line)?.hasSuffix("/\($0)") == true } ?? true
+            && request.map { Self.value("request", in: line) == $0 } ?? true
+    }
+
+    private func isTrouble(_ line: String) -> Bool {
+        let level = Self.value("level", in: line) ?? line.split(separator: " ").dropFirst().first.map(String.init) ?? ""
+        if ["warning", "error", "critical"].contains(level) { return true }
+        return Self.value("status", in: line).flatMap { Int($0) }.map { $0 >= 400 } ?? false
+    }
+
+    /// Of `key=value` or `"key":"value"`.
+    static func value(_ key: String, in line: String) -> String? {
+        if line.hasPrefix("{") {
+            let object = try? JSONDecoder().decode([String: Scalar].self, from: Data(line.utf8))
+            return object?[key]?.text
+        }
+        for word in line.split(separator: " ") where word.hasPrefix("\(key)=") {
+            return String(word.dropFirst(key.count + 1)).trimmingCharacters(in: ["\""])
+        }
+        return nil
+    }
+
+    private struct Scalar: Decodable {
+        var text: String?
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.singleValueContainer()
+            if let text = try? container.decode(String.self) {
+                self.text = text
+            } else if let number = try? container.decode(Double.self) {
+                text = Int(exactly: number).map { "\($0)" } ?? "\(number)"
+            }
+        }
+    }
+}

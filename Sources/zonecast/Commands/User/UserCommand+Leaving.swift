@@ -1,0 +1,146 @@
+import ArgumentParser
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+import Wire
+
+/// What a person may ask of whoever keeps their data: a copy, and the end of it.
+extension UserCommand {
+    struct Export: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Print all records of a user's private databases, one line of JSON each.",
+            discussion: """
+                For a person who asks for a copy of their data. Asks the running relay as that user, and is in the audit log.
+                Assets are named by their checksums; fetch them with the downloadURL of each, good for an hour.
+                """
+        )
+
+        @Argument(help: "The e-mail address, or dev-NAME.")
+        var email: String
+
+        @OptionGroup var filter: HomeFilter
+        @OptionGroup var options: FolderOptions
+
+        func run() async throws {
+            let store = try options.withDirectory { $0 }
+            let account = try UserCommand.account(email, in: store)
+            try store.note(AuditEntry(command: "user.export", email))
+            var count = 0
+            for home in try UserCommand.homes(of: account, filter, store) {
+                let visit = try await UserVisit(of: account, in: home, store, folder: options.folder)
+                defer { visit.end(store) }
+                try await UserCommand.asked {
+                    for zone in try await visit.zones(in: "private") {
+                        guard let name = zone["zoneID"]?.text("zoneName") else { continue }
+                        try await visit.records(of: name) { record in
+                            count += 1
+                            Terminal.say(Self.line(record, name, home))
+                        }
+                    }
+                }
+            }
+            Terminal.complain("\(count) record\(count == 1 ? "" : "s") of \(email)")
+        }
+
+        private static func line(_ record: JSONValue, _ zone: String, _ home: ContainerEnvironment) -> String {
+            #"{"container":\#(quoted(home.container.name)),"environment":"\#(home.environment.rawValue)","#
+                + #""zone":\#(quoted(zone)),"record":\#(record.line)}"#
+        }
+    }
+
+    struct Delete: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Delete a user: their private databases, shares and sign-ins, and the account.",
+            discussion: """
+                Asks the running relay as that user, so that people they shared with are told. What they saved in public
+                databases and in other people's zones stays there, under a name that is nobody's any more. There is no way
+                back but a backup.
+                """
+        )
+
+        @Argument(help: "The e-mail address, or dev-NAME.")
+        var email: String
+
+        @Flag(help: "Ask nothing.")
+        var yes = false
+
+        @OptionGroup var options: FolderOptions
+
+        func run() async throws {
+            let store = try options.withDirectory { $0 }
+            let account = try UserCommand.account(email, in: store)
+            guard !account.isDisabled else {
+                throw CommandFailure(
+                    .failed,
+                    "\(email) is disabled, so the relay lets nobody act for them. Enable them first: zonecast user disable \(email) --undo"
+                )
+            }
+            try confirm()
+            var zones = 0
+            for home in try UserCommand.homes(of: account, nil, store) {
+                let visit = try await UserVisit(of: account, in: home, store, folder: options.folder)
+                defer { visit.end(store) }
+                try await UserCommand.asked { zones += try await empty(visit) }
+            }
+            try options.change("user.delete", email) { try $0.removeAccount(account.id) }
+            if options.json { return try Terminal.say(json: ["zones": zones]) }
+            Terminal.say("deleted  \(email)  \(zones) zones")
+        }
+
+        private func confirm() throws {
+            guard !yes else { return }
+            guard isatty(STDIN_FILENO) == 1 else {
+                throw CommandFailure(.usage, "This deletes all that \(email) has. Add --yes where nobody can be asked.")
+            }
+            Terminal.put("This deletes all that \(email) has. Type the address to go on: ", on: STDERR_FILENO)
+            guard readLine(strippingNewline: true) == email else {
+                throw CommandFailure(.failed, "That was not it. Nothing was changed.")
+            }
+        }
+
+        /// Leaves other people's shares and deletes every zone; the default zone loses its records.
+        private func empty(_ visit: UserVisit) async throws -> Int {
+            var count = 0
+            for database in ["shared", "private"] {
+                for zone in try await visit.zones(in: database) {
+                    guard let id = zone["zoneID"], let name = id.text("zoneName") else { continue }
+                    count += 1
+                    guard name == ZoneID.defaultName, database == "private" else {
+                        let body = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(id.line)}}]}"#
+                        try await visit.connection.post("zones/modify", in: database, body)
+                        continue
+                    }
+                    var names: [String] = []
+                    try await visit.records(of: name) { names += [$0.text("recordName")].compactMap { $0 } }
+                    for start in stride(from: 0, to: names.count, by: 200) {
+                        let operations = names[start..<min(start + 200, names.count)].map {
+                            #"{"operationType":"forceDelete","record":{"recordName":\#(quoted($0))}}"#
+                        }
+                        let list = operations.joined(separator: ",")
+                        try await visit.connection.post("records/modify", in: database, #"{"operations":[\#(list)]}"#)
+                    }
+                }
+            }
+            return count
+        }
+    }
+
+    /// Where an account has been.
+    static func homes(of account: Account, _ filter: HomeFilter?, _ store: AccountStore) throws
+        -> [ContainerEnvironment]
+    {
+        try store.profiles(of: account.id).map(\.home).filter { filter?.admits($0) ?? true }
+    }
+
+    /// Turns what a relay refuses, or a connection that ends, into words for a person.
+    static func asked<Value>(_ body: () async throws -> Value) async throws -> Value {
+        do {
+            return try await body()
+        } catch let refusal as WireConnection.Refusal {
+            throw CommandFailure(.failed, "The relay refuses: \(refusal.words)")
+        } catch let fault as ProbeFault {
+            throw CommandFailure(.unreachable, "The relay \(fault).")
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import Foundation
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Wire
+
+/// A sign-in as a user at the running relay of a data folder, for as long as one command takes.
+struct UserVisit {
+    let home: ContainerEnvironment
+    let connection: WireConnection
+    private let tokenID: String
+    private let user: UserID
+    private let folder: String
+
+    /// - Throws: `CommandFailure` where no relay runs on the folder.
+    init(of account: Account, in home: ContainerEnvironment, _ store: AccountStore, folder: String) async throws {
+        guard case let address?? = FolderLock.runningRelay(in: folder), var place = ProbeAddress(address) else {
+            throw CommandFailure(
+                .unreachable,
+                "No relay runs on \(folder), and this asks one. Start it with: zonecast serve --data \(folder)"
+            )
+        }
+        place.connectsToItself()
+        self.home = home
+        self.folder = folder
+        let (text, token) = try store.addAPIToken(
+            in: home,
+            name: "command line",
+            notes: "",
+            callbackURL: nil,
+            allowedOrigins: []
+        )
+        tokenID = token.id
+        let started = try SignIn.start(
+            for: account.id,
+            in: home,
+            kind: .brief,
+            directory: store,
+            time: .system,
+            random: .system
+        )
+        user = started.user
+        let credentials = DoctorCredentials(
+            container: home.container.name,
+            environment: home.environment.rawValue,
+            apiToken: text,
+            webToken: started.webToken
+        )
+        connection = try await WireConnection(place, credentials, device: "zonecast-command")
+    }
+
+    func end(_ store: AccountStore) {
+        connection.close()
+        try? store.removeAPIToken(tokenID)
+    }
+
+    /// The user's own zones by their JSON, or those that others share with them.
+    func zones(in database: String) async throws -> [JSONValue] {
+        try await connection.post("zones/list", in: database, "{}").list("zones")
+    }
+
+    /// Hands over every live record of a zone, page by page.
+    func records(of zone: String, _ visit: (JSONValue) -> Void) async throws {
+        guard zone != ZoneID.defaultName else { return try await defaultRecords(visit) }
+        var token: String?
+        while true {
+            let since = token.map { #","syncToken":\#(quoted($0))"# } ?? ""
+            let answer = try await connection.post(
+                "changes/zone",
+                in: "private",
+                #"{"zones":[{"zoneID":{"zoneName":\#(quoted(zone))},"resultsLimit":200\#(since)}]}"#
+            )
+            guard let page = answer.list("zones").first else { return }
+            for record in page.list("records") where (try? record["deleted"]?.bool()) != true { visit(record) }
+            token = page.text("syncToken")
+            guard (try? page["moreComing"]?.bool()) == true else { return }
+        }
+    }
+
+    /// Names from the file, records from the relay.
+    private func defaultRecords(_ visit: (JSONValue) -> Void) async throws {
+        let names = try StorageReport.defaultZoneNames(of: user, in: home, folder: folder)
+        for start in stride(from: 0, to: names.count, by: 200) {
+            let list = names[start..<min(start + 200, names.count)].map { #"{"recordName":\#(quoted($0))}"# }
+            let body = #"{"records":[\#(list.joined(separator: ","))]}"#
+            for record in try await connection.post("records/lookup", in: "private", body).list("records") {
+                visit(record)
+            }
+        }
+    }
+}

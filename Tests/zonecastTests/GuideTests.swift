@@ -1,0 +1,107 @@
+import Foundation
+import Testing
+
+/// The README and the guides: their commands run, or at least exist, and what they name is there.
+@Suite(.timeLimit(.minutes(2))) struct GuideTests {
+    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .appendingPathComponent("../..").standardizedFileURL.path
+    private static let guides = ["operating", "apps", "sdk", "demo"].map { "Deploy/guides/\($0).md" }
+
+    private static func text(_ path: String) throws -> String {
+        try String(contentsOfFile: "\(root)/\(path)", encoding: .utf8)
+    }
+
+    /// The lines behind `$` in blocks of a console, without what stands behind a `#`.
+    private static func commands(in path: String) throws -> [String] {
+        var isConsole = false
+        var found: [String] = []
+        for line in try text(path).split(separator: "\n", omittingEmptySubsequences: false) {
+            if line.hasPrefix("```") {
+                isConsole = line == "```console"
+            } else if isConsole, line.hasPrefix("$ ") {
+                let command = line.dropFirst(2)
+                let end = command.firstRange(of: "  #")?.lowerBound ?? command.firstRange(of: " #")?.lowerBound
+                found.append(command[..<(end ?? command.endIndex)].trimmingCharacters(in: .whitespaces))
+            }
+        }
+        return found
+    }
+
+    /// All that need no root and no build, in their order, by a shell in an empty folder.
+    @Test func theReadmesCommandsRun() throws {
+        let own = try Self.commands(in: "README.md").filter {
+            // The tour has tests of its own.
+            ($0.hasPrefix("zonecast ") && !$0.hasPrefix("zonecast demo")) || $0.hasPrefix("export ")
+        }
+        #expect(own.count > 15)
+        let folder = ScratchFolder()
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let ports = ["8080": try Self.freePort(), "8081": try Self.freePort()]
+        var script = """
+            set -eu
+            cd '\(folder.path)'
+            PATH='\(Command.program.deletingLastPathComponent().path)':$PATH
+            trap 'kill $(jobs -p)' EXIT
+            printf 'correct horse\\n' > password
+
+            """
+        for var command in own {
+            for (port, free) in ports { command = command.replacing(":\(port)", with: ":\(free)") }
+            script += "echo \"step: \(command.replacing("\"", with: "'"))\"\n"
+            guard command.hasSuffix("&") else {
+                script += command + "\n"
+                continue
+            }
+            let port = command.firstMatch(of: /--listen 127\.0\.0\.1:(\d+)/).map { String($0.1) } ?? ""
+            script += command.dropLast() + "> serve.log 2>&1 &\n"
+            script +=
+                "for i in $(seq 100); do zonecast doctor --quick --url http://127.0.0.1:\(port) && break; sleep 0.1; done\n"
+        }
+        let file = folder.path + "/script"
+        try Data(script.utf8).write(to: URL(fileURLWithPath: file))
+        let run = try Tool.run("bash", [file])
+        #expect(run.status == 0, "\(run.said)")
+    }
+
+    /// Verbs and options of every command that is written down anywhere.
+    @Test func everyCommandIsOne() throws {
+        for path in ["README.md"] + Self.guides {
+            for command in try Self.commands(in: path) {
+                var words = command.split(separator: " ").map(String.init)
+                if words.first == "sudo" { words.removeFirst() }
+                guard words.first == "zonecast" else { continue }
+                words.removeFirst()
+                let verbs = words.prefix { $0.allSatisfy { $0.isLowercase || $0 == "-" } && !$0.hasPrefix("-") }
+                let help = try Command.run(verbs + ["--help"])
+                #expect(help.status == 0, "\(path): \(command)")
+                for option in words where option.hasPrefix("--") {
+                    let name = String(option.prefix { $0 != "=" })
+                    #expect(help.output.contains(name), "\(path): \(command): \(name)")
+                }
+            }
+        }
+    }
+
+    @Test func whatIsNamedIsThere() throws {
+        for path in ["README.md"] + Self.guides {
+            let text = try Self.text(path)
+            for match in text.matches(of: /(?:Deploy|Sources|Tests)\/[A-Za-z0-9_.\/-]*[A-Za-z0-9]/) {
+                #expect(
+                    FileManager.default.fileExists(atPath: "\(Self.root)/\(match.output)"),
+                    "\(path): \(match.output)"
+                )
+            }
+        }
+        let lines = try Self.text("README.md").split(separator: "\n", omittingEmptySubsequences: false)
+        #expect(lines.count < 180, "a newcomer reads no more")
+        for match in try Self.text("README.md").matches(of: /!\[[^\]]+\]\(([^)]+)\)/) {
+            let attributes = try FileManager.default.attributesOfItem(atPath: "\(Self.root)/\(match.1)")
+            #expect((attributes[.size] as? Int ?? .max) < 200_000, "\(match.1)")
+        }
+    }
+
+    private static func freePort() throws -> Int {
+        let server = try FixedAnswer("")
+        return server.port
+    }
+}

@@ -1,0 +1,210 @@
+import Foundation
+import Testing
+
+/// What a relay knows of people, what they may store, and how they leave.
+@Suite(.timeLimit(.minutes(1)), .serialized) struct UserCommandTests {
+    private let folder = ScratchFolder()
+    private let container = "iCloud.org.example.notes"
+
+    private func zonecast(_ arguments: String..., input: String = "") throws -> Command {
+        try Command.run(arguments + ["--data", folder.path], input: input)
+    }
+
+    private func save(_ connection: HTTPConnection, _ count: Int, bytes: Int = 1) throws -> HTTPConnection.Answer {
+        let text = String(repeating: "x", count: bytes)
+        let operations = (0..<count).map {
+            #"{"operationType":"forceUpdate","record":{"recordName":"n\#($0)","recordType":"Note","#
+                + #""fields":{"title":{"value":"\#(text)"}}}}"#
+        }
+        return try connection.send(
+            "POST",
+            "/database/1/\(container)/development/private/records/modify?ckWebAuthToken=dev-ada",
+            body: #"{"operations":[\#(operations.joined(separator: ","))]}"#
+        )
+    }
+
+    @Test func aUsersOwnQuotaCounts() throws {
+        struct Quota: Decodable { var user: String, privateQuota: Int? }
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        #expect(try save(connection, 3).status == 200)
+        #expect(try zonecast("user", "quota", "dev-ada", "--json").json(Quota.self).privateQuota == nil)
+        #expect(
+            try zonecast("user", "quota", "dev-ada", "--set", "2kb", "--json").json(Quota.self).privateQuota == 2_000
+        )
+        // The running relay goes by it within a second or so.
+        let deadline = ContinuousClock.now + .seconds(10)
+        var refused = false
+        var bytes = 900
+        while !refused, ContinuousClock.now < deadline {
+            // What does not grow is always taken.
+            bytes += 1
+            refused = String(decoding: try save(connection, 3, bytes: bytes).body, as: UTF8.self).contains(
+                "QUOTA_EXCEEDED"
+            )
+            if !refused { usleep(100_000) }
+        }
+        #expect(refused, "waited for the quota to count")
+        #expect(try zonecast("user", "quota", "dev-ada").output.contains("2 kB"))
+        #expect(try zonecast("user", "quota", "dev-ada", "--reset").status == 0)
+        #expect(try zonecast("user", "quota", "dev-ada", "--set", "much").status == 2)
+        #expect(try zonecast("user", "quota", "dev-ada", "--set", "1GB", "--reset").status == 2)
+        #expect(try zonecast("user", "quota", "nobody@example.org").status == 1)
+        #expect(relay.stop().status == 0)
+    }
+
+    @Test func aUserIsShownExportedAndDeleted() throws {
+        struct Shown: Decodable {
+            struct Place: Decodable { var container: String, bytes: Int, zones: Int }
+            var user: String, signIns: Int, containers: [Place]
+        }
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        #expect(try save(connection, 5).status == 200)
+        let zone = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Lists"}}}]}"#
+        let made = "/database/1/\(container)/development/private/zones/modify?ckWebAuthToken=dev-ada"
+        #expect(try connection.send("POST", made, body: zone).status == 200)
+        let shown = try zonecast("user", "show", "dev-ada", "--json").json(Shown.self)
+        #expect(shown.containers.map(\.container) == [container])
+        #expect(shown.containers.first.map { $0.bytes > 0 && $0.zones == 2 } == true, "\(shown)")
+
+        let export = try zonecast("user", "export", "dev-ada")
+        #expect(export.status == 0, "\(export.complaint)")
+        #expect(export.output.split(separator: "\n").count == 5 && export.complaint == "5 records of dev-ada\n")
+        #expect(export.output.contains(#""recordName":"n3""#))
+
+        #expect(try zonecast("user", "delete", "dev-ada").status == 2, "nobody can be asked here")
+        let deleted = try zonecast("user", "delete", "dev-ada", "--yes")
+        #expect(deleted.status == 0 && deleted.output.contains("2 zones"), "\(deleted.complaint)")
+        #expect(try zonecast("user", "show", "dev-ada").status == 1)
+        let audit = try zonecast("console", "audit", "--json").output
+        #expect(audit.contains("user.export") && audit.contains("user.delete"))
+        // Somebody of that name begins anew.
+        let list = "/database/1/\(container)/development/private/zones/list?ckWebAuthToken=dev-ada"
+        #expect(!String(decoding: try connection.send("POST", list, body: "{}").body, as: UTF8.self).contains("Lists"))
+        #expect(relay.stop().status == 0)
+        let late = try zonecast("user", "export", "dev-ada")
+        #expect(late.status == 3 && late.complaint.contains("zonecast serve"))
+    }
+
+    @Test func signInsAreListedAndEnded() throws {
+        struct List: Decodable {
+            struct Row: Decodable { var container: String }
+            var sessions: [Row]
+        }
+        _ = try zonecast("container", "create", container)
+        _ = try zonecast("user", "add", "ada@example.org", "--password-stdin", input: "correct horse\n")
+        let signIn = ["user", "sign-in", "ada@example.org", "--container", container, "--data", folder.path]
+        #expect(try Command.run(signIn).status == 0)
+        #expect(try zonecast("user", "sessions", "ada@example.org", "--json").json(List.self).sessions.count == 1)
+        #expect(try zonecast("user", "sessions", "ada@example.org", "--end").output == "ended  1\n")
+        #expect(try zonecast("user", "sessions", "ada@example.org").output.contains("signed in nowhere"))
+    }
+
+    @Test func filesAndAssetsAreCountedAndChecked() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        #expect(try save(try relay.connect(), 2).status == 200)
+        let info = try zonecast("storage", "info")
+        #expect(info.status == 0 && info.output.contains(container) && info.output.contains("SQLite 3."))
+        #expect(try zonecast("storage", "--json").status == 0)
+        let place = ["--container", container, "--data", folder.path]
+        #expect(try Command.run(["assets", "list"] + place).output.hasPrefix("assets  0"))
+        let verified = try Command.run(["assets", "verify", "--json"] + place)
+        #expect(verified.status == 0 && verified.output.contains(#""damaged":[]"#))
+        #expect(relay.stop().status == 0)
+        // A file that is not what its name says.
+        let assets = "\(folder.path)/containers/\(container)/development.assets/ab"
+        try FileManager.default.createDirectory(atPath: assets, withIntermediateDirectories: true)
+        let name = "ab" + String(repeating: "0", count: 62)
+        try Data("not that".utf8).write(to: URL(fileURLWithPath: "\(assets)/\(name)"))
+        let wrong = try Command.run(["assets", "verify"] + place)
+        #expect(wrong.status == 1 && wrong.output.contains("damaged  \(name)"))
+        #expect(try Command.run(["assets", "list"] + place).output.contains("unused  1"))
+    }
+
+    @Test func aContainerIsDeletedWhileTheRelayIsStopped() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        #expect(try save(try relay.connect(), 2).status == 200)
+        #expect(try zonecast("container", "delete", container, "--yes").status == 5)
+        #expect(relay.stop().status == 0)
+        #expect(try zonecast("container", "delete", container).status == 2)
+        let deleted = try zonecast("container", "delete", container, "--yes")
+        #expect(deleted.status == 0 && deleted.output.contains(".zonecastbak"), "\(deleted.complaint)")
+        #expect(!FileManager.default.fileExists(atPath: "\(folder.path)/containers/\(container)"))
+        #expect(try !zonecast("container", "list").output.contains(container))
+        // And back again.
+        #expect(try zonecast("backup", "restore", "latest").status == 0)
+        #expect(try zonecast("container", "list").output.contains(container))
+    }
+
+    @Test func aTokenIsRotated() throws {
+        struct Token: Decodable { var apiToken: String, id: String }
+        _ = try zonecast("container", "create", container)
+        let create = ["token", "create", "--json", "--name", "web", "--container", container, "--data", folder.path]
+        let old = try Command.run(create).json(Token.self)
+        let kept = try zonecast("token", "rotate", old.id, "--keep", "--json").json(Token.self)
+        let new = try zonecast("token", "rotate", kept.id, "--json").json(Token.self)
+        #expect(Set([old.apiToken, kept.apiToken, new.apiToken]).count == 3)
+        let rows = try zonecast("token", "list").output.split(separator: "\n").dropFirst()
+        #expect(rows.count == 3 && rows.allSatisfy { $0.contains("web") })
+        #expect(rows.count { $0.hasSuffix("-") } == 2, "only the one that was not kept has ended")
+        #expect(try zonecast("token", "rotate", kept.id).status == 1)
+    }
+
+    @Test func aProfileSavesAddressAndToken() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let config = ScratchFolder()
+        let own = ["XDG_CONFIG_HOME": config.path]
+        let url = "http://127.0.0.1:\(relay.port)"
+        let login = ["login", "--url", url, "--container", container]
+        #expect(try Command.run(login, input: "nonsense\n", environment: own).status != 0)
+        let saved = try Command.run(login, input: "dev-ada\n", environment: own)
+        #expect(saved.status == 0 && saved.output.hasPrefix("saved  default  _"), "\(saved.complaint)")
+        let file = config.path + "/zonecast/profiles.json"
+        let rights = try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int
+        #expect(rights == 0o600)
+        let make = ["zones", "create", "Saved", "--container", container]
+        #expect(try Command.run(make, environment: own).status == 0)
+        // Another relay is not shown the token.
+        let elsewhere = try Command.run(make + ["--url", "http://localhost:\(relay.port)"], environment: own)
+        #expect(elsewhere.status == 4, "\(elsewhere.output)\(elsewhere.complaint)")
+        let unknown = try Command.run(make + ["--profile", "work"], environment: own)
+        #expect(unknown.status == 2 && unknown.complaint.contains("zonecast login --profile work"))
+        #expect(try Command.run(["logout"], environment: own).status == 0)
+        #expect(try Command.run(["logout"], environment: own).status == 1)
+        #expect(relay.stop().status == 0)
+    }
+
+    @Test(arguments: ["text", "json"]) func theLogIsSearched(_ format: String) throws {
+        let log = folder.path + "-log"
+        defer { unlink(log) }
+        let settings = ["ZONECAST_LOG_ACCESS": "true", "ZONECAST_LOG_FORMAT": format]
+        let relay = try RelayProcess(folder: folder.path, environment: settings, log: log)
+        let connection = try relay.connect()
+        #expect(try save(connection, 1).status == 200)
+        let list = "/database/1/\(container)/development/private/zones/list"
+        let refused = try connection.send("POST", list, body: "{}")
+        #expect(refused.status == 421)
+        #expect(relay.stop().status == 0)
+        func lines(_ arguments: String...) throws -> [Substring] {
+            try Command.run(["logs", "--file", log] + arguments).output.split(separator: "\n")
+        }
+        #expect(try lines().count >= 2)
+        #expect(try lines("--errors").filter { $0.contains("zones/list") }.count == 1)
+        #expect(try lines("--operation", "records/modify").count == 1)
+        let id = try #require(refused.headers["x-apple-request-uuid"])
+        #expect(try lines("--request", id).count == 1)
+        let text = try String(contentsOfFile: log, encoding: .utf8)
+        #expect(try Command.run(["logs", "--operation", "zones/list"], input: text).output.contains(id))
+        #expect(try Command.run(["logs", "--file", "/nonexistent"]).status == 1)
+    }
+
+    @Test func versionAndCompletions() throws {
+        #expect(try Command.run(["version"]).output == (try Command.run(["--version"]).output))
+        for shell in ["bash", "zsh", "fish"] {
+            let script = try Command.run(["completions", shell])
+            #expect(script.status == 0 && script.output.contains("zonecast"))
+        }
+        #expect(try Command.run(["completions", "tcsh"]).status == 2)
+    }
+}
