@@ -205,14 +205,14 @@ var package = Package(
             name: "Simulation",
             dependencies: [
                 "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "ZoneMirror", "ZoneTesting",
-                httpTypes,
+                "DiskTrials", httpTypes,
             ],
             path: "Tests/Simulation",
             swiftSettings: strict
         ),
         .executableTarget(
             name: "simulate",
-            dependencies: ["Records", "Simulation", "ZoneTesting"],
+            dependencies: ["Records", "Simulation", "ZoneKit", "ZoneTesting"],
             path: "Tests/Simulate",
             swiftSettings: strict
         ),

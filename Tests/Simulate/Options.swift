@@ -7,6 +7,10 @@ struct Options {
     var seeds: Range<UInt64> = 1..<101
     /// Real time after which no further seed is begun.
     var seconds: Double = .infinity
+    /// Of the processor, after which likewise.
+    var processorSeconds: Double = .infinity
+    /// How often to run an ordinary test in place of seeds, to see what it costs.
+    var twoUsers: Int?
     var plant: String?
     var showsTrace = false
     var showsEach = false
@@ -27,13 +31,16 @@ struct Options {
                 }
                 seeds = bounds[0]..<bounds[1]
             case "--seconds": seconds = Double(try Self.number(&rest, of: word))
+            case "--processor-seconds": processorSeconds = Double(try Self.number(&rest, of: word))
+            case "--two-users": twoUsers = Int(try Self.number(&rest, of: word))
             case "--plant": plant = rest.popFirst()
             case "--trace": showsTrace = true
             case "--each": showsEach = true
             default:
                 throw Unknown(
                     description:
-                        "\(word) is unknown. simulate takes --seed, --seeds, --seconds, --plant, --each, --trace."
+                        "\(word) is unknown. simulate takes --seed, --seeds, --seconds, --processor-seconds, --plant, "
+                        + "--two-users, --each, --trace."
                 )
             }
         }

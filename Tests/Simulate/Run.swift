@@ -32,7 +32,9 @@ struct Run {
         var total = Total()
         let start = ContinuousClock.now
         var isRight = options.plant == nil
-        for seed in options.seeds where (ContinuousClock.now - start).seconds < options.seconds {
+        let limit = ProcessorTime.now + options.processorSeconds
+        for seed in options.seeds {
+            guard (ContinuousClock.now - start).seconds < options.seconds, ProcessorTime.now < limit else { break }
             let scenario = Scenario(seed: seed)
             let steps = scenario.steps()
             guard let outcome = try? Simulation(scenario, steps: steps, home: home).run() else {

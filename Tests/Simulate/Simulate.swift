@@ -23,6 +23,11 @@ import ZoneTesting
             FileHandle.standardError.write(Data("\(error)\n".utf8))
             exit(2)
         }
+        if let times = options.twoUsers {
+            let cost = TwoUsers.measure(times)
+            print(#"{"milliseconds":\#(cost ?? -1)}"#)
+            exit(cost == nil ? 1 : 0)
+        }
         exit(Run(options).run() ? 0 : 1)
     }
 }

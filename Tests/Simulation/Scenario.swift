@@ -7,6 +7,10 @@ package struct Scenario: Sendable, CustomStringConvertible {
     var isOnDisk: Bool
     /// carol's devices, with mirrors, take part.
     var hasMirrors: Bool
+    /// Some of them of everybody's database, which is polled.
+    var hasPublicMirrors: Bool
+    /// The disk beneath the relay fails, is full, and loses its power.
+    var hasFaultyDisk: Bool
     /// Records in one answer or request.
     var itemsPerRequest: Int
     var weather: Weather
@@ -16,10 +20,12 @@ package struct Scenario: Sendable, CustomStringConvertible {
         self.seed = seed
         var random = SeededRandom(seed: seed &* 0x9E37_79B9_7F4A_7C15 &+ 1).generator
         func chance(_ share: Double) -> Bool { Double.random(in: 0..<1, using: &random) < share }
-        isOnDisk = chance(0.4)
+        isOnDisk = chance(0.45)
         hasMirrors = chance(0.25)
+        hasPublicMirrors = chance(0.4)
+        hasFaultyDisk = chance(0.7)
         itemsPerRequest = [2, 3, 3, 5, 10, 200].randomElement(using: &random) ?? 200
-        stepCount = Int.random(in: 30...70, using: &random)
+        stepCount = Int.random(in: 14...46, using: &random)
         var weather = Weather()
         weather.delays = 1...(chance(0.5) ? 80 : 900)
         if chance(0.8) {
@@ -34,6 +40,9 @@ package struct Scenario: Sendable, CustomStringConvertible {
         }
         self.weather = weather
     }
+
+    /// Engines, the plain client, mirrors.
+    var programCount: Int { hasMirrors ? hasPublicMirrors ? 9 : 7 : 4 }
 
     package var description: String {
         """

@@ -1,5 +1,8 @@
 import Foundation
+import Records
+import RelayStore
 import Synchronization
+import ZoneKit
 import ZoneTesting
 
 extension Simulation {
@@ -7,6 +10,7 @@ extension Simulation {
 
     func perform(_ step: Step) {
         let value = "~\(step.number)~"
+        let step = step.aimed(among: programs.count)
         switch step.deed {
         case .edit(let program, let zone, let record, let field):
             programs[program].edit(zone, "r\(record)", Self.fields[field], value)
@@ -14,7 +18,7 @@ extension Simulation {
             programs[program].edit(zone, "r\(record)", "a", value)
             workOff(turns: turns)
             programs[program].edit(zone, "r\(record)", "a", "~\(step.number)+~")
-        case .addField(let program, let zone, let record) where program < 3:
+        case .addField(let program, let zone, let record) where programs[program] is EngineProgram:
             programs[program].edit(zone, "r\(record)", "new\(step.number % 3)", value)
         case .addField: break
         case .delete(let program, let zone, let record): programs[program].delete(zone, "r\(record)")
@@ -25,11 +29,23 @@ extension Simulation {
             workOff(turns: turns)
             restart(program)
         case .crashInFetch(let program, let turns): crashInFetch(program, turns)
-        case .restartRelay: attempt { try relay.restart() }
+        case .restartRelay:
+            relay.stop()
+            startRelay()
+        case .breakDisk(let fault): disk?.arm(fault)
+        case .mendDisk:
+            disk?.heal()
+            startRelay()
+        case .alterSchema(let isPromotion): alterSchema("Made\(step.number)", isPromotion: isPromotion)
+        case .relayClock(let hours): relay.clockError = .seconds(hours * 3600)
+        case .deviceClock(let program, let hours): programs[program].device.clockError = .seconds(hours * 3600)
+        case .switchUser(let program, let isBack):
+            signIn(programs[program], as: isBack ? programs[program].device.user ?? "" : "erin")
+        case .expireSignIn(let program): expireSignIn(programs[program])
         case .killRelay(let turns):
             workOff(turns: turns)
             relay.kill()
-            attempt { try relay.start() }
+            startRelay()
         case .expireTokens:
             judge.state.withLock { $0.epoch += 1 }
             attempt { try relay.expireChangeTokens() }
@@ -38,6 +54,105 @@ extension Simulation {
             relay.emptyQuota()
             programs.forEach { $0.retry() }
         default: performByHand(step, value)
+        }
+    }
+
+    /// Bob, who may be a participant of some of it, and erin, who is of nothing.
+    private func pry() {
+        let bench = Party("stranger", on: world.stage)
+        let (relay, judge, pry) = (relay, judge, Pry(owner: people["alice"] ?? ""))
+        let stranger = chance.number() % 2 == 0 ? "bob" : "erin"
+        Task(executorPreference: bench) { await pry.run(relay, as: stranger, judge) }
+        workOff()
+    }
+
+    private var sharers: [MirrorProgram] {
+        programs.compactMap { $0 as? MirrorProgram }.filter { $0.kind == .sharing }
+    }
+
+    private func perform(_ deed: Step.TreeDeed, _ value: String) {
+        let (alice, bob, owner) = (hands[0], hands[1], people["alice"] ?? "")
+        let removal = Judge.Removal(user: people["bob"] ?? "", zone: ZoneName(owner: owner, name: "Tree"))
+        switch deed {
+        case .share: alice.shareTree()
+        case .join: bob.joinTree(alice, removal)
+        case .close: alice.closeTree(isEnd: false, removal)
+        case .end: alice.closeTree(isEnd: true, removal)
+        case .edit(let leaf): alice.editLeaf(leaf, of: nil, value)
+        case .editAsGuest(let leaf): bob.editLeaf(leaf, of: owner, value)
+        case .regraft(let leaf): alice.regraft(leaf)
+        }
+    }
+
+    /// The command line makes a type beside the running relay, or takes all of them over for production.
+    private func alterSchema(_ type: String, isPromotion: Bool) {
+        guard scenario.isOnDisk, let container = ContainerID(TestRelay.containerIdentifier) else { return }
+        let path = disk?.relayDisk.place().folder ?? relay.folder.url.path
+        let folder = SchemaFolder(folder: path, container: container)
+        do {
+            let before = try folder.schema(of: .development)
+            if isPromotion {
+                try folder.change(.production) { _ in (before, ()) }
+                let after = try folder.schema(of: .production)
+                if after.types != before.types { judge.accuse("g", "production has but a part of what was promoted") }
+            } else {
+                try folder.change(.development) { schema in
+                    var new = schema
+                    new.types[type] = RecordType()
+                    return (new, ())
+                }
+                if try folder.schema(of: .development).types[type] == nil {
+                    judge.accuse("a", "the type \(type) was made, and is not there")
+                }
+            }
+        } catch {
+            if disk?.isHealthy != false { judge.accuse("k", "the schema cannot be changed: \(error)") }
+        }
+    }
+
+    // MARK: Accounts
+
+    /// Somebody signs in on a program's device, or the same user anew.
+    func signIn(_ program: any Program, as user: String) {
+        guard program.device.connection.credentials.webAuthToken != "dev-\(user)" else { return }
+        let container = program.device.container
+        Task(executorPreference: program.device.party) { try? await container.signIn(.dev(user: user)) }
+        workOff()
+    }
+
+    /// The relay ends the sign-in of a program's user; within 5 s no socket that came by it is open.
+    private func expireSignIn(_ program: any Program) {
+        let device = program.device
+        Task(executorPreference: device.party) { try? await device.signIn() }
+        advance(by: .seconds(8))
+        guard relay.isRunning, let token = device.connection.credentials.webAuthToken, !token.hasPrefix("dev-") else {
+            return
+        }
+        let before = judge.sockets(of: "\(device.user ?? "")-\(device.name)")
+        Task(executorPreference: device.party) { try? await device.expireSignIn() }
+        advance(by: .seconds(5))
+        guard relay.isRunning else { return }
+        if !before.isDisjoint(with: judge.sockets(of: "\(device.user ?? "")-\(device.name)")) {
+            judge.accuse("j", "\(device.name) keeps its notice socket, though its sign-in was ended 5 s ago")
+        }
+    }
+
+    // MARK: Disk
+
+    /// The disk has failed the relay, which says that it had better end: as a supervisor does, so do we.
+    func restartAfterLoss() {
+        judge.note("the disk has failed the relay")
+        relay.kill()
+        startRelay()
+    }
+
+    func startRelay() {
+        guard !relay.isRunning else { return }
+        attempt { try disk?.cutPowerIfLost() }
+        // With a disk that is still full it may not even start: then somebody has to make room first.
+        do { try relay.start() } catch {
+            guard disk?.isHealthy != true else { return judge.accuse("k", "the relay does not start: \(error)") }
+            judge.note("the relay does not start yet")
         }
     }
 
@@ -57,12 +172,18 @@ extension Simulation {
         case .join: bob.join(alice, removal)
         case .remove: alice.closeShare(removal)
         case .post(let record): bob.post(record, value)
-        case .pry: bob.pry(at: people["alice"] ?? "")
+        case .pry: pry()
+        case .endShare: alice.endShare(removal)
+        case .whisper(let record): hands[step.number % 2 * 2].whisper(record, value)
+        case .tree(let deed): perform(deed, value)
+        case .poll: for program in programs { (program as? WebProgram)?.poll() }
+        case .shareItem(let record): sharers.first?.shareItem("r\(record)")
+        case .joinItem: if sharers.count > 1 { sharers[1].join(sharers[0]) }
         default: break
         }
     }
 
-    private func attempt(_ body: () throws -> Void) {
+    func attempt(_ body: () throws -> Void) {
         do {
             try body()
         } catch {

@@ -31,6 +31,8 @@ package final class Simulation {
     let relay: TestRelay
     var programs: [any Program] = []
     var hands: [Hand] = []
+    /// What the relay writes to; `nil` in memory.
+    let disk: SimulatedDisk?
     /// Users' record names.
     var people: [String: String] = [:]
     let chance: SeededRandom
@@ -60,7 +62,10 @@ package final class Simulation {
         var options = TestRelay.Options()
         options.storage = scenario.isOnDisk ? .temporaryFolder : .memory
         options.limits.itemsPerRequest = scenario.itemsPerRequest
-        relay = try TestRelay(options, world: world, folder: TestFolder(in: home))
+        let folder = TestFolder(in: home)
+        disk = scenario.isOnDisk && scenario.hasFaultyDisk ? try SimulatedDisk(in: folder.make("relay")) : nil
+        relay = try TestRelay(options, world: world, folder: folder, disk: disk?.relayDisk)
+        if let disk { judge.isDiskSound.withLock { $0 = { disk.isHealthy } } }
     }
 
     /// Runs it to its end.
@@ -95,6 +100,7 @@ package final class Simulation {
         if !world.stage.workOff(limit: turns), turns == Self.circle {
             judge.accuse("l", "\(turns) pieces of work without the clock moving")
         }
+        if relay.wantsRestart { restartAfterLoss() }
     }
 
     func advance(by duration: Duration) {
@@ -143,9 +149,10 @@ package final class Simulation {
     // MARK: Beginning and end
 
     private func begin() {
-        let users = scenario.hasMirrors ? ["alice", "bob", "carol"] : ["alice", "bob"]
-        hands = [("alice", "hand"), ("bob", "hand"), ("alice", "left hand")].map {
-            Hand(relay.device(of: $0, named: $1), judge: judge)
+        let users = ["alice", "bob", "erin"] + (scenario.hasMirrors ? ["carol", "dave"] : [])
+        let key = FixedKey()
+        hands = [("alice", "hand"), ("bob", "hand"), ("alice", "left hand")].map { user, name in
+            Hand(relay.device(of: user, named: name, encryptionKey: user == "alice" ? key : nil), judge: judge)
         }
         for user in users {
             let device = relay.device(of: user, named: "caller")
@@ -157,14 +164,16 @@ package final class Simulation {
             people[user] = box.value?.first
         }
         judge.people.withLock { $0 = people }
-        programs = [
-            EngineProgram(relay.device(of: "alice", named: "phone"), userName: people["alice"] ?? "", judge: judge),
-            EngineProgram(relay.device(of: "alice", named: "laptop"), userName: people["alice"] ?? "", judge: judge),
-            EngineProgram(relay.device(of: "bob", named: "phone"), userName: people["bob"] ?? "", judge: judge),
-        ]
+        programs = [engine("alice", "phone"), engine("alice", "laptop"), engine("bob", "phone")]
+        programs.append(
+            WebProgram(relay.device(of: "alice", named: "web"), userName: people["alice"] ?? "", judge: judge)
+        )
         if scenario.hasMirrors {
-            programs += ["phone", "laptop"].map {
-                MirrorProgram(relay.device(of: "carol", named: $0), userName: people["carol"] ?? "", judge: judge)
+            programs += [
+                mirror("carol", "phone", .own), mirror("carol", "laptop", .sharing), mirror("dave", "phone", .sharing),
+            ]
+            if scenario.hasPublicMirrors {
+                programs += [mirror("carol", "board", .everybodys), mirror("dave", "board", .everybodys)]
             }
         }
         hands[0].makeZones()
@@ -173,25 +182,66 @@ package final class Simulation {
         for hand in hands { hand.device.network.weather = scenario.weather }
     }
 
+    private func engine(_ user: String, _ name: String) -> any Program {
+        EngineProgram(relay.device(of: user, named: name), userName: people[user] ?? "", judge: judge)
+    }
+
+    private func mirror(_ user: String, _ name: String, _ kind: MirrorProgram.Kind) -> any Program {
+        MirrorProgram(relay.device(of: user, named: name), kind, userName: people[user] ?? "", judge: judge)
+    }
+
     /// Nothing goes wrong any more: everybody has to come to hold what the relay holds.
     private func end() {
         judge.note("calm")
-        if !relay.isRunning { try? relay.start() }
-        relay.emptyQuota()
-        for program in programs {
-            program.device.network.weather = nil
-            program.device.network.heal()
-            // Without a word about what was dropped nobody would ever look: as after any loss of a line.
-            if scenario.weather.dropsNotice > 0 { program.device.network.dropSockets() }
-            // Only what the quota refused: whatever else is left unsent has to go by itself.
-            if steps.contains(where: { $0.deed == .fillQuota }) { program.retry() }
-        }
-        for hand in hands { hand.device.network.weather = nil }
+        calmDown()
         settle("after the faults")
         // What is changed now everybody hears of by notices alone.
         for (index, program) in programs.enumerated() { program.edit(0, "last\(index)", "a", "last \(index)") }
         settle("the last changes")
+        audit()
+        for program in programs { (program as? WebProgram)?.poll() }
+        settle("the last look")
         compare()
+        checkBounds()
+    }
+
+    private func calmDown() {
+        disk?.heal()
+        relay.clockError = .zero
+        startRelay()
+        relay.emptyQuota()
+        for program in programs {
+            program.device.network.weather = nil
+            program.device.clockError = .zero
+            program.device.network.heal()
+            signIn(program, as: program.device.user ?? "")
+            // Without a word about what was dropped nobody would ever look: as after any loss of a line.
+            if scenario.weather.dropsNotice > 0 { program.device.network.dropSockets() }
+        }
+        for hand in hands { hand.device.network.weather = nil }
+        workOff()
+        // Only what the quota or a missing sign-in refused: whatever else is left unsent has to go by itself.
+        let mustAsk = steps.contains { $0.deed == .fillQuota || $0.deed.isAboutAccounts }
+        if mustAsk { programs.forEach { $0.retry() } }
+    }
+
+    /// Every token that was ever handed out, or some of them, with pages of any size.
+    private func audit() {
+        let bench = Party("auditor", on: world.stage)
+        let (relay, judge) = (relay, judge)
+        let questions = judge.questions(4) { Int(self.chance.number() % UInt64($0)) }
+        let names = Dictionary(uniqueKeysWithValues: people.map { ($0.value, $0.key) })
+        Task(executorPreference: bench) {
+            for question in questions {
+                guard let user = names[question.user] else { continue }
+                await question.ask(relay, as: user, judge)
+            }
+        }
+        workOff()
+    }
+
+    /// What grows with what was done, and not with what there is, would grow for ever.
+    private func checkBounds() {
         if world.stage.strays > 0 {
             judge.accuse(
                 "b",
@@ -200,6 +250,13 @@ package final class Simulation {
         }
         let sleepers = clock.sleeperCount
         if sleepers > 60 + 20 * programs.count + 8 * steps.count { judge.accuse("l", "\(sleepers) sleepers are left") }
+        let sockets = judge.state.withLock { $0.sockets.count }
+        if relay.connectionCount > sockets {
+            judge.accuse(
+                "l",
+                "the relay knows of \(relay.connectionCount) notice connections, and there are \(sockets)"
+            )
+        }
     }
 
     private func compare() {
@@ -211,11 +268,14 @@ package final class Simulation {
                 judge.accuse("b", "\(name) cannot be read")
                 continue
             }
-            for (zone, records) in holdings.sorted(by: { $0.key.description < $1.key.description }) {
-                let there = truth[zone]
-                for record in Set(there.keys).union(records.keys).sorted() {
-                    let (mine, theirs) = (records[record], there[record]?.fields)
-                    let known = theirs?.filter { $0.key != "CD_entityName" }
+            let expected = program.expected(from: truth)
+            for zone in Set(holdings.keys).union(expected.keys).sorted(by: { $0.description < $1.description }) {
+                let (there, records) = (expected[zone] ?? [:], holdings[zone] ?? [:])
+                if holdings[zone] == nil { judge.accuse("b", "\(name) does not have \(zone)") }
+                for record in Set(there.keys).union(records.keys).sorted() where !record.hasPrefix("zonecast.key") {
+                    let mine = records[record]?.filter { $0.key != "secret" }
+                    let theirs = there[record]?.fields
+                    let known = theirs?.filter { $0.key != "CD_entityName" && $0.key != "secret" }
                     if mine != known {
                         judge.accuse(
                             "b",
@@ -224,9 +284,14 @@ package final class Simulation {
                     }
                 }
             }
-            if !holdings.keys.contains(where: { truth[$0]["last\(index)"] != nil }) {
+            if !truth.zones.values.contains(where: { $0.records.keys.contains { $0.hasSuffix("last\(index)") } }) {
                 judge.accuse("b", "\(name)'s last change is not on the relay")
             }
         }
     }
+}
+
+/// A user's secret that is at hand.
+private struct FixedKey: EncryptionKeyProvider {
+    func userKey() async throws -> Data { Data(repeating: 7, count: 32) }
 }

@@ -35,6 +35,57 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case addField(program: Int, zone: Int, record: Int)
         /// A stranger asks for what is not theirs, and for what is not there.
         case pry
+        /// The owner stops sharing.
+        case endShare
+        case tree(TreeDeed)
+        /// A value that only its user can read.
+        case whisper(record: Int)
+        /// The plain client looks what is new.
+        case poll
+        case shareItem(record: Int)
+        case joinItem
+        /// Another user signs in on a program's device, or the first one comes back.
+        case switchUser(program: Int, isBack: Bool)
+        case expireSignIn(program: Int)
+        case relayClock(hours: Int)
+        case deviceClock(program: Int, hours: Int)
+        case alterSchema(isPromotion: Bool)
+        case breakDisk(SimulatedDisk.Fault)
+        case mendDisk
+
+        /// Whether programs may have to be told that they can go on.
+        var isAboutAccounts: Bool {
+            switch self {
+            case .switchUser, .expireSignIn: true
+            default: false
+            }
+        }
+    }
+
+    /// What happens to a shared hierarchy.
+    enum TreeDeed: Hashable, Sendable {
+        case share
+        case join
+        case close
+        case end
+        case edit(String)
+        case editAsGuest(String)
+        case regraft(String)
+    }
+
+    /// With the programs that there are.
+    func aimed(among count: Int) -> Step {
+        var step = self
+        switch deed {
+        case .edit(let program, let zone, let record, let field):
+            step.deed = .edit(program: program % count, zone: zone, record: record, field: field)
+        case .delete(let program, let zone, let record):
+            step.deed = .delete(program: program % count, zone: zone, record: record)
+        case .editTwice(let program, let zone, let record, let turns):
+            step.deed = .editTwice(program: program % count, zone: zone, record: record, turns: turns)
+        default: break
+        }
+        return step
     }
 
     /// Milliseconds since the step before.
@@ -59,8 +110,8 @@ extension Scenario {
 
     private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
-        let (program, zone, record) = (pick(hasMirrors ? 5 : 3), pick(2), pick(5))
-        switch pick(100) {
+        let (program, zone, record) = (pick(programCount), pick(2), pick(5))
+        switch pick(131) {
         case 0..<30: return .edit(program: program, zone: zone, record: record, field: pick(2))
         case 30..<38: return .delete(program: program, zone: zone, record: record)
         case 38..<48: return .editTwice(program: program, zone: zone, record: record, turns: pick(60))
@@ -68,23 +119,58 @@ extension Scenario {
         case 51..<55: return .heal(program: program)
         case 55..<57: return .dropSockets(program: program)
         case 57..<60: return .crash(program: program, turns: pick(80))
-        case 60..<64: return .crashInFetch(program: program, turns: pick(12))
-        case 64..<66 where isOnDisk: return .restartRelay
-        case 66..<69 where isOnDisk: return .killRelay(turns: pick(60))
-        case 69: return .expireTokens
-        case 70: return .fillQuota
-        case 71: return .emptyQuota
+        case 60..<65: return .crashInFetch(program: program, turns: pick(12))
+        case 65..<71 where isOnDisk: return relayDeed(pick(6), pick(60), &random)
         case 72..<80: return .group(hand: pick(2), zone: zone)
-        case 80..<85: return .race(record: pick(2))
-        case 85..<87: return .move
-        case 87: return .makeZone(zone: zone)
-        case 88: return .deleteZone
-        case 89..<92: return .share
-        case 92..<95: return .join
-        case 95..<97: return .remove
+        case 80..<84: return .race(record: pick(2))
+        case 84..<86: return .move
+        case 86: return .makeZone(zone: zone)
+        case 87: return .deleteZone
+        case 88..<91: return .share
+        case 91..<94: return .join
+        case 94..<96: return .remove
+        case 96: return .endShare
         case 97: return .addField(program: program, zone: zone, record: record)
         case 98: return .pry
-        default: return .post(record: record)
+        case 99: return .post(record: record)
+        case 100..<109: return .tree(treeDeed(pick(12), pick(4)))
+        case 109..<112: return .crashInFetch(program: pick(3), turns: pick(6))
+        case 112: return .expireTokens
+        case 113: return .fillQuota
+        case 114: return .emptyQuota
+        case 115: return .whisper(record: pick(2))
+        case 116..<120: return .poll
+        case 120..<122: return .shareItem(record: record)
+        case 122: return .joinItem
+        case 123: return .switchUser(program: pick(3), isBack: false)
+        case 124, 125: return .switchUser(program: pick(3), isBack: true)
+        case 126: return .expireSignIn(program: pick(3))
+        case 127: return .relayClock(hours: pick(200_000) - 100_000)
+        case 128: return .deviceClock(program: program, hours: pick(200_000) - 100_000)
+        case 129: return .alterSchema(isPromotion: pick(3) == 0)
+        default: return .poll
+        }
+    }
+
+    private func relayDeed(_ kind: Int, _ turns: Int, _ random: inout SeededRandom.Generator) -> Step.Deed {
+        switch kind {
+        case 0: .restartRelay
+        case 1: .killRelay(turns: turns)
+        case 2, 3, 4: .breakDisk(SimulatedDisk.Fault(number: turns / 2 + 1, &random))
+        default: .mendDisk
+        }
+    }
+
+    private func treeDeed(_ kind: Int, _ leaf: Int) -> Step.TreeDeed {
+        let name = ["t0", "t1", "t2", "beside"][leaf]
+        switch kind {
+        case 0, 1: return .share
+        case 2, 3, 4: return .join
+        case 5: return .close
+        case 6: return .end
+        case 7, 8: return .editAsGuest(name)
+        case 9: return .regraft(leaf % 2 == 0 ? "t2" : "beside")
+        default: return .edit(name)
         }
     }
 }

@@ -81,6 +81,25 @@ import ZoneTesting
         return options
     }
 
+    @Test func signInsAndClocks() async throws {
+        let relay = try TestRelay()
+        let phone = NotesApp(relay.device(of: "alice", named: "phone"))
+        let laptop = NotesApp(relay.device(of: "alice", named: "laptop"))
+        try await relay.settle()
+
+        try await phone.device.expireSignIn()
+        await #expect(throws: CKError.self) { try await phone.device.privateDatabase.allRecordZones() }
+        try await phone.device.signIn()
+        try await relay.settle()
+
+        phone.device.clockError = .seconds(-86_400)  // yesterday
+        relay.clockError = .seconds(3_600)
+        laptop.write("milk", "Buy milk")
+        try await relay.settle()
+        #expect(laptop.texts == ["milk": "Buy milk"])
+        #expect(try await phone.device.privateDatabase.allRecordZones().count == 2)
+    }
+
     @Test func meanwhile() async throws {
         let relay = try TestRelay()
         let (alice, bob) = (relay.device(of: "alice"), relay.device(of: "bob"))

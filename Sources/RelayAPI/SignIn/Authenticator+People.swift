@@ -89,7 +89,7 @@ extension Authenticator {
     }
 
     /// Ends all sign-ins of the account, or those to one container; their tokens are refused from then on.
-    func endSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(CredentialRefusal) {
+    package func endSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(CredentialRefusal) {
         try wrapping { () throws(DirectoryError) in try directory.revokeSessions(of: account, in: home) }
         try forget()
     }

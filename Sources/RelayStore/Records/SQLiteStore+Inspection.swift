@@ -50,6 +50,8 @@ extension SQLiteStore {
     ///
     /// - Parameter change: Of the records, those that changed after this, and the public database's, which keeps no
     ///   tombstones. From 0 on: all.
+    /// - Returns: One committed state.
+    /// - Throws: What SQLite throws.
     package func content(after change: UInt64 = 0) throws -> StoreContent {
         try connections.read { database in
             var content = StoreContent()

@@ -103,7 +103,7 @@ extension CKDatabase {
         }
         let userKey: Curve25519.KeyAgreement.PrivateKey
         do {
-            userKey = try await connection.zoneKeys.userKey(provider)
+            userKey = try await connection.zoneKeys.userKey(provider, by: connection.conditions?.time ?? .system)
         } catch {
             throw CKError(.missingEntitlement, "The key of encrypted values cannot be had: \(error)", underlying: error)
         }

@@ -46,10 +46,15 @@ package final class ZoneKeyring: Sendable {
     }
 
     /// The user's own key, asked for once.
-    func userKey(_ provider: any EncryptionKeyProvider) async throws -> Curve25519.KeyAgreement.PrivateKey {
+    func userKey(
+        _ provider: any EncryptionKeyProvider,
+        by time: Timekeeper
+    ) async throws -> Curve25519.KeyAgreement.PrivateKey {
         let task = state.withLock { state in
             if let running = state.userKey { return running }
-            let task = Task { try Curve25519.KeyAgreement.PrivateKey(rawRepresentation: try await provider.userKey()) }
+            let task = time.start { () async throws in
+                try Curve25519.KeyAgreement.PrivateKey(rawRepresentation: try await provider.userKey())
+            }
             state.userKey = task
             return task
         }

@@ -18,6 +18,7 @@ final class DeviceLife: Sendable {
     }
 
     let party: Party
+    let clockError = ClockError()
     private let number: Int
     private let deviceID: String
     private let files: TestFolder

@@ -32,6 +32,7 @@ public final class TestDevice: Sendable {
     let identity: Identity
     package let party: Party
     let life: DeviceLife
+    private let clockWrong: ClockError
 
     convenience init(relay: TestRelay, _ identity: Identity) {
         self.init(relay: relay, identity, life: DeviceLife(number: 1, identity.deviceID, in: relay))
@@ -43,6 +44,7 @@ public final class TestDevice: Sendable {
         self.life = life
         let party = life.party
         self.party = party
+        clockWrong = life.clockError
         let network = TestNetwork(relay: relay, party: party, device: identity.deviceID) { operation, isAnswered in
             life.reached(isAnswered ? .answered(operation) : .sending(operation))
         }
@@ -80,13 +82,20 @@ public final class TestDevice: Sendable {
         var conditions = SyncConditions()
         conditions.time = Timekeeper(clock, surroundings: surroundings)
         conditions.chance = Chance { random.number() }
-        conditions.wallClock = { clock.date }
+        let clockError = life.clockError
+        conditions.wallClock = { clock.date.addingTimeInterval(clockError.value.inSeconds) }
         conditions.crashPoint = { name in
             guard let place = MirrorPlace(rawValue: name) else { return }
             life.reached(.mirror(place))
             if life.party.isGone { throw DeviceCrashed() }
         }
         return conditions
+    }
+
+    /// By how much the device's clock is wrong; no order of changes depends on it.
+    public var clockError: Duration {
+        get { clockWrong.value }
+        set { clockWrong.value = newValue }
     }
 
     /// The user's own data.

@@ -18,18 +18,36 @@ struct RunningRelay: Sendable {
     private let authenticator: Authenticator
     private let time: TimeSource
     private let random: RandomSource
+    private let admission: RelayAdmission
+    private let directory: AccountStore
+    private let losses = Losses()
 
-    init(_ options: TestRelay.Options, limits: TestRelay.Limits, folder: TestFolder, world: World) throws {
-        let path = options.storage == .temporaryFolder ? folder.url.path : nil
+    init(
+        _ options: TestRelay.Options,
+        limits: TestRelay.Limits,
+        folder: TestFolder,
+        disk: RelayDisk?,
+        clockError: ClockError,
+        world: World
+    ) throws {
+        let place = options.storage == .temporaryFolder ? disk?.place() ?? (folder.url.path, .system) : nil
+        let (path, calls) = (place?.folder, place?.calls ?? .system)
         let (random, party) = (world.random, Party("relay", on: world.stage))
         let (line, commits) = (Line(of: party, on: world.stage), Line(of: party, on: world.stage))
         self.party = party
-        time = world.clock.timeSource
+        time = world.clock.timeSource(off: clockError)
         let source = RandomSource { random.bytes($0) }
         self.random = source
-        let directory: AccountStore
+        let losses = losses
         if let path {
-            directory = try AccountStore(folder: path, time: time, random: source, cost: .test)
+            directory = try AccountStore(
+                folder: path,
+                time: time,
+                random: source,
+                cost: .test,
+                disk: calls,
+                onLostWrite: { losses.note() }
+            )
         } else {
             directory = try AccountStore(inMemory: (), time: time, random: source)
         }
@@ -49,10 +67,12 @@ struct RunningRelay: Sendable {
         stores = StoreFolder(
             folder: path,
             draw: { random.number() },
+            disk: calls,
             onCommit: { home, changes in
                 if let store = watched.store { witness?.committed(changes, in: store) }
                 hub.publish(changes, of: home)
             },
+            onLostWrite: { losses.note() },
             later: { work in
                 commits.run {
                     work()
@@ -75,7 +95,9 @@ struct RunningRelay: Sendable {
             time: time,
             random: source
         )
-        let admission = RelayAdmission(relay: relay, hub: hub, time: time)
+        admission = RelayAdmission(relay: relay, hub: hub, time: time)
+        // From here on it sees which sign-ins end.
+        admission.closeRevoked()
         lane = TestLane(hub: hub, admission: admission, line: line, uptime: time.uptime)
         world.clock.whenMoved { [weak lane] in lane?.tick() }
     }
@@ -108,6 +130,30 @@ struct RunningRelay: Sendable {
         }
     }
 
+    /// Whether the disk has failed it, so that its process had better end and start again.
+    var wantsRestart: Bool { losses.isNoted }
+
+    /// Signs a user in as the sign-in page does, and gives the web auth token.
+    func signIn(_ user: String, to container: String) throws -> String? {
+        guard let container = ContainerID(container) else { return nil }
+        try directory.ensureContainer(container)
+        let started = try SignIn.start(
+            for: try directory.devAccount(named: user).id,
+            in: ContainerEnvironment(container, .development),
+            kind: .kept,
+            directory: directory,
+            time: time,
+            random: random
+        )
+        return started.webToken
+    }
+
+    /// Ends a user's sign-ins; what came by them is refused from now on, and their sockets close.
+    func endSignIns(of user: String) throws {
+        try authenticator.endSessions(of: try directory.devAccount(named: user).id, in: nil)
+        admission.closeRevoked()
+    }
+
     func stop() {
         lane.stop()
         stores.close()
@@ -123,6 +169,13 @@ struct RunningRelay: Sendable {
 extension ScryptCost {
     /// Cheap: nobody attacks a test's passwords.
     fileprivate static let test = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
+}
+
+/// Hears of writes that the disk has lost.
+private final class Losses: Sendable {
+    private let noted = Mutex(false)
+    var isNoted: Bool { noted.withLock { $0 } }
+    func note() { noted.withLock { $0 = true } }
 }
 
 /// The store that a witness looks into, once it is open.

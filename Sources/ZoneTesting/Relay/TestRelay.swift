@@ -52,6 +52,8 @@ public final class TestRelay: Sendable {
     /// The relay's files, and those of its devices.
     package let folder: TestFolder
     let options: Options
+    private let disk: RelayDisk?
+    private let clockWrong = ClockError()
     private let state: Mutex<State>
     private let networks = Mutex<[KnownNetwork]>([])
 
@@ -71,13 +73,23 @@ public final class TestRelay: Sendable {
     }
 
     /// A relay in a world that somebody else steps.
-    package init(_ options: Options, world: World, folder: TestFolder) throws {
+    ///
+    /// `disk`, where given, is what a relay with storage in files writes to.
+    package init(_ options: Options, world: World, folder: TestFolder, disk: RelayDisk? = nil) throws {
         self.options = options
+        self.disk = disk
         self.world = world
         self.folder = folder
         clock = world.clock
         if options.storage == .temporaryFolder { try folder.make() }
-        let running = try RunningRelay(options, limits: options.limits, folder: folder, world: world)
+        let running = try RunningRelay(
+            options,
+            limits: options.limits,
+            folder: folder,
+            disk: disk,
+            clockError: clockWrong,
+            world: world
+        )
         state = Mutex(State(running: running, limits: options.limits))
     }
 
@@ -140,8 +152,23 @@ public final class TestRelay: Sendable {
     public func start() throws {
         try state.withLock { state in
             guard state.running == nil else { return }
-            state.running = try RunningRelay(options, limits: state.limits, folder: folder, world: world)
+            state.running = try RunningRelay(
+                options,
+                limits: state.limits,
+                folder: folder,
+                disk: disk,
+                clockError: clockWrong,
+                world: world
+            )
         }
+    }
+
+    /// By how much the relay's clock is wrong; every order of changes is the same with any clock.
+    ///
+    /// Only what has an end by the clock notices: sign-ins and links.
+    public var clockError: Duration {
+        get { clockWrong.value }
+        set { clockWrong.value = newValue }
     }
 
     /// Whether it runs.
@@ -177,6 +204,15 @@ public final class TestRelay: Sendable {
         guard let relay = running?.relay else { return APIResponse(status: .serviceUnavailable) }
         return await relay.respond(to: request)
     }
+
+    /// What the relay answers, seen by the world's witness; `nil` where it is not running or ends meanwhile.
+    package func answer(_ request: APIRequest) async -> APIResponse? { await running?.answer(request) }
+
+    /// Whether the disk has failed the relay, so that its process had better end and start again.
+    package var wantsRestart: Bool { running?.wantsRestart ?? false }
+
+    /// How many notice connections the relay knows of.
+    package var connectionCount: Int { running?.hub.connectionCount ?? 0 }
 
     /// The relay itself; a stopped one gives nothing.
     package var relay: Relay? { running?.relay }

@@ -133,8 +133,11 @@ public final class TestClock: Clock, Sendable {
     func whenMoved(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.listeners.append(body) } }
 
     /// The clock as the relay reads it.
-    package var timeSource: TimeSource {
+    package var timeSource: TimeSource { timeSource(off: ClockError()) }
+
+    /// The same where dates are wrong.
+    func timeSource(off error: ClockError) -> TimeSource {
         let start = Timestamp(milliseconds: Int64((start.timeIntervalSince1970 * 1000).rounded()))
-        return TimeSource(now: { start + self.now.offset }, uptime: { self.now.offset })
+        return TimeSource(now: { start + self.now.offset + error.value }, uptime: { self.now.offset })
     }
 }

@@ -65,7 +65,7 @@ extension Judge {
     }
 
     /// What stands between two `~`, with them.
-    private static func marked(in bytes: [UInt8]) -> Set<String> {
+    static func marked(in bytes: [UInt8]) -> Set<String> {
         let mark = UInt8(ascii: "~")
         guard bytes.contains(mark) else { return [] }
         let parts = bytes.split(separator: mark, omittingEmptySubsequences: false)

@@ -11,6 +11,8 @@ extension Judge {
         var attempted: [String: Set<Home>] = [:]
         /// Texts that were refused, and that nothing else has asked for since.
         var refused: [String: Set<Home>] = [:]
+        /// What the relay is never to see.
+        var secrets: Set<String> = []
         /// Texts of writes that were taken.
         var taken: Set<String> = []
         /// The state that each zone token and database token stands for, as its holders have it.
@@ -20,6 +22,8 @@ extension Judge {
         var done: [WriteName: [Bool]] = [:]
         /// Who was removed from a share, and by which request from then on.
         var removed: Set<Removal> = []
+        /// How often somebody has begun to join.
+        var joined: [Removal: Int] = [:]
         /// Who may have seen what, at some time.
         var seen: Set<Removal> = []
         /// Requests that are not answered yet.
@@ -29,6 +33,8 @@ extension Judge {
         var sockets: [ObjectIdentifier: Listening] = [:]
         /// Notices that have to come, and until when.
         var due: [Due: Int64] = [:]
+        /// The disk has failed so that nobody can look: what happens until the next start is unknown.
+        var isBlind = false
         /// How often everybody's tokens were made void.
         var epoch = 0
         var violations: [String] = []
@@ -176,8 +182,8 @@ extension Judge.State {
             if !name.isPublic { accuse("d", "\(record) in \(name) is gone without a tombstone", time) }
             chains[name, default: [:]][record, default: []].append(0)
         }
-        for record in (old?.tombstones ?? [:]).keys where zone.records[record] == nil && zone.tombstones[record] == nil
-        {
+        for record in (old?.tombstones ?? [:]).keys
+        where zone.records[record] == nil && zone.tombstones[record] == nil && !zone.shareRecords.contains(record) {
             accuse("d", "the tombstone of \(record) in \(name) is gone", time)
         }
         judgeGroup(zone.records, in: name, time)

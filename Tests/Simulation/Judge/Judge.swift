@@ -17,6 +17,9 @@ final class Judge: Witness {
     /// The record names of users.
     let people = Mutex<[String: String]>([:])
 
+    /// Whether the relay's disk does what it should.
+    let isDiskSound = Mutex<@Sendable () -> Bool>({ true })
+
     init(clock: TestClock) { self.clock = clock }
 
     var violations: [String] { state.withLock { $0.violations } }
@@ -45,6 +48,7 @@ final class Judge: Witness {
             if report != "ok" { accuse("k", "the store is damaged: \(report)") }
             let time = now
             state.withLock { state in
+                state.isBlind = false
                 // Numbers are never given twice: what was under way at the end may be there, and nothing else.
                 for zone in state.truth.zones.keys where !state.mayHaveHappened(found, in: zone) {
                     state.accuse(
@@ -85,7 +89,11 @@ final class Judge: Witness {
                 if found != before { state.take(found, authors, time) }
             }
         } catch {
-            accuse("k", "the store cannot be read: \(error)")
+            if isDiskSound.withLock({ $0() }) {
+                accuse("k", "the store cannot be read: \(error)")
+            } else {
+                state.withLock { $0.isBlind = true }
+            }
         }
     }
 
@@ -93,8 +101,12 @@ final class Judge: Witness {
         let body = try? JSONDocument(parsing: request.body).root
         let user = names(request.user)
         let attempts = body.map { self.attempts(in: $0, of: request) } ?? []
+        let marked = state.withLock({ $0.secrets.isEmpty }) ? [] : Self.marked(in: request.body)
         state.withLock { state in
             state.requests += 1
+            if let secret = marked.first(where: { state.secrets.contains($0) }) {
+                state.accuse("f", "\(request.device) told the relay \(secret), which was to be encrypted", now)
+            }
             state.open[number] = Open(since: state.history.count - 1, removed: state.removed)
             for attempt in attempts {
                 state.attempted[attempt.text, default: []].insert(attempt.home)
@@ -118,6 +130,7 @@ final class Judge: Witness {
         guard let open = state.withLock({ $0.open.removeValue(forKey: number) }) else { return }
         let operation = request.path.split(separator: "/").dropFirst(4).joined(separator: "/")
         note("\(request.device) \(operation): \(answer.status.code)")
+        guard !state.withLock({ $0.isBlind }) else { return }
         if answer.status.code >= 500, answer.status.code != 503 {
             accuse(
                 "k",
@@ -157,10 +170,11 @@ struct Exchange {
 extension APIRequest {
     var device: String { headers[.init("X-Zonecast-Device-ID") ?? .userAgent] ?? "?" }
 
-    /// `dev-NAME` gives NAME.
+    /// `dev-NAME` gives NAME; who has signed in is known by the device.
     var user: String {
-        let token = query?.split(separator: "&").first { $0.hasPrefix("ckWebAuthToken=dev-") }
-        return token.map { String($0.dropFirst("ckWebAuthToken=dev-".count)) } ?? ""
+        let token = query?.split(separator: "&").first { $0.hasPrefix("ckWebAuthToken=") }?.dropFirst(15)
+        guard let token else { return "" }
+        return String(token.hasPrefix("dev-") ? token.dropFirst(4) : device.prefix { $0 != "-" })
     }
 }
 

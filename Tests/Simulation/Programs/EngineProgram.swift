@@ -33,7 +33,7 @@ final class EngineProgram: Program, @unchecked Sendable {
 
     /// Zones 0 and 1 are the user's own; one that was shared with them takes their place where there is one.
     private func zone(_ number: Int) -> CKRecordZone.ID {
-        if number == 1, let shared = sides[1].zones.first { return shared }
+        if number == 1, let shared = sides[1].zones.first(where: { $0.zoneName == "Z0" }) { return shared }
         return CKRecordZone.ID(zoneName: "Z\(number)")
     }
 
@@ -51,6 +51,11 @@ final class EngineProgram: Program, @unchecked Sendable {
 
     func holdings() -> [ZoneName: [String: [String: String]]]? {
         sides.reduce(into: [:]) { $0.merge($1.holdings) { $1 } }
+    }
+
+    func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
+        let zones = truth.zones(of: userName, shared: false).union(truth.zones(of: userName, shared: true))
+        return zones.reduce(into: [:]) { $0[$1] = truth.visible($1, to: userName) }
     }
 
     func unsent() -> [String] { sides.flatMap(\.unsent) }
@@ -76,12 +81,13 @@ final class EngineSide: CKSyncEngineDelegate {
     /// Of the latest life; an older one's events come to nobody.
     private let listener = Mutex<EngineEar?>(nil)
     private let isShared: Bool
-    private let userName: String
+    /// Whose data the storage is; what other accounts of this device had left to send is kept beside.
+    private let account: Mutex<(user: String, others: [String: Storage])>
     let judge: Judge
 
     init(isShared: Bool, _ userName: String, _ judge: Judge) {
         self.isShared = isShared
-        self.userName = userName
+        account = Mutex((userName, [:]))
         self.judge = judge
     }
 
@@ -142,7 +148,8 @@ final class EngineSide: CKSyncEngineDelegate {
     }
 
     func name(_ zone: CKRecordZone.ID) -> ZoneName {
-        ZoneName(owner: zone.ownerName == CKCurrentUserDefaultName ? userName : zone.ownerName, name: zone.zoneName)
+        let user = account.withLock { $0.user }
+        return ZoneName(owner: zone.ownerName == CKCurrentUserDefaultName ? user : zone.ownerName, name: zone.zoneName)
     }
 
     var holdings: [ZoneName: [String: [String: String]]] {
@@ -162,6 +169,11 @@ final class EngineSide: CKSyncEngineDelegate {
 
     func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
         switch event {
+        case .accountChange(let change):
+            switch change.changeType {
+            case .signIn(let user), .switchAccounts(_, let user): become(user.recordName)
+            case .signOut: become("")
+            }
         case .stateUpdate(let update): storage.withLock { $0.state = update.stateSerialization }
         case .fetchedDatabaseChanges(let changes): storage.withLock { $0.take(changes) }
         case .fetchedRecordZoneChanges(let changes): storage.withLock { $0.take(changes) }
@@ -184,6 +196,22 @@ final class EngineSide: CKSyncEngineDelegate {
         return await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: pending) { id in
             self.storage.withLock { $0.record(id) }
         }
+    }
+
+    /// The device is somebody else's now, or nobody's: what the other one has seen goes, what they have not sent stays.
+    private func become(_ user: String) {
+        let isOther = account.withLock { account in
+            guard account.user != user else { return false }
+            storage.withLock { storage in
+                account.others[account.user] = storage.unsentPart
+                let state = storage.state
+                storage = account.others.removeValue(forKey: user) ?? Storage()
+                storage.state = state
+            }
+            account.user = user
+            return true
+        }
+        if isOther, !user.isEmpty { retry() }
     }
 
     private func settle(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {

@@ -2,6 +2,16 @@ import ZoneKit
 
 /// What an `EngineProgram` does with what it hears: the merge that an application has to have.
 extension EngineSide.Storage {
+    /// What is left of it when another account takes its place.
+    var unsentPart: EngineSide.Storage {
+        var part = EngineSide.Storage()
+        part.changed = changed
+        part.deleted = deleted
+        for (id, mine) in changed { part.fields[id] = fields[id]?.filter { mine.contains($0.key) } }
+        part.wanted = Set(changed.keys.map(\.zoneID).filter { $0.ownerName == CKCurrentUserDefaultName })
+        return part
+    }
+
     mutating func found(_ zone: CKRecordZone.ID) {
         wanted.remove(zone)
         if !zones.contains(zone) { zones.append(zone) }

@@ -6,7 +6,7 @@ import ZoneTesting
 /// A user with the bare calls in hand, where engines and mirrors do not go.
 final class Hand: Sendable {
     let device: TestDevice
-    private let judge: Judge
+    let judge: Judge
     private let seen = Mutex<[CKRecord.ID: CKRecord]>([:])
 
     init(_ device: TestDevice, judge: Judge) {
@@ -32,7 +32,7 @@ final class Hand: Sendable {
 
     func makeZones() {
         act("zones") { hand in
-            for zone in [Self.zone(0), Self.zone(1), CKRecordZone.ID(zoneName: "Far")] {
+            for zone in [Self.zone(0), Self.zone(1), CKRecordZone.ID(zoneName: "Far"), Self.tree] {
                 _ = try await hand.database.save(CKRecordZone(zoneID: zone))
             }
             let family = Step.familyNames.map {
@@ -40,6 +40,7 @@ final class Hand: Sendable {
             }
             for record in family { record["a"] = "family" }
             for record in family { _ = try await hand.database.save(record) }
+            try await hand.plantTree()
         }
     }
 
@@ -132,7 +133,7 @@ final class Hand: Sendable {
         act("join") { hand in
             guard let url = try await owner.share().url else { return }
             let metadata = try await hand.device.container.shareMetadata(for: url)
-            hand.judge.state.withLock { _ = $0.removed.remove(removal) }
+            hand.judge.joins(removal)
             _ = try await hand.device.container.accept(metadata)
         }
     }
@@ -140,11 +141,12 @@ final class Hand: Sendable {
     /// Closes the share: whoever came by the link is out.
     func closeShare(_ removal: Judge.Removal) {
         act("share closed") { hand in
+            let joins = hand.judge.joinCount(removal)
             let share = try await hand.share()
             share.publicPermission = .none
             _ = try await hand.database.save(share)
             // Acknowledged: from the next request on nothing of it is to be seen.
-            hand.judge.state.withLock { _ = $0.removed.insert(removal) }
+            hand.judge.isRemoved(removal, since: joins)
         }
     }
 
@@ -162,26 +164,6 @@ final class Hand: Sendable {
             guard case .success? = results.saveResults[post.recordID] else { return }
             let found = try await hand.device.publicDatabase.record(for: post.recordID)
             if (found["a"] as String?) == nil { hand.judge.accuse("i", "a post without its text") }
-        }
-    }
-
-    /// Asks for what is another's and for what nobody has: the answers must not differ.
-    func pry(at owner: String) {
-        act("pry") { hand in
-            var codes: [String] = []
-            for name in ["Far", "Nowhere"] {
-                let zone = CKRecordZone.ID(zoneName: name, ownerName: owner)
-                do {
-                    _ = try await hand.device.sharedDatabase.recordZoneChanges(inZoneWith: zone, since: nil)
-                    codes.append("served")
-                } catch {
-                    codes.append("\((error as? CKError)?.code ?? .internalError) \(error.localizedDescription)")
-                }
-            }
-            let isNetwork = codes.contains {
-                $0.contains("network") || $0.contains("esponse") || $0.contains("test said")
-            }
-            if Set(codes).count > 1, !isNetwork { hand.judge.accuse("f", "a stranger can tell \(codes)") }
         }
     }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import Synchronization
 import ZoneKit
 import ZoneMirror
@@ -13,29 +14,42 @@ struct Item: SyncedRecord, Equatable {
     init(id: RecordName) { self.id = id }
 }
 
-/// An application over a mirror of the user's private database.
+/// An application over mirrors: of the user's private database, of that and what others share, or of the public one.
 final class MirrorProgram: Program, @unchecked Sendable {
-    // Unchecked for `device`: touched by the thread that steps the world, between two steps.
+    enum Kind {
+        case own
+        case sharing
+        case everybodys
+    }
 
+    // Unchecked for `device`: touched by the thread that steps the world, between two steps.
     private(set) var device: TestDevice
-    private let zone: ZoneName
+    let kind: Kind
+    private let userName: String
     private let judge: Judge
     private let container = Mutex<MirroredContainer?>(nil)
 
-    init(_ device: TestDevice, userName: String, judge: Judge) {
+    init(_ device: TestDevice, _ kind: Kind = .own, userName: String, judge: Judge) {
         self.device = device
+        self.kind = kind
         self.judge = judge
-        zone = ZoneName(owner: userName, name: "com.apple.coredata.cloudkit.zone")
+        self.userName = userName
         begin(on: device)
     }
 
     func begin(on device: TestDevice) {
         self.device = device
         container.withLock { $0 = nil }
-        let judge = judge
+        let (judge, kind) = (judge, kind)
         Task(executorPreference: device.party) { [weak self] in
             do {
-                let made = try await device.mirror(of: MirrorModel(Item.self))
+                let model = MirrorModel(Item.self)
+                let made =
+                    switch kind {
+                    case .own: try await device.mirror(of: model)
+                    case .sharing: try await device.sharingMirror(of: model)
+                    case .everybodys: try await device.mirror(of: model, scope: .public)
+                    }
                 self?.container.withLock { $0 = made }
             } catch {
                 judge.accuse("k", "\(device.name) cannot open its store: \(error)")
@@ -43,9 +57,14 @@ final class MirrorProgram: Program, @unchecked Sendable {
         }
     }
 
+    /// In everybody's database each program has records of its own: those of others it may only read.
+    private func name(_ record: String) -> RecordName {
+        RecordName(kind == .everybodys ? "\(device.user ?? "")-\(record)" : record)
+    }
+
     func edit(_ zone: Int, _ record: String, _ field: String, _ value: String) {
         change { context in
-            let id = RecordName(record)
+            let id = name(record)
             if try context.object(Item.self, id) == nil { try context.insert(Item(id: id)) }
             try context.edit(Item.self, id) { item in
                 if field == "a" { item.a = value } else { item.b = value }
@@ -54,9 +73,11 @@ final class MirrorProgram: Program, @unchecked Sendable {
     }
 
     func delete(_ zone: Int, _ record: String) {
+        // Nothing tells of deletions in everybody's database.
+        guard kind != .everybodys else { return }
         change { context in
-            if try context.object(Item.self, RecordName(record)) != nil {
-                try context.delete(Item.self, id: RecordName(record))
+            if try context.object(Item.self, name(record)) != nil {
+                try context.delete(Item.self, id: name(record))
             }
         }
     }
@@ -69,7 +90,56 @@ final class MirrorProgram: Program, @unchecked Sendable {
             try body(context)
             try context.save()
         } catch {
+            // Somebody else's, and only to be read.
+            if let error = error as? MirrorError, case .permissionFailure = error.code { return }
             judge.accuse("a", "\(device.name) cannot save: \(error)")
+        }
+    }
+
+    // MARK: Sharing
+
+    static let sharedZone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.share.S")
+
+    /// Puts an object into the share that others are given.
+    func shareItem(_ record: String) {
+        guard let container = container.withLock({ $0 }) else { return }
+        let (device, judge, id) = (device, judge, name(record))
+        Task(executorPreference: device.party) {
+            do {
+                guard let object = try container.newBackgroundContext().object(Item.self, id) else { return }
+                let database = device.privateDatabase
+                let shareID = CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: Self.sharedZone)
+                var share = try? await database.record(for: shareID) as? CKShare
+                if share == nil {
+                    _ = try await database.save(CKRecordZone(zoneID: Self.sharedZone))
+                    let new = CKShare(recordZoneID: Self.sharedZone)
+                    new.publicPermission = .readWrite
+                    share = try await database.save(new) as? CKShare
+                }
+                let context = container.newBackgroundContext()
+                _ = try await container.share([context.objectID(of: object)], to: share)
+                judge.note("item shared")
+            } catch {
+                judge.note("item not shared: \(error)")
+            }
+        }
+    }
+
+    /// Joins what another program shares.
+    func join(_ owner: MirrorProgram) {
+        guard let container = container.withLock({ $0 }) else { return }
+        let (device, judge, other) = (device, judge, owner.device)
+        Task(executorPreference: device.party) {
+            do {
+                let shareID = CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: Self.sharedZone)
+                guard let url = (try await other.privateDatabase.record(for: shareID) as? CKShare)?.url else { return }
+                let metadata = try await device.container.shareMetadata(for: url)
+                guard let place = container.descriptions.last?.url else { return }
+                try await container.acceptShareInvitations(from: [metadata], into: container.store(at: place))
+                judge.note("items joined")
+            } catch {
+                judge.note("items not joined: \(error)")
+            }
         }
     }
 
@@ -86,7 +156,25 @@ final class MirrorProgram: Program, @unchecked Sendable {
             fields["CD_b"] = item.b
             records[item.id.text] = fields
         }
-        return [zone: records]
+        return [ZoneName(owner: userName, name: "mirrored"): records]
+    }
+
+    /// All items that the mirrored databases have for this user.
+    func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
+        var all: [String: Version] = [:]
+        for name in truth.zones.keys where isMirrored(name) {
+            guard let records = truth.visible(name, to: userName) else { continue }
+            for (record, version) in records where version.fields["CD_entityName"] == "Item" { all[record] = version }
+        }
+        return [ZoneName(owner: userName, name: "mirrored"): all]
+    }
+
+    private func isMirrored(_ zone: ZoneName) -> Bool {
+        switch kind {
+        case .own: zone.owner == userName
+        case .sharing: !zone.isPublic
+        case .everybodys: zone.isPublic
+        }
     }
 
     func unsent() -> [String] { [] }

@@ -12,6 +12,8 @@ protocol Program: AnyObject, Sendable {
     func retry()
     /// What the program holds, by zone and record; `nil` where it cannot be read.
     func holdings() -> [ZoneName: [String: [String: String]]]?
+    /// What it has to hold.
+    func expected(from truth: Truth) -> [ZoneName: [String: Version]]
     /// What it would still send.
     func unsent() -> [String]
 }

@@ -148,6 +148,41 @@ import ZoneTesting
         await #expect(performing: { try await bob.sharedDatabase.save(second) }, throws: { $0.is(.zoneNotFound) })
     }
 
+    @Test func anEndedSignInIsRefusedAtOnceAndItsSocketCloses() async throws {
+        let database = phoneDevice.privateDatabase
+        try await phoneDevice.signIn()
+        try await relay.settle()
+        phone.write("a", "1")
+        try await relay.settle()
+        #expect(laptop.texts == ["a": "1"])
+        let connections = relay.connectionCount
+        try await phoneDevice.expireSignIn()
+        await #expect(
+            performing: { try await database.allRecordZones() },
+            throws: { $0.is(.notAuthenticated) }
+        )
+        await relay.advance(by: .seconds(5))
+        #expect(relay.connectionCount == connections - 1)
+        try await phoneDevice.signIn()
+        #expect(try await !database.allRecordZones().isEmpty)
+        let visitor = relay.visitor()
+        await #expect(performing: { try await visitor.signIn() }, throws: { $0.is(.notAuthenticated) })
+        await #expect(performing: { try await visitor.expireSignIn() }, throws: { $0.is(.notAuthenticated) })
+    }
+
+    @Test func wrongClocksChangeNoOrder() async throws {
+        phone.write("a", "1")
+        try await relay.settle()
+        relay.clockError = .seconds(-10 * 365 * 86_400)
+        phoneDevice.clockError = .seconds(10 * 365 * 86_400)
+        laptop.write("a", "2")
+        try await relay.settle()
+        phone.write("b", "3")
+        try await relay.settle()
+        #expect(phone.texts == ["a": "2", "b": "3"])
+        #expect(laptop.texts == phone.texts)
+    }
+
     @Test func aKilledRelayKeepsWhatItAcknowledged() async throws {
         var options = TestRelay.Options()
         options.storage = .temporaryFolder

@@ -1,0 +1,93 @@
+import Dispatch
+import Foundation
+import Synchronization
+import ZoneKit
+import ZoneTesting
+
+/// What an ordinary test of an application costs: two users with two devices each, a zone that one shares, a change by each.
+///
+/// In a program of its own, since the time of a process that does nothing else says most about it.
+enum TwoUsers {
+    /// Runs it so many times, and says how many milliseconds of the processor the average took.
+    static func measure(_ times: Int) -> Double? {
+        let result = Mutex<Double?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        Task {
+            // What is made once in a process is no part of it.
+            var isGood = false
+            do { isGood = try await test() } catch { print("It failed: \(error)") }
+            let start = ProcessorTime.now
+            for _ in 0..<times where isGood { isGood = (try? await test()) ?? false }
+            let milliseconds = (ProcessorTime.now - start) * 1000 / Double(times)
+            result.withLock { $0 = isGood ? milliseconds : nil }
+            done.signal()
+        }
+        done.wait()
+        return result.withLock { $0 }
+    }
+
+    /// True where both see what both wrote.
+    private static func test() async throws -> Bool {
+        let relay = try TestRelay()
+        let (alice, bob) = (relay.device(of: "alice"), relay.device(of: "bob"))
+        let zone = try await alice.privateDatabase.save(CKRecordZone(zoneName: "Ours")).zoneID
+        let share = CKShare(recordZoneID: zone)
+        share.publicPermission = .readWrite
+        try await alice.privateDatabase.save(share)
+        guard let url = share.url else { return false }
+        try await bob.container.accept(try await bob.container.shareMetadata(for: url))
+        let laptop = relay.device(of: "alice", named: "laptop")
+        let tablet = relay.device(of: "bob", named: "tablet")
+        let (writer, reader) = (Listener(laptop.privateDatabase), Listener(tablet.sharedDatabase))
+        try await relay.settle()
+        try await alice.privateDatabase.save(CKRecord(recordType: "Note", zoneID: zone))
+        guard let shared = reader.zones.first else {
+            print("The other user has not heard of the zone.")
+            return false
+        }
+        try await bob.sharedDatabase.save(CKRecord(recordType: "Note", zoneID: shared))
+        try await relay.settle()
+        let (first, second) = (writer.records.count, reader.records.count)
+        if first != 2 || second != 2 { print("The one has \(first) notes, the other \(second), of 2.") }
+        return first == 2 && second == 2
+    }
+
+    /// An engine that writes down what it hears.
+    private final class Listener: CKSyncEngineDelegate {
+        private let heard = Mutex<(zones: Set<CKRecordZone.ID>, records: Set<CKRecord.ID>)>(([], []))
+        private let engine = Mutex<CKSyncEngine?>(nil)
+
+        init(_ database: CKDatabase) {
+            let made = CKSyncEngine(.init(database: database, stateSerialization: nil, delegate: self))
+            engine.withLock { $0 = made }
+        }
+
+        var zones: Set<CKRecordZone.ID> { heard.withLock { $0.zones } }
+        var records: Set<CKRecord.ID> { heard.withLock { $0.records } }
+
+        func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
+            switch event {
+            case .fetchedDatabaseChanges(let changes):
+                heard.withLock { $0.zones.formUnion(changes.modifications.map(\.zoneID)) }
+            case .fetchedRecordZoneChanges(let changes):
+                let notes = changes.modifications.map(\.record).filter { $0.recordType == "Note" }
+                heard.withLock { $0.records.formUnion(notes.map(\.recordID)) }
+            default: break
+            }
+        }
+
+        func nextRecordZoneChangeBatch(
+            _ context: CKSyncEngine.SendChangesContext,
+            syncEngine: CKSyncEngine
+        ) async -> CKSyncEngine.RecordZoneChangeBatch? { nil }
+    }
+}
+
+/// Seconds of the processor that this process has had.
+enum ProcessorTime {
+    static var now: Double {
+        var time = timespec()
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+}
