@@ -57,6 +57,7 @@ package final class SQLiteStore: Store {
     private let committed: Mutex<Committed>
     private let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
+    private let onDamage: @Sendable () -> Void
     private let draw: @Sendable () -> UInt64
     package let assets: AssetFolder
     /// The writer's memory between two transactions; taken out for the length of one.
@@ -81,6 +82,7 @@ package final class SQLiteStore: Store {
     ///     first, on the caller's thread, of the query subscriptions that the file holds.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
+    ///   - onDamage: hears of each request that needed what the disk has damaged.
     ///   - later: commits in place of a thread of the store's own.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
@@ -93,6 +95,7 @@ package final class SQLiteStore: Store {
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
+        onDamage: @escaping @Sendable () -> Void = {},
         later: CommitLater? = nil
     ) throws {
         self.tuning = tuning
@@ -116,6 +119,7 @@ package final class SQLiteStore: Store {
         self.draw = draw
         self.onCommit = onCommit
         self.onLostWrite = onLostWrite
+        self.onDamage = onDamage
         let queue = CommitQueue(
             name: "zonecast-commit",
             // Whoever writes keeps the store alive; the thread alone does not.
@@ -172,12 +176,14 @@ package final class SQLiteStore: Store {
                 defer {
                     learn(reader.names, since: known.names)
                     work = reader.queryWork
+                    if reader.hasMetDamage { onDamage() }
                 }
                 return try body(reader)
             }
         } catch let error as RelayError {
             throw error
         } catch {
+            if StoreFailure.isDamage(error) { onDamage() }
             throw StoreFailure.relayError(for: error)
         }
     }
@@ -232,11 +238,13 @@ package final class SQLiteStore: Store {
             batch.forEach { $0.finish(nil) }
             checkpointIfDue()
         } catch  where StoreFailure.isLostWrite(error) {
-            batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
+            // First: whoever hears of the failure finds the end begun.
             stopAfterLostWrite()
+            batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
         } catch  where batch.count > 1 {
             batch.forEach { commit([$0]) }
         } catch {
+            if StoreFailure.isDamage(error) { onDamage() }
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
         }
     }
@@ -249,7 +257,8 @@ package final class SQLiteStore: Store {
         } catch  where StoreFailure.isLostWrite(error) {
             stopAfterLostWrite()
         } catch {
-            // A full disk: what was answered is safe in the log, and the next commit tries again.
+            // Else a full disk: what was answered is safe in the log, and the next commit tries again.
+            if StoreFailure.isDamage(error) { onDamage() }
         }
     }
 

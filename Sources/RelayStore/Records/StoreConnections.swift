@@ -32,13 +32,16 @@ final class StoreConnections: Sendable {
             log = nil
         case .file(let path):
             configuration.prepareDatabase { database in
+                CheckedVFS.leaveRoom(database)
                 try database.execute(sql: "PRAGMA mmap_size = 268435456; PRAGMA cache_size = -32768")
             }
             var reading = configuration
             reading.readonly = true
             configuration.journalMode = .wal
-            writer = try DatabaseQueue(path: path, configuration: configuration)
-            openReader = { [reading] in try DatabaseQueue(path: path, configuration: reading) }
+            try LogCheck.demandWhole(path)
+            let address = CheckedVFS.address(of: path)
+            writer = try DatabaseQueue(path: address, configuration: configuration)
+            openReader = { [reading] in try DatabaseQueue(path: address, configuration: reading) }
             // GRDB sets NORMAL when it turns WAL on; only FULL keeps an answered write through a power cut.
             try writer.inDatabase { try $0.execute(sql: "PRAGMA synchronous = FULL") }
             let log = WriteAheadLog(checkpointPages: checkpointPages)

@@ -91,6 +91,12 @@ package struct SchemaFolder: Sendable {
             let connections = try StoreConnections(.file(path: path))
             defer { connections.close() }
             return try body(connections)
+        } catch let error as DatabaseError where StoreFailure.isDamage(error) {
+            throw DirectoryError.unavailable("\(path(of: environment)) is damaged; restore a backup")
+        } catch let error as DiskCalls.Failure {
+            throw DirectoryError.unavailable("\(path(of: environment)): \(error)")
+        } catch is StoreFailure {
+            throw DirectoryError.unavailable("\(path(of: environment)) is damaged; restore a backup")
         } catch let error as DatabaseError {
             throw DirectoryError.unavailable("\(path(of: environment)): \(error.message ?? "\(error.resultCode)")")
         }
