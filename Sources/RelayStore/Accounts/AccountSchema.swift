@@ -23,6 +23,13 @@ enum AccountSchema {
         }
     }
 
+    /// The tables as they were in an earlier version.
+    static func make(version: Int, in db: Database, key: [UInt8]) throws {
+        for step in steps.prefix(version) { try db.execute(sql: step) }
+        try db.execute(sql: "INSERT INTO relay(id, token_key) VALUES (1, ?)", arguments: [Data(key)])
+        try db.execute(sql: "PRAGMA user_version = \(version)")
+    }
+
     private static func bringUpToDate(_ db: Database, freshKey: [UInt8]) throws {
         try db.inTransaction(.immediate) {
             // Another process may have been faster.

@@ -38,12 +38,14 @@ package final class AccountStore: Directory {
         let path = folder + "/relay.sqlite"
         let (writer, reader) = try Self.wrapping {
             try Self.makePrivate(folder: folder, file: path)
+            if onLostWrite != nil { try LogCheck.demandWhole(path) }
             let writer = try Self.openWriter(path)
             if onLostWrite != nil { try StoreConnections.settleLog(of: writer, path, by: disk) }
             var configuration = Configuration()
             configuration.readonly = true
             configuration.busyMode = .timeout(10)
-            return (writer, try DatabaseQueue(path: path, configuration: configuration))
+            let reader = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+            return (writer, reader)
         }
         try self.init(
             writer: writer,
@@ -158,10 +160,11 @@ package final class AccountStore: Directory {
         var configuration = Configuration()
         configuration.busyMode = .timeout(10)
         configuration.journalMode = .wal
+        configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
         var attempts = 0
         while true {
             do {
-                let queue = try DatabaseQueue(path: path, configuration: configuration)
+                let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
                 // GRDB sets NORMAL while it opens a WAL database; an answered change must survive a power cut.
                 try queue.writeWithoutTransaction { db in try db.execute(sql: "PRAGMA synchronous = FULL") }
                 return queue

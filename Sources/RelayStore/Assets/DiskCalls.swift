@@ -10,19 +10,22 @@ package struct DiskCalls: Sendable {
     package var sync: @Sendable (_ descriptor: Int32) -> Int32
     package var rename: @Sendable (_ path: String, _ target: String) -> Int32
     package var makeFolder: @Sendable (_ path: String) -> Int32
+    package var link: @Sendable (_ path: String, _ target: String) -> Int32
 
     package init(
         open: @escaping @Sendable (_ path: String, _ flags: Int32) -> Int32,
         write: @escaping @Sendable (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int,
         sync: @escaping @Sendable (_ descriptor: Int32) -> Int32,
         rename: @escaping @Sendable (_ path: String, _ target: String) -> Int32,
-        makeFolder: @escaping @Sendable (_ path: String) -> Int32
+        makeFolder: @escaping @Sendable (_ path: String) -> Int32,
+        link: @escaping @Sendable (_ path: String, _ target: String) -> Int32
     ) {
         self.open = open
         self.write = write
         self.sync = sync
         self.rename = rename
         self.makeFolder = makeFolder
+        self.link = link
     }
 
     /// The system's own; files and folders are the owner's alone.
@@ -31,7 +34,8 @@ package struct DiskCalls: Sendable {
         write: { Foundation.write($0, $1.baseAddress, $1.count) },
         sync: { fsync($0) },
         rename: { Foundation.rename($0, $1) },
-        makeFolder: { mkdir($0, 0o700) }
+        makeFolder: { mkdir($0, 0o700) },
+        link: { Foundation.link($0, $1) }
     )
 
     /// A call that failed.

@@ -14,6 +14,7 @@ extension Backup {
     ///   - data: the data folder.
     ///   - folder: where the backup goes, made where it is missing.
     ///   - now: names it.
+    ///   - disk: what it is written by.
     ///   - step: hears the path of each file before it is copied.
     /// - Returns: the finished backup.
     /// - Throws: `BackupFailure`; then nothing is left in `folder`.
@@ -21,27 +22,27 @@ extension Backup {
         of data: String,
         in folder: String,
         now: Timestamp,
+        disk: DiskCalls = .system,
         step: (String) -> Void = { _ in }
     ) throws(BackupFailure) -> Backup {
+        let files = BackupFiles(disk: disk)
         guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
         return try BackupFiles.wrapping(folder) {
-            try BackupFiles.makeFolder(folder)
+            try files.makeFolder(folder)
             let final = freePath(in: folder, at: now)
             let partial = final + ".partial"
             defer { try? FileManager.default.removeItem(atPath: partial) }
             var manifest = Manifest(made: now.milliseconds, files: [], missingAssets: 0)
             for path in try BackupFiles.databases(in: data) {
                 step(path)
-                try copy(path, of: data, to: partial, &manifest)
+                try copy(path, of: data, to: partial, files, &manifest)
             }
             let encoder = JSONEncoder()
             encoder.outputFormatting = [.sortedKeys, .prettyPrinted, .withoutEscapingSlashes]
-            let text = "\(partial)/\(manifestName)"
-            try encoder.encode(manifest).write(to: URL(fileURLWithPath: text))
-            try BackupFiles.flush(text)
-            try BackupFiles.flushFolders(partial)
-            guard rename(partial, final) == 0 else { throw BackupFiles.failure(final) }
-            try BackupFiles.flush(folder)
+            try files.write(encoder.encode(manifest), to: "\(partial)/\(manifestName)")
+            try files.flushFolders(partial)
+            try files.rename(partial, to: final)
+            try files.flush(folder)
             return try Backup(at: final)
         }
     }
@@ -59,17 +60,29 @@ extension Backup {
         return path
     }
 
-    private static func copy(_ path: String, of data: String, to target: String, _ manifest: inout Manifest) throws {
+    private static func copy(
+        _ path: String,
+        of data: String,
+        to target: String,
+        _ files: BackupFiles,
+        _ manifest: inout Manifest
+    ) throws {
         let copied = "\(target)/\(path)"
-        try BackupFiles.makeFolder((copied as NSString).deletingLastPathComponent)
+        try files.makeFolder((copied as NSString).deletingLastPathComponent)
         var configuration = Configuration()
         configuration.readonly = true
         configuration.busyMode = .timeout(30)
-        let source = try DatabaseQueue(path: "\(data)/\(path)", configuration: configuration)
-        try source.inDatabase { try $0.execute(sql: "VACUUM INTO ?", arguments: [copied]) }
-        try source.close()
+        configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
+        do {
+            let address = CheckedVFS.address(of: "\(data)/\(path)")
+            let source = try DatabaseQueue(path: address, configuration: configuration)
+            try source.inDatabase { try $0.execute(sql: "VACUUM INTO ?", arguments: [copied]) }
+            try source.close()
+        } catch  where StoreFailure.isDamage(error) {
+            throw BackupFailure.damaged("\(data)/\(path)", DamageLedger.places(of: "\(data)/\(path)"))
+        }
         chmod(copied, 0o600)
-        try BackupFiles.flush(copied)
+        try files.flush(copied)
 
         let (checksum, bytes) = try BackupFiles.checksum(of: copied)
         var file = Manifest.File(path: path, bytes: bytes, checksum: checksum, zones: 0, records: 0, assets: 0)
@@ -80,7 +93,7 @@ extension Backup {
             for asset in contents.assets {
                 let place = "\(SQLiteStore.Place.assetFolder(ofFile: path))/\(asset.prefix(2))/\(asset)"
                 if FileManager.default.fileExists(atPath: "\(data)/\(place)") {
-                    try BackupFiles.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
+                    try files.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
                     file.assets += 1
                 } else {
                     manifest.missingAssets += 1
@@ -101,7 +114,7 @@ struct StoreContents {
     init(ofFile path: String) throws {
         var configuration = Configuration()
         configuration.readonly = true
-        let queue = try DatabaseQueue(path: path, configuration: configuration)
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
         defer { try? queue.close() }
         try queue.inDatabase { database in
             zones = try Int.fetchOne(database, sql: "SELECT count(*) FROM zone WHERE deleted = 0") ?? 0

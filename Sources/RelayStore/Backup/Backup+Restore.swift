@@ -9,52 +9,115 @@ extension Backup {
     /// overwrite what it never saw. Nobody makes as many changes in a lifetime, and eight million restores fit.
     private static let jump: Int64 = 1 << 40
 
+    /// Where a restore gathers what is to take the place of the old.
+    private static let freshName = "restoring"
+    /// In it, once all is gathered and on the disk: the name of the folder for what was there before.
+    private static let readyName = "ready"
+    /// What a data folder holds, the files of SQLite's beside the main one first.
+    private static let names = ["containers", "relay.sqlite-wal", "relay.sqlite-shm", "relay.sqlite"]
+
     /// Puts the backup in place of what a data folder holds; no relay may run on it.
     ///
     /// Every store gets a new epoch, so that devices which know more than the backup are told to fetch anew. What was there
-    /// before is moved, not removed.
+    /// before is moved, not removed. However it is broken off, the folder is then as it was, or `finishRestore` brings it
+    /// to its end.
     ///
     /// - Parameters:
     ///   - data: the data folder, made where it is missing.
     ///   - now: names the folder for what was there before.
     ///   - draw: gives random 64 bits.
+    ///   - disk: what it is written by.
     ///   - step: hears the path of each file before it is put back.
     /// - Returns: where that is; `nil` when there was nothing.
-    /// - Throws: `BackupFailure`; unless the disk failed between two renames, the folder is then as it was.
+    /// - Throws: `BackupFailure`.
     package func restore(
         to data: String,
         now: Timestamp,
         draw: () -> UInt64,
+        disk: DiskCalls = .system,
         step: (String) -> Void = { _ in }
     ) throws(BackupFailure) -> String? {
-        try BackupFiles.wrapping(data) {
-            try BackupFiles.makeFolder(data)
-            let fresh = "\(data)/restoring"
-            try? FileManager.default.removeItem(atPath: fresh)
-            try BackupFiles.makeFolder(fresh)
-            defer { try? FileManager.default.removeItem(atPath: fresh) }
-            for file in manifest.files {
-                step(file.path)
-                try copyBack(file, to: fresh, draw)
+        let files = BackupFiles(disk: disk)
+        return try BackupFiles.wrapping(data) {
+            try files.makeFolder(data)
+            _ = try Self.finishRestore(in: data, disk: disk)
+            let fresh = "\(data)/\(Self.freshName)"
+            do {
+                try files.makeFolder(fresh)
+                for file in manifest.files {
+                    step(file.path)
+                    try copyBack(file, to: fresh, files, draw)
+                }
+                try files.flushFolders(fresh)
+                try files.flush(data)
+            } catch {
+                try? FileManager.default.removeItem(atPath: fresh)
+                throw error
             }
-            try BackupFiles.flushFolders(fresh)
-            let old = try setAside(data, now)
-            for name in ["containers", "relay.sqlite"] where FileManager.default.fileExists(atPath: "\(fresh)/\(name)")
-            {
-                guard rename("\(fresh)/\(name)", "\(data)/\(name)") == 0 else { throw BackupFiles.failure(data) }
-            }
-            try BackupFiles.flush(data)
-            return old
+            // From here on it goes forwards only.
+            let isFull = Self.names.contains { FileManager.default.fileExists(atPath: "\(data)/\($0)") }
+            let old = isFull ? "before-restore-\(now.milliseconds)" : ""
+            try files.write(Data(old.utf8), to: "\(fresh)/\(Self.readyName).new")
+            try files.rename("\(fresh)/\(Self.readyName).new", to: "\(fresh)/\(Self.readyName)")
+            try files.flush(fresh)
+            return try Self.finishRestore(in: data, disk: disk)
         }
     }
 
-    private func copyBack(_ file: Manifest.File, to fresh: String, _ draw: () -> UInt64) throws {
+    /// Brings a restore to its end that was broken off, or takes back what it had begun; nothing happens where there was none.
+    ///
+    /// To be called before anybody opens the folder's files.
+    ///
+    /// - Returns: where is what was there before; `nil` when there was nothing.
+    @discardableResult
+    package static func finishRestore(in data: String, disk: DiskCalls = .system) throws(BackupFailure) -> String? {
+        let files = BackupFiles(disk: disk)
+        let fresh = "\(data)/\(freshName)"
+        guard FileManager.default.fileExists(atPath: fresh) else { return nil }
+        return try BackupFiles.wrapping(data) {
+            guard let ready = FileManager.default.contents(atPath: "\(fresh)/\(readyName)") else {
+                // Nothing has been moved yet.
+                try FileManager.default.removeItem(atPath: fresh)
+                return nil
+            }
+            let old = String(decoding: ready, as: UTF8.self)
+            if !old.isEmpty { try setAside(data, fresh, "\(data)/\(old)", files) }
+            for name in names where FileManager.default.fileExists(atPath: "\(fresh)/\(name)") {
+                try files.rename("\(fresh)/\(name)", to: "\(data)/\(name)")
+            }
+            try files.flush(data)
+            try FileManager.default.removeItem(atPath: fresh)
+            return old.isEmpty ? nil : "\(data)/\(old)"
+        }
+    }
+
+    /// Moves what the folder holds into one of its own; what has taken its place already, and the backups, stay.
+    private static func setAside(_ data: String, _ fresh: String, _ old: String, _ files: BackupFiles) throws {
+        try files.makeFolder(old)
+        for name in names {
+            // The files beside `relay.sqlite` are the old one's until the new one is there.
+            let owner = name.hasPrefix("relay.sqlite") ? "relay.sqlite" : name
+            guard FileManager.default.fileExists(atPath: "\(fresh)/\(owner)"),
+                FileManager.default.fileExists(atPath: "\(data)/\(name)")
+            else { continue }
+            try files.rename("\(data)/\(name)", to: "\(old)/\(name)")
+        }
+        // Nothing new takes a name before the old is safe under its other one.
+        try files.flush(old)
+        try files.flush(data)
+    }
+
+    private func copyBack(
+        _ file: Manifest.File,
+        to fresh: String,
+        _ files: BackupFiles,
+        _ draw: () -> UInt64
+    ) throws {
         let target = "\(fresh)/\(file.path)"
-        try BackupFiles.makeFolder((target as NSString).deletingLastPathComponent)
-        try FileManager.default.copyItem(atPath: "\(path)/\(file.path)", toPath: target)
-        chmod(target, 0o600)
-        guard file.path != "relay.sqlite" else { return try BackupFiles.flush(target) }
-        let queue = try DatabaseQueue(path: target)
+        try files.makeFolder((target as NSString).deletingLastPathComponent)
+        try files.copy("\(path)/\(file.path)", to: target)
+        guard file.path != "relay.sqlite" else { return }
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: target))
         try queue.write { database in
             try database.execute(
                 sql: "UPDATE fact SET value = ? WHERE name = 'epoch'",
@@ -67,25 +130,12 @@ extension Backup {
             )
         }
         try queue.close()
-        try BackupFiles.flush(target)
+        try files.flush(target)
         let assets = SQLiteStore.Place.assetFolder(ofFile: file.path)
         for asset in try StoreContents(ofFile: target).assets {
             let place = "\(assets)/\(asset.prefix(2))/\(asset)"
             guard FileManager.default.fileExists(atPath: "\(path)/\(place)") else { continue }
-            try BackupFiles.copyAsset("\(path)/\(place)", to: "\(fresh)/\(place)")
+            try files.copyAsset("\(path)/\(place)", to: "\(fresh)/\(place)")
         }
-    }
-
-    /// Moves what the folder holds into one of its own; the backups in it stay.
-    private func setAside(_ data: String, _ now: Timestamp) throws -> String? {
-        let names = ["containers", "relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm"]
-            .filter { FileManager.default.fileExists(atPath: "\(data)/\($0)") }
-        guard !names.isEmpty else { return nil }
-        let old = "\(data)/before-restore-\(now.milliseconds)"
-        try BackupFiles.makeFolder(old)
-        for name in names {
-            guard rename("\(data)/\(name)", "\(old)/\(name)") == 0 else { throw BackupFiles.failure(data) }
-        }
-        return old
     }
 }

@@ -24,7 +24,8 @@ extension Backup {
         }
         var configuration = Configuration()
         configuration.readonly = true
-        let queue = try DatabaseQueue(path: "\(path)/\(file.path)", configuration: configuration)
+        let address = CheckedVFS.address(of: "\(path)/\(file.path)")
+        let queue = try DatabaseQueue(path: address, configuration: configuration)
         defer { try? queue.close() }
         return try queue.inDatabase { database in
             let report = try String.fetchOne(database, sql: "PRAGMA integrity_check") ?? "no answer"

@@ -6,6 +6,8 @@ package enum BackupFailure: Error, CustomStringConvertible {
     case missing(String)
     /// The file or folder could not be read or written.
     case unreadable(String, String)
+    /// What is to be copied is not as it was written.
+    case damaged(String, [String])
     /// The backup is from a later version than this one.
     case tooNew(String)
 
@@ -14,6 +16,9 @@ package enum BackupFailure: Error, CustomStringConvertible {
         case .nothingThere(let folder): "There is no relay data in \(folder). Name the folder with --data."
         case .missing(let name): "There is no backup \(name). zonecast backup list shows those there are."
         case .unreadable(let path, let why): "\(path) cannot be used: \(why)"
+        case .damaged(let path, let places):
+            "\(path) is damaged\(places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"), so no backup is made of it. "
+                + "Restore the last good one: zonecast backup restore latest"
         case .tooNew(let name): "\(name) was made by a later version of zonecast. Restore it with that one."
         }
     }

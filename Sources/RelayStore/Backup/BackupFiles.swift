@@ -2,7 +2,9 @@ import Crypto
 import Foundation
 
 /// The file system's part of backups: copies that are on the disk when the call returns.
-enum BackupFiles {
+struct BackupFiles {
+    var disk: DiskCalls
+
     /// The SQLite files of a data folder by their paths in it: the containers' first, so that the accounts, which come
     /// last, know every user that the records name.
     static func databases(in folder: String) throws -> [String] {
@@ -41,38 +43,78 @@ enum BackupFiles {
     }
 
     /// Makes a folder with all above it that are missing; the names of those are on the disk when this returns.
-    static func makeFolder(_ path: String) throws {
-        var missing = [path]
-        while let last = missing.last, !FileManager.default.fileExists(atPath: last), last.contains("/") {
-            missing.append((last as NSString).deletingLastPathComponent)
+    func makeFolder(_ path: String) throws {
+        let path = path.hasPrefix("/") ? path : FileManager.default.currentDirectoryPath + "/" + path
+        var root = (path as NSString).deletingLastPathComponent
+        while !FileManager.default.fileExists(atPath: root), root.count > 1 {
+            root = (root as NSString).deletingLastPathComponent
         }
-        try FileManager.default.createDirectory(
-            atPath: path,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
-        )
-        for parent in missing.dropFirst() { try flush(parent.isEmpty ? "." : parent) }
+        try disk.makeFolders((path as NSString).standardizingPath, within: (root as NSString).standardizingPath)
     }
 
     /// Copies a file that never changes: as a link where both lie on one file system.
-    static func copyAsset(_ source: String, to target: String) throws {
+    func copyAsset(_ source: String, to target: String) throws {
         try makeFolder((target as NSString).deletingLastPathComponent)
-        if link(source, target) == 0 || errno == EEXIST { return }
-        guard errno == EXDEV || errno == EPERM || errno == EMLINK || errno == ENOTSUP else { throw failure(source) }
-        try FileManager.default.copyItem(atPath: source, toPath: target)
-        try flush(target)
+        if disk.link(source, target) == 0 || errno == EEXIST { return }
+        guard errno == EXDEV || errno == EPERM || errno == EMLINK || errno == ENOTSUP else {
+            throw Self.failure(source)
+        }
+        try copy(source, to: target)
+    }
+
+    /// Copies a file; the copy is the owner's alone.
+    func copy(_ source: String, to target: String) throws {
+        let input = disk.open(source, O_RDONLY | O_CLOEXEC)
+        guard input >= 0 else { throw Self.failure(source) }
+        defer { close(input) }
+        try write(target) { output in
+            var buffer = [UInt8](repeating: 0, count: 1 << 20)
+            while true {
+                let count = read(input, &buffer, buffer.count)
+                if count < 0, errno == EINTR { continue }
+                guard count >= 0 else { throw Self.failure(source) }
+                guard count > 0 else { return }
+                try buffer.withUnsafeBytes { try put(UnsafeRawBufferPointer(rebasing: $0[..<count]), output, target) }
+            }
+        }
+    }
+
+    func write(_ content: Data, to target: String) throws {
+        try write(target) { output in try content.withUnsafeBytes { try put($0, output, target) } }
+    }
+
+    private func write(_ target: String, _ body: (_ descriptor: Int32) throws -> Void) throws {
+        let output = disk.open(target, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC)
+        guard output >= 0 else { throw Self.failure(target) }
+        defer { close(output) }
+        try body(output)
+        guard disk.sync(output) == 0 else { throw Self.failure(target) }
+    }
+
+    private func put(_ bytes: UnsafeRawBufferPointer, _ descriptor: Int32, _ path: String) throws {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = disk.write(descriptor, UnsafeRawBufferPointer(rebasing: rest))
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw Self.failure(path) }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    func rename(_ path: String, to target: String) throws {
+        guard disk.rename(path, target) == 0 else { throw Self.failure(path) }
     }
 
     /// Returns when the file, or the names in the folder, are on the disk.
-    static func flush(_ path: String) throws {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw failure(path) }
+    func flush(_ path: String) throws {
+        let descriptor = disk.open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw Self.failure(path) }
         defer { close(descriptor) }
-        guard fsync(descriptor) == 0 else { throw failure(path) }
+        guard disk.sync(descriptor) == 0 else { throw Self.failure(path) }
     }
 
     /// The same for the folder and every folder in it.
-    static func flushFolders(_ path: String) throws {
+    func flushFolders(_ path: String) throws {
         for name in try FileManager.default.contentsOfDirectory(atPath: path) {
             var isFolder: ObjCBool = false
             let inner = "\(path)/\(name)"

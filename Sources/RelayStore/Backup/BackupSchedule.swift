@@ -41,12 +41,15 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
         self = schedule
     }
 
-    package func save(to data: String) throws(BackupFailure) {
+    package func save(to data: String, disk: DiskCalls = .system) throws(BackupFailure) {
         try BackupFiles.wrapping(Self.path(data)) {
-            try BackupFiles.makeFolder(Self.standardFolder(of: data))
+            let files = BackupFiles(disk: disk)
+            try files.makeFolder(Self.standardFolder(of: data))
             let encoder = JSONEncoder()
             encoder.outputFormatting = [.sortedKeys, .prettyPrinted, .withoutEscapingSlashes]
-            try encoder.encode(self).write(to: URL(fileURLWithPath: Self.path(data)), options: .atomic)
+            try files.write(encoder.encode(self), to: Self.path(data) + ".new")
+            try files.rename(Self.path(data) + ".new", to: Self.path(data))
+            try files.flush(Self.standardFolder(of: data))
         }
     }
 

@@ -12,6 +12,9 @@ class SQLiteReader: StoreReader {
     private var lastUser: (number: Int64, user: UserID)?
     private var lastType: (number: Int64, name: String)?
 
+    /// Whether something asked for could not be read because the file is damaged.
+    private(set) var hasMetDamage = false
+
     init(_ database: Database, names: StoreNames, schema: Schema) {
         self.database = database
         self.names = names
@@ -34,7 +37,10 @@ class SQLiteReader: StoreReader {
     }
 
     /// What a failing store means for a request; a writer also remembers that its commit is lost.
-    func report(_ error: any Error) -> RelayError { StoreFailure.relayError(for: error) }
+    func report(_ error: any Error) -> RelayError {
+        if StoreFailure.isDamage(error) { hasMetDamage = true }
+        return StoreFailure.relayError(for: error)
+    }
 
     // MARK: Users
 

@@ -28,6 +28,7 @@ package final class SQLiteStore: Store {
     private let committed: Mutex<CommittedState>
     let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void
+    private let onDamage: @Sendable () -> Void
     private let draw: @Sendable () -> UInt64
     package let assets: AssetFolder
     /// The writer's memory between two transactions; taken out for the length of one.
@@ -51,6 +52,7 @@ package final class SQLiteStore: Store {
     ///     first, on the caller's thread, of the query subscriptions that the file holds.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
+    ///   - onDamage: hears of each request that needed what the disk has damaged.
     ///   - later: commits in place of a thread of the store's own.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
@@ -63,6 +65,7 @@ package final class SQLiteStore: Store {
         onCommit: @escaping @Sendable (Commit) -> Void = { _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
+        onDamage: @escaping @Sendable () -> Void = {},
         later: CommitLater? = nil
     ) throws {
         self.tuning = tuning
@@ -84,6 +87,7 @@ package final class SQLiteStore: Store {
         self.draw = draw
         self.onCommit = onCommit
         self.onLostWrite = onLostWrite
+        self.onDamage = onDamage
         let queue = CommitQueue(
             name: "zonecast-commit",
             // Whoever writes keeps the store alive; the thread alone does not.
@@ -143,12 +147,14 @@ package final class SQLiteStore: Store {
                 defer {
                     learn(reader.names, since: known.names)
                     work = reader.queryWork
+                    if reader.hasMetDamage { onDamage() }
                 }
                 return try body(reader)
             }
         } catch let error as RelayError {
             throw error
         } catch {
+            if StoreFailure.isDamage(error) { onDamage() }
             throw StoreFailure.relayError(for: error)
         }
     }
@@ -201,12 +207,14 @@ package final class SQLiteStore: Store {
             batch.forEach { $0.finish(nil) }
             checkpointIfDue()
         } catch  where StoreFailure.isLostWrite(error) {
-            batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
+            // First: whoever hears of the failure finds the end begun.
             stopAfterLostWrite()
+            batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
         } catch  where batch.count > 1 {
             batch.forEach { commit([$0]) }
         } catch {
             if StoreFailure.lasts(error) { isStopped.withLock { $0 = true } }
+            if StoreFailure.isDamage(error) { onDamage() }
             batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
         }
     }
@@ -224,6 +232,7 @@ package final class SQLiteStore: Store {
     private func checkpointFailed(_ error: any Error) {
         // A full disk is no such failure: what was answered is safe in the log, and a later commit tries again.
         if StoreFailure.isLostWrite(error) { stopAfterLostWrite() }
+        if StoreFailure.isDamage(error) { onDamage() }
     }
 
     /// Takes no write any more: what the disk holds is unknown until the file is opened again.

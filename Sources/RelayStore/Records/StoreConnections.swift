@@ -38,19 +38,22 @@ final class StoreConnections: Sendable {
             return
         case .file(let path):
             configuration.prepareDatabase { database in
+                CheckedVFS.leaveRoom(database)
                 try database.execute(sql: "PRAGMA mmap_size = 268435456; PRAGMA cache_size = -32768")
             }
             var reading = configuration
             reading.readonly = true
             configuration.journalMode = .wal
-            writer = try DatabaseQueue(path: path, configuration: configuration)
-            openReader = { [reading] in try DatabaseQueue(path: path, configuration: reading) }
+            try LogCheck.demandWhole(path)
+            let address = CheckedVFS.address(of: path)
+            writer = try DatabaseQueue(path: address, configuration: configuration)
+            openReader = { [reading] in try DatabaseQueue(path: address, configuration: reading) }
             try Self.makeDurable(writer)
             let log = WriteAheadLog(checkpointPages: checkpointPages)
             writer.inDatabase { log.watch($0) }
             self.log = log
             copier = LogCopier(log) { [configuration] in
-                let connection = try DatabaseQueue(path: path, configuration: configuration)
+                let connection = try DatabaseQueue(path: address, configuration: configuration)
                 try Self.makeDurable(connection)
                 return connection
             }

@@ -10,21 +10,29 @@ enum StoreFailure: Error {
 
     /// What such a failure means for the request that met it: the cause stays out of the answer.
     static func relayError(for error: any Error) -> RelayError {
-        if let failure = error as? StoreFailure, case .damaged = failure {
+        if isDamage(error) {
             return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
         }
         guard let error = error as? DatabaseError else {
             return RelayError(.tryAgainLater, "The store cannot write now.", retryAfter: .seconds(5))
         }
         switch error.resultCode {
-        case .SQLITE_CORRUPT, .SQLITE_NOTADB:
-            return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
         case .SQLITE_FULL:
             return RelayError(.tryAgainLater, "The relay's disk is full.", retryAfter: .seconds(30))
         case .SQLITE_INTERRUPT:
             return RelayError(.tryAgainLater, "The query took too long. Narrow it down.", retryAfter: .seconds(30))
         default:
             return RelayError(.tryAgainLater, "The store cannot be reached now.", retryAfter: .seconds(5))
+        }
+    }
+
+    /// Whether the file is otherwise than it was written.
+    static func isDamage(_ error: any Error) -> Bool {
+        if let failure = error as? StoreFailure, case .damaged = failure { return true }
+        guard let error = error as? DatabaseError else { return false }
+        switch error.resultCode {
+        case .SQLITE_CORRUPT, .SQLITE_NOTADB: return true
+        default: return error.extendedResultCode == .SQLITE_IOERR_DATA
         }
     }
 

@@ -10,11 +10,16 @@ package final class StoreFolder: StoreCatalog {
     /// On the commit thread, so it must not wait.
     package typealias CommitListener = @Sendable (ContainerEnvironment, Commit) -> Void
 
+    /// Hears of a store's damage, for each request that met it: whose it is, in which file, and where in it if that is
+    /// known.
+    package typealias DamageListener = @Sendable (ContainerEnvironment, _ path: String, _ places: [String]) -> Void
+
     private let folder: String?
     private let draw: @Sendable () -> UInt64
     private let onCommit: CommitListener
     private let onCommitTime: @Sendable (Int, Duration) -> Void
     private let onLostWrite: @Sendable () -> Void
+    private let onDamage: DamageListener
     private let later: CommitLater?
     private let disk: DiskCalls
     private let checkpointPages: Int
@@ -28,6 +33,7 @@ package final class StoreFolder: StoreCatalog {
     ///   - onCommit: hears of every commit.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
+    ///   - onDamage: hears of each request that needed what the disk has damaged.
     ///   - later: commits in place of the stores' own threads.
     package init(
         folder: String?,
@@ -37,6 +43,7 @@ package final class StoreFolder: StoreCatalog {
         onCommit: @escaping CommitListener = { _, _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
+        onDamage: @escaping DamageListener = { _, _, _ in },
         later: CommitLater? = nil
     ) {
         self.folder = folder
@@ -47,6 +54,7 @@ package final class StoreFolder: StoreCatalog {
         self.onCommit = onCommit
         self.onCommitTime = onCommitTime
         self.onLostWrite = onLostWrite
+        self.onDamage = onDamage
     }
 
     package func store(of home: ContainerEnvironment) throws(RelayError) -> any Store {
@@ -70,6 +78,10 @@ package final class StoreFolder: StoreCatalog {
     package func sqliteStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore {
         try open.withLock { (open) throws(RelayError) in
             if let store = open[home] { return store }
+            let tell = { @Sendable [onDamage, folder] in
+                guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return }
+                onDamage(home, path, DamageLedger.places(of: path))
+            }
             do {
                 let place = try place(of: home)
                 let onCommit = onCommit
@@ -81,11 +93,13 @@ package final class StoreFolder: StoreCatalog {
                     onCommit: { onCommit(home, $0) },
                     onCommitTime: onCommitTime,
                     onLostWrite: onLostWrite,
+                    onDamage: tell,
                     later: later
                 )
                 open[home] = store
                 return store
             } catch {
+                if StoreFailure.isDamage(error) { tell() }
                 throw StoreFailure.relayError(for: error)
             }
         }

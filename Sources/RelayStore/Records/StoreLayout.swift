@@ -14,7 +14,10 @@ enum StoreLayout {
     /// `change >> runShift` is the run of a change.
     static let runShift: UInt64 = 11
 
-    static func migrate(_ writer: any DatabaseWriter) throws {
+    static func migrate(_ writer: any DatabaseWriter) throws { try migrator.migrate(writer) }
+
+    /// Every step that a file has ever taken, in their order; none is ever changed.
+    static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("1 records") { try $0.execute(sql: first) }
         migrator.registerMigration("3 indexes") { try $0.execute(sql: indexes) }
@@ -32,7 +35,7 @@ enum StoreLayout {
         migrator.registerMigration("12 done writes") { try $0.execute(sql: doneWrites) }
         migrator.registerMigration("15 hierarchy feeds") { try $0.execute(sql: SharingLayout.feeds) }
         migrator.registerMigration("19 why zones are gone") { try $0.execute(sql: zoneLosses) }
-        try migrator.migrate(writer)
+        return migrator
     }
 
     /// What a new store holds: its epoch, and the public database's one zone, as number 1.

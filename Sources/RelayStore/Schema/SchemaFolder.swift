@@ -19,8 +19,23 @@ package struct SchemaFolder: Sendable {
 
     /// An environment that nobody has used yet has an empty schema, and gets no file for being looked at.
     package func schema(of environment: Records.Environment) throws -> Schema {
-        guard FileManager.default.fileExists(atPath: path(of: environment)) else { return Schema() }
+        let path = path(of: environment)
+        guard FileManager.default.fileExists(atPath: path) else { return Schema() }
+        // A look must not need room: what brings a file up to date writes to it even where there is nothing to do.
+        if let schema = try? look(path) { return schema }
         return try open(environment) { connections in try connections.read(SchemaRows.read) }
+    }
+
+    /// `nil` where the file is of an earlier layout.
+    private func look(_ path: String) throws -> Schema? {
+        var configuration = Configuration()
+        configuration.readonly = true
+        configuration.busyMode = .timeout(5)
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+        defer { try? queue.close() }
+        return try queue.read { database in
+            try StoreLayout.migrator.hasCompletedMigrations(database) ? SchemaRows.read(database) : nil
+        }
     }
 
     /// Gives the schema to `body` and puts the one that it answers in its place, under a new version; with `nil` nothing
@@ -91,6 +106,12 @@ package struct SchemaFolder: Sendable {
             let connections = try StoreConnections(.file(path: path))
             defer { connections.close() }
             return try body(connections)
+        } catch let error as DatabaseError where StoreFailure.isDamage(error) {
+            throw DirectoryError.unavailable("\(path(of: environment)) is damaged; restore a backup")
+        } catch let error as DiskCalls.Failure {
+            throw DirectoryError.unavailable("\(path(of: environment)): \(error)")
+        } catch is StoreFailure {
+            throw DirectoryError.unavailable("\(path(of: environment)) is damaged; restore a backup")
         } catch let error as DatabaseError {
             throw DirectoryError.unavailable("\(path(of: environment)): \(error.message ?? "\(error.resultCode)")")
         }

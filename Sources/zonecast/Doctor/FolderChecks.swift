@@ -11,7 +11,7 @@ struct FolderChecks: Sendable {
     private static let comfortablyFree: Int64 = 2_000_000_000
 
     let folder: String
-    /// Reads every page of `relay.sqlite`.
+    /// Reads every page of every SQLite file.
     var isThorough: Bool
 
     func storage() -> Finding {
@@ -44,11 +44,11 @@ struct FolderChecks: Sendable {
         guard journal == "wal", synchronous == "2" else {
             return Finding("storage", .problem, "relay.sqlite is not in WAL mode with full synchronisation")
         }
-        if isThorough, try accounts.pragma("integrity_check") != "ok" {
+        if isThorough, let fault = try StoreCheck.faults(in: folder).first {
             return Finding(
                 "storage",
                 .problem,
-                "relay.sqlite is damaged",
+                "\(fault)",
                 next: "zonecast backup restore latest --data \(folder)"
             )
         }

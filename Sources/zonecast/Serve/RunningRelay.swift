@@ -53,12 +53,17 @@ struct RunningRelay {
             timing: .init(uptime: TimeSource.system.uptime) { metrics.delivered($0, after: $1) }
         )
         metrics.showProcess(data: settings.data, version: Zonecast.version)
+        let damage = StoreDamage(data: settings.data, logger: logger)
+        metrics.show("zonecast_store_damage_total", "Requests and daily looks that met a damaged page.") {
+            damage.count
+        }
         let stores = StoreFolder(
             folder: settings.data,
             draw: { UInt64.random(in: .min ... .max) },
             onCommit: Self.publish(to: hub, tracing?.tracer),
             onCommitTime: { writes, time in metrics.committed(writes, in: time) },
-            onLostWrite: { [lostWrite] in lostWrite.endProcess() }
+            onLostWrite: { [lostWrite] in lostWrite.endProcess() },
+            onDamage: { damage.met($0, $1, $2) }
         )
         defer { stores.close() }
         let push = try PushClient(settings.push, accounts: accounts)
@@ -143,6 +148,7 @@ struct RunningRelay {
         let revocations = RevocationWatch(admission: admission, relay: relay, accounts: accounts)
         var services: [any Service] = [
             server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups,
+            StoreLook(data: settings.data, damage: damage),
         ]
         if settings.servesConsole {
             services.append(TelemetryKeeping(telemetry: telemetry, metrics: metrics, hub: hub))
@@ -194,6 +200,11 @@ struct RunningRelay {
     }
 
     private func directory() throws -> AccountStore {
+        do {
+            try Backup.finishRestore(in: settings.data)
+        } catch {
+            throw CommandFailure(.failed, "A restore was broken off and cannot be brought to its end. \(error)")
+        }
         do throws(DirectoryError) {
             return try AccountStore(
                 folder: settings.data,

@@ -48,6 +48,12 @@ extension FaultyDisk {
                 let outcome = system.makeFolder(path)
                 if outcome == 0 { madeFolder(path) }
                 return outcome
+            },
+            link: { [self] path, target in
+                if let effect = verdict(on: .create) { return fails(effect) }
+                let outcome = system.link(path, target)
+                if outcome == 0 { linked(path, to: target) }
+                return outcome
             }
         )
     }

@@ -62,6 +62,8 @@ package final class FaultyDisk: Sendable {
         var files: [Int: DiskFile] = [:]
         var folders: Set<String> = []
         var durableFolders: Set<String> = []
+        /// Folders with new names that the disk does not know yet.
+        var folderMoves: [(from: String, to: String)] = []
         var descriptors: [Int32: String] = [:]
         var nextFile = 0
     }
@@ -203,8 +205,24 @@ package final class FaultyDisk: Sendable {
 
     func removed(_ path: String) { state.withLock { $0.names[path] = nil } }
 
+    /// A file's other name; of one file whatever it is called.
+    func linked(_ path: String, to target: String) { state.withLock { $0.names[target] = $0.names[path] } }
+
+    /// A file, or a folder with all that is in it.
     func renamed(_ path: String, to target: String) {
-        state.withLock { $0.names[target] = $0.names.removeValue(forKey: path) }
+        state.withLock { state in
+            guard state.folders.contains(path) else {
+                state.names[target] = state.names.removeValue(forKey: path)
+                return
+            }
+            func moved(_ name: String) -> String {
+                name == path || name.hasPrefix(path + "/") ? target + name.dropFirst(path.count) : name
+            }
+            state.names = Dictionary(state.names.map { (moved($0.key), $0.value) }) { $1 }
+            state.folders = Set(state.folders.map(moved))
+            for (descriptor, name) in state.descriptors { state.descriptors[descriptor] = moved(name) }
+            state.folderMoves.append((path, target))
+        }
     }
 
     func madeFolder(_ path: String) { state.withLock { _ = $0.folders.insert(path) } }
@@ -213,6 +231,15 @@ package final class FaultyDisk: Sendable {
     func flushedFolder(_ path: String) {
         func isInside(_ name: String) -> Bool { (name as NSString).deletingLastPathComponent == path }
         state.withLock { state in
+            // What a folder holds goes with it.
+            while let move = state.folderMoves.firstIndex(where: { isInside($0.to) }) {
+                let (from, to) = state.folderMoves.remove(at: move)
+                func moved(_ name: String) -> String {
+                    name == from || name.hasPrefix(from + "/") ? to + name.dropFirst(from.count) : name
+                }
+                state.durableNames = Dictionary(state.durableNames.map { (moved($0.key), $0.value) }) { $1 }
+                state.durableFolders = Set(state.durableFolders.map(moved))
+            }
             state.durableNames = state.durableNames.filter { !isInside($0.key) }
             for (name, file) in state.names where isInside(name) { state.durableNames[name] = file }
             state.durableFolders = state.durableFolders.filter { !isInside($0) }

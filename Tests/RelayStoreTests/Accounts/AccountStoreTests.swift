@@ -146,7 +146,7 @@ import Testing
 
     @Test func aFileOfANewerVersionIsLeftAlone() throws {
         _ = try open()
-        let queue = try DatabaseQueue(path: folder.path + "/relay.sqlite")
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: folder.path + "/relay.sqlite"))
         try queue.write { db in try db.execute(sql: "PRAGMA user_version = 99") }
         #expect(throws: DirectoryError.self) { try open() }
     }

@@ -136,7 +136,7 @@ import Testing
             #expect(expected.assets == 300)
             store.close()
 
-            let queue = try DatabaseQueue(path: path)
+            let queue = try DatabaseQueue(path: CheckedVFS.address(of: path))
             try await queue.write { database in
                 try database.execute(
                     sql: """

@@ -64,7 +64,7 @@ import Wire
             }
             #expect(try found("b", in: store).count == 2)
         }
-        let queue = try DatabaseQueue(path: path)
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path))
         try await queue.write {
             try $0.execute(sql: "DROP TABLE reference; DELETE FROM grdb_migrations WHERE identifier = '8 references'")
         }

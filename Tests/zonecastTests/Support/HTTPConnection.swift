@@ -19,7 +19,11 @@ final class HTTPConnection {
     private let descriptor: Int32
     private var pending: [UInt8] = []
 
-    init(port: Int) throws {
+    init(port: Int) throws { descriptor = try Self.connect(port: port) }
+
+    /// A socket whose reads give up after 30 s.
+    static func connect(port: Int) throws -> Int32 {
+        let descriptor: Int32
         #if canImport(Glibc)
             descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         #else
@@ -40,6 +44,7 @@ final class HTTPConnection {
             close(descriptor)
             throw Lost()
         }
+        return descriptor
     }
 
     deinit { close(descriptor) }
@@ -66,7 +71,9 @@ final class HTTPConnection {
     /// Waits for the answer to what was begun.
     func finish() throws -> Answer { try readAnswer() }
 
-    private func write(_ bytes: [UInt8]) throws {
+    private func write(_ bytes: [UInt8]) throws { try Self.write(bytes, to: descriptor) }
+
+    static func write(_ bytes: [UInt8], to descriptor: Int32) throws {
         var sent = 0
         while sent < bytes.count {
             let count = bytes[sent...].withUnsafeBytes {

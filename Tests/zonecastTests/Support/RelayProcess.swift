@@ -12,7 +12,7 @@ final class RelayProcess {
         var description: String
     }
 
-    /// Starts one on a port of the system's choice and waits until it says that it is ready, 30 s at most.
+    /// Starts one on a port of the system's choice and waits until it says that it is ready, 60 s at most.
     ///
     /// - Parameters:
     ///   - folder: its data folder.
@@ -48,7 +48,7 @@ final class RelayProcess {
         process.standardError = try log.map { try Self.file($0) } ?? FileHandle.nullDevice
         process.standardInput = input ?? FileHandle.nullDevice
         try process.run()
-        let line = try Self.firstLine(of: output.fileHandleForReading.fileDescriptor, within: .seconds(30))
+        let line = try Self.firstLine(of: output.fileHandleForReading.fileDescriptor, within: .seconds(60))
         guard line.hasPrefix("ready http"), line.contains("://127.0.0.1:"),
             let port = Int(line.split(separator: ":").last ?? "")
         else {
@@ -72,6 +72,9 @@ final class RelayProcess {
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
     }
+
+    /// Asks it to stop without waiting.
+    func beginStop() { process.terminate() }
 
     /// Waits for its end, 15 s at most, and gives its exit status.
     func end() throws -> Int32 {

@@ -1,0 +1,293 @@
+import Foundation
+import GRDBSQLite
+import Synchronization
+
+/// One of SQLite's files behind `CheckedVFS`: the system's own file, with a look at each page that comes from the disk.
+///
+/// Belongs to one connection, which one thread uses at a time.
+///
+/// A page or frame that has been looked at is taken for good for some seconds: what has just been read comes from memory, and
+/// only what the system fetches from the disk anew can have changed.
+final class CheckedFile {
+    enum Role {
+        /// The database itself, whose pages have sums of ours.
+        case pages
+        /// The write-ahead log, whose frames have SQLite's.
+        case log
+        /// Journals and temporary files.
+        case other
+    }
+
+    private let real: UnsafeMutablePointer<sqlite3_file>
+    private let role: Role
+    private let path: String
+    private let isReadOnly: Bool
+
+    /// 0 until the file's head has been seen.
+    private var pageSize = 0
+    /// Whether eight bytes of each page are ours; so it is with every file that we have made.
+    private var isSummed = false
+    private var log: LogHead?
+    /// When a page, or a frame of the log, was last looked at.
+    private var looks: ContiguousArray<UInt16> = []
+    /// Frames that were written over within a transaction, and whose sums come with its end.
+    private var looseFrames: Set<Int> = []
+    private var latestFrameHead = -1
+    private let fresh: FreshFrames?
+    private var scratch: [UInt8] = []
+
+    init(_ real: UnsafeMutablePointer<sqlite3_file>, path: String?, flags: CInt) {
+        self.real = real
+        self.path = path ?? ""
+        isReadOnly = flags & SQLITE_OPEN_READONLY != 0
+        switch flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL) {
+        case SQLITE_OPEN_MAIN_DB: role = .pages
+        case SQLITE_OPEN_WAL: role = .log
+        default: role = .other
+        }
+        fresh = role == .log ? FreshFrames.of(self.path) : nil
+    }
+
+    var file: UnsafeMutablePointer<sqlite3_file> { real }
+    var methods: UnsafePointer<sqlite3_io_methods>? { real.pointee.pMethods }
+
+    // MARK: Reading
+
+    func read(_ bytes: UnsafeMutableRawBufferPointer, at offset: Int) -> CInt {
+        let status = readReal(bytes, at: offset)
+        switch role {
+        case .other: return status
+        case .log:
+            guard status == SQLITE_OK else { return status }
+            return readFrame(bytes, at: offset)
+        case .pages:
+            // Behind the file's end SQLite reads zeros.
+            guard status == SQLITE_OK || status == CheckedVFS.shortRead else { return status }
+            if offset == 0 { learn(from: UnsafeRawBufferPointer(bytes)) }
+            guard isPage(bytes.count, at: offset) else {
+                return offset == 0 && hidesSums(UnsafeRawBufferPointer(bytes)) ? CheckedVFS.damaged : status
+            }
+            return readPage(bytes, at: offset, status)
+        }
+    }
+
+    private func readReal(_ bytes: UnsafeMutableRawBufferPointer, at offset: Int) -> CInt {
+        guard let read = methods?.pointee.xRead else { return CheckedVFS.ioError }
+        return read(real, bytes.baseAddress, CInt(bytes.count), sqlite3_int64(offset))
+    }
+
+    private func readPage(_ bytes: UnsafeMutableRawBufferPointer, at offset: Int, _ status: CInt) -> CInt {
+        let number = offset / pageSize + 1
+        // Twice: a page that is just being written by another process is whole the next time.
+        for attempt in 0..<2 {
+            if attempt > 0 { _ = readReal(bytes, at: offset) }
+            switch PageSum.verdict(on: UnsafeRawBufferPointer(bytes), number: number) {
+            case .good:
+                looked(at: number)
+                PageSum.unseal(bytes)
+                return status
+            case .unsummed: return status
+            // Only what the writer has thrown away may be so.
+            case .empty: if !isReadOnly { return status }
+            case .damaged: break
+            }
+        }
+        DamageLedger.note("page \(number)", of: path)
+        return CheckedVFS.damaged
+    }
+
+    /// Whether SQLite may look at pages where the system has mapped them.
+    ///
+    /// What is changed would carry its old sum along, which is why `read` takes it out: only readers may.
+    var isMappable: Bool { role == .pages && isReadOnly }
+
+    /// Whether a page that the system has mapped is as it was written.
+    func isGoodMapped(_ page: UnsafeRawPointer, count: Int, at offset: Int) -> Bool {
+        guard isPage(count, at: offset) else { return pageSize > 0 && !isSummed }
+        let number = offset / pageSize + 1
+        if isLookedAt(number) { return true }
+        // What is wrong here is read once more, and told there.
+        guard PageSum.verdict(on: UnsafeRawBufferPointer(start: page, count: count), number: number) == .good else {
+            return false
+        }
+        looked(at: number)
+        return true
+    }
+
+    /// Whether the first page has a sum and only does not say so any more, for that very byte is damaged.
+    private func hidesSums(_ page: UnsafeRawBufferPointer) -> Bool {
+        guard !isSummed, pageSize > 0, page.count == pageSize, page[20] != PageSum.size else { return false }
+        let isStrange = page[20] != 0
+        var copy = Array(page)
+        copy[20] = UInt8(PageSum.size)
+        guard isStrange || copy.withUnsafeBytes({ PageSum.verdict(on: $0, number: 1) }) == .good else { return false }
+        DamageLedger.note("page 1", of: path)
+        return true
+    }
+
+    /// Whether these bytes are one page of a file with sums.
+    private func isPage(_ count: Int, at offset: Int) -> Bool {
+        if pageSize == 0 {
+            withUnsafeTemporaryAllocation(byteCount: 100, alignment: 8) { head in
+                if readReal(head, at: 0) == SQLITE_OK { learn(from: UnsafeRawBufferPointer(head)) }
+            }
+        }
+        return isSummed && count == pageSize && offset % pageSize == 0
+    }
+
+    /// Reads what the database's first page says of all; it stays so for as long as the file lives.
+    private func learn(from bytes: UnsafeRawBufferPointer) {
+        guard pageSize == 0, bytes.count >= 100, bytes.starts(with: "SQLite format 3\0".utf8) else { return }
+        let size = Int(bytes[16]) << 8 | Int(bytes[17])
+        pageSize = size == 1 ? 65_536 : size
+        isSummed = Int(bytes[20]) == PageSum.size && pageSize >= 512
+        guard isSummed else { return }
+        scratch = [UInt8](repeating: 0, count: pageSize)
+    }
+
+    // MARK: The log
+
+    private func readFrame(_ page: UnsafeMutableRawBufferPointer, at offset: Int) -> CInt {
+        guard let frame = frame(ofPage: page.count, at: offset), let head = log, !looseFrames.contains(frame) else {
+            return SQLITE_OK
+        }
+        if isLookedAt(frame) || fresh?.isFresh(frame) == true { return SQLITE_OK }
+        for attempt in 0..<2 {
+            if attempt > 0 { _ = readReal(page, at: offset) }
+            if isGood(UnsafeRawBufferPointer(page), frame, head) {
+                looked(at: frame)
+                return SQLITE_OK
+            }
+        }
+        let name = (path as NSString).lastPathComponent
+        DamageLedger.note("page \(frame + 1) of \(name)", of: String(path.dropLast(4)))
+        return CheckedVFS.damaged
+    }
+
+    private func isGood(_ page: UnsafeRawBufferPointer, _ frame: Int, _ head: LogHead) -> Bool {
+        let start = LogSum.headSize + frame * head.frameSize
+        return withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { bytes in
+            let before = UnsafeMutableRawBufferPointer(rebasing: bytes[24...])
+            let own = UnsafeMutableRawBufferPointer(rebasing: bytes[..<24])
+            // The sum before the first frame's stands at the end of the log's head.
+            let place = frame == 0 ? LogSum.headSize - 8 : start - head.frameSize + 16
+            guard readReal(before, at: place) == SQLITE_OK, readReal(own, at: start) == SQLITE_OK else { return false }
+            let sum = LogSum(storedIn: UnsafeRawBufferPointer(before), at: 0)
+            return head.isGood(head: UnsafeRawBufferPointer(own), page: page, after: sum)
+        }
+    }
+
+    /// The number, from 0, of the frame whose page lies there; `nil` for other parts of the log.
+    private func frame(ofPage count: Int, at offset: Int) -> Int? {
+        if log == nil {
+            withUnsafeTemporaryAllocation(byteCount: LogSum.headSize, alignment: 8) { head in
+                if readReal(head, at: 0) == SQLITE_OK { log = LogHead(UnsafeRawBufferPointer(head)) }
+            }
+        }
+        guard let log, count == log.pageSize else { return nil }
+        let place = offset - LogSum.headSize - LogSum.frameHeadSize
+        return place >= 0 && place % log.frameSize == 0 ? place / log.frameSize : nil
+    }
+
+    private func noteLogWrite(_ bytes: UnsafeRawBufferPointer, at offset: Int) {
+        if offset == 0, bytes.count == LogSum.headSize { log = LogHead(bytes) }
+        guard let log else { return }
+        let place = offset - LogSum.headSize
+        if bytes.count == LogSum.frameHeadSize, place >= 0, place % log.frameSize == 0 {
+            latestFrameHead = place / log.frameSize
+            looseFrames.remove(latestFrameHead)
+        } else if let frame = frame(ofPage: bytes.count, at: offset) {
+            if frame != latestFrameHead { looseFrames.insert(frame) }
+            fresh?.wrote(frame)
+        }
+    }
+
+    // MARK: Writing
+
+    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> CInt {
+        guard let write = methods?.pointee.xWrite else { return CheckedVFS.ioError }
+        switch role {
+        case .other: break
+        case .log: noteLogWrite(bytes, at: offset)
+        case .pages:
+            if offset == 0 { learn(from: bytes) }
+            guard isPage(bytes.count, at: offset) else { break }
+            // What SQLite hands over is its own to change.
+            return scratch.withUnsafeMutableBytes { page in
+                page.copyMemory(from: bytes)
+                PageSum.seal(page, number: offset / pageSize + 1)
+                return write(real, page.baseAddress, CInt(page.count), sqlite3_int64(offset))
+            }
+        }
+        return write(real, bytes.baseAddress, CInt(bytes.count), sqlite3_int64(offset))
+    }
+
+    // MARK: Looks
+
+    private func isLookedAt(_ number: Int) -> Bool { number < looks.count && looks[number] == LookTime.now }
+
+    private func looked(at number: Int) {
+        if number >= looks.count {
+            let room = max(number + 1, min(looks.count * 2, number + 65_536), 64)
+            looks.append(contentsOf: repeatElement(0, count: room - looks.count))
+        }
+        looks[number] = LookTime.now
+    }
+}
+
+/// A clock that moves every eight seconds and costs nothing to read; never 0.
+enum LookTime {
+    static var now: UInt16 {
+        var time = timespec()
+        #if os(Linux)
+            clock_gettime(CLOCK_MONOTONIC_COARSE, &time)
+        #else
+            clock_gettime(CLOCK_MONOTONIC, &time)
+        #endif
+        let value = UInt16(truncatingIfNeeded: time.tv_sec / 8)
+        return value == 0 ? 1 : value
+    }
+}
+
+/// Which frames of a log this process has just written, so that its readers need not look at them.
+final class FreshFrames: Sendable {
+    /// Frames that are as fresh as the latest of them.
+    private static let perBlock = 64
+    private static let blocks = 4_096
+    private struct Weak { weak var frames: FreshFrames? }
+    private static let known = Mutex<[String: Weak]>([:])
+
+    // Written once, and read as atomics from then on.
+    nonisolated(unsafe) private let times: UnsafeMutablePointer<Atomic<UInt16>>
+
+    /// The one of all connections to the log.
+    static func of(_ path: String) -> FreshFrames {
+        known.withLock { known in
+            if let frames = known[path]?.frames { return frames }
+            let frames = FreshFrames()
+            known = known.filter { $0.value.frames != nil }
+            known[path] = Weak(frames: frames)
+            return frames
+        }
+    }
+
+    private init() {
+        times = .allocate(capacity: Self.blocks)
+        for index in 0..<Self.blocks { (times + index).initialize(to: Atomic(0)) }
+    }
+
+    deinit {
+        times.deinitialize(count: Self.blocks)
+        times.deallocate()
+    }
+
+    func wrote(_ frame: Int) {
+        let block = frame / Self.perBlock
+        if block < Self.blocks { times[block].store(LookTime.now, ordering: .relaxed) }
+    }
+
+    func isFresh(_ frame: Int) -> Bool {
+        let block = frame / Self.perBlock
+        return block < Self.blocks && times[block].load(ordering: .relaxed) == LookTime.now
+    }
+}

@@ -1,0 +1,78 @@
+/// The sums that SQLite writes into a write-ahead log, and itself looks at only when a process starts.
+///
+/// The log is a head of 32 bytes and then frames: 24 bytes about a page, and the page. Each frame's sum goes on from that of
+/// the frame before. SQLite file format, section 4.2.
+package struct LogSum: Hashable, Sendable {
+    static let headSize = 32
+    static let frameHeadSize = 24
+
+    private var first: UInt32
+    private var second: UInt32
+
+    /// As it stands in the log, which is big-endian whatever the words are that were added.
+    init(storedIn bytes: UnsafeRawBufferPointer, at offset: Int) {
+        first = Self.number(bytes, offset)
+        second = Self.number(bytes, offset + 4)
+    }
+
+    init() { (first, second) = (0, 0) }
+
+    /// Goes on over more bytes, a multiple of eight.
+    ///
+    /// - Parameters:
+    ///   - bytes: what is added.
+    ///   - isBigEndian: how the words were read by whoever wrote the log.
+    mutating func add(_ bytes: UnsafeRawBufferPointer, isBigEndian: Bool) {
+        var (s1, s2) = (first, second)
+        var offset = 0
+        while offset + 8 <= bytes.count {
+            let one = bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
+            let two = bytes.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self)
+            s1 = s1 &+ (isBigEndian ? one.bigEndian : one.littleEndian) &+ s2
+            s2 = s2 &+ (isBigEndian ? two.bigEndian : two.littleEndian) &+ s1
+            offset += 8
+        }
+        (first, second) = (s1, s2)
+    }
+
+    static func number(_ bytes: UnsafeRawBufferPointer, _ offset: Int) -> UInt32 {
+        UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
+    }
+}
+
+/// What a log's first 32 bytes say.
+struct LogHead: Hashable, Sendable {
+    var isBigEndian: Bool
+    var pageSize: Int
+    /// Frames with another salt are from before the log began anew.
+    var salt: UInt64
+    var sum: LogSum
+
+    /// `nil` where no log begins so.
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        guard bytes.count >= LogSum.headSize else { return nil }
+        let magic = LogSum.number(bytes, 0)
+        guard magic & 0xFFFF_FFFE == 0x377F_0682 else { return nil }
+        isBigEndian = magic & 1 == 1
+        pageSize = Int(LogSum.number(bytes, 8))
+        guard (512...65_536).contains(pageSize), pageSize & (pageSize - 1) == 0 else { return nil }
+        salt = UInt64(LogSum.number(bytes, 16)) << 32 | UInt64(LogSum.number(bytes, 20))
+        sum = LogSum()
+        sum.add(UnsafeRawBufferPointer(rebasing: bytes[..<24]), isBigEndian: isBigEndian)
+        guard sum == LogSum(storedIn: bytes, at: 24) else { return nil }
+    }
+
+    var frameSize: Int { LogSum.frameHeadSize + pageSize }
+
+    /// Whether a frame, given with its head, is as it was written behind a frame with that sum.
+    func isGood(_ frame: UnsafeRawBufferPointer, after before: LogSum) -> Bool {
+        isGood(head: frame, page: UnsafeRawBufferPointer(rebasing: frame[LogSum.frameHeadSize...]), after: before)
+    }
+
+    func isGood(head: UnsafeRawBufferPointer, page: UnsafeRawBufferPointer, after before: LogSum) -> Bool {
+        var sum = before
+        sum.add(UnsafeRawBufferPointer(rebasing: head[..<8]), isBigEndian: isBigEndian)
+        sum.add(page, isBigEndian: isBigEndian)
+        return sum == LogSum(storedIn: head, at: 16)
+    }
+}

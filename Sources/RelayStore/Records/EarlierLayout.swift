@@ -1,0 +1,58 @@
+import Foundation
+import GRDB
+import RelayCore
+
+/// Makes files as earlier versions left them, for tests of how they are brought up to date.
+package enum EarlierLayout {
+    /// How many layouts there have been of a store's file.
+    package static var storeVersions: Int { StoreLayout.migrator.migrations.count }
+
+    /// The same for `relay.sqlite`.
+    package static var accountVersions: Int { AccountSchema.version }
+
+    /// A store of the first so many layouts, with a zone of so many records.
+    package static func makeStore(_ path: String, version: Int, records: Int) throws {
+        var configuration = Configuration()
+        configuration.journalMode = .wal
+        // Without sums, as they were.
+        let queue = try DatabaseQueue(path: path, configuration: configuration)
+        let migrator = StoreLayout.migrator
+        try migrator.migrate(queue, upTo: migrator.migrations[version - 1])
+        try queue.write { database in
+            try StoreLayout.begin(database) { 7 }
+            try database.execute(
+                sql: """
+                    INSERT INTO user (id, name) VALUES (2, '_0000000000000000000000000000000a');
+                    INSERT INTO zone (id, owner, name, identity, last_change) VALUES (2, 2, 'Notes', 9, \(records + 1));
+                    INSERT INTO record_type (id, name) VALUES (1, 'Note');
+                    INSERT INTO zone_run (zone, run) VALUES (2, 0);
+                    """
+            )
+            for number in 0..<records {
+                try database.execute(
+                    sql: """
+                        INSERT INTO record (change, zone, name, type, deleted, created_at, created_by, created_device,
+                            modified_at, modified_by, modified_device, fields)
+                        VALUES (?, 2, ?, 1, 0, 1, 2, 1, 1, 2, 1, ?)
+                        """,
+                    arguments: [number + 2, "r\(number)", Data("{}".utf8)]
+                )
+            }
+        }
+        try queue.close()
+    }
+
+    /// A `relay.sqlite` of the first so many layouts, with one account.
+    package static func makeAccounts(_ folder: String, version: Int) throws {
+        var configuration = Configuration()
+        configuration.journalMode = .wal
+        let queue = try DatabaseQueue(path: folder + "/relay.sqlite", configuration: configuration)
+        try queue.write { database in
+            try AccountSchema.make(version: version, in: database, key: [1, 2])
+            try database.execute(
+                sql: "INSERT INTO accounts (is_dev, login, created) VALUES (0, 'eve@example.org', 1)"
+            )
+        }
+        try queue.close()
+    }
+}

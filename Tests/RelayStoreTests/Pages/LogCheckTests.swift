@@ -1,0 +1,142 @@
+import Foundation
+import GRDB
+import RelayStore
+import Testing
+
+/// A write-ahead log that was damaged after it was flushed is told from one that a power cut ended.
+@Suite struct LogCheckTests {
+    private let folder = ScratchFolder()
+    private var path: String { folder.path + "/a.sqlite" }
+    private static let frame = 24 + 4_096
+
+    init() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+    }
+
+    private func withQueue(_ body: (DatabaseQueue) throws -> Void) throws {
+        var configuration = Configuration()
+        configuration.journalMode = .wal
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+        defer { try? queue.close() }
+        try body(queue)
+    }
+
+    private func insert(_ count: Int, in queue: DatabaseQueue) throws {
+        for number in 0..<count {
+            try queue.write { database in
+                try database.execute(sql: "CREATE TABLE IF NOT EXISTS t (n INTEGER, s TEXT)")
+                try database.execute(
+                    sql: "INSERT INTO t VALUES (?, ?)",
+                    arguments: [number, String(repeating: "x", count: 3_000)]
+                )
+            }
+        }
+    }
+
+    /// A log of some commits, as it lies there while the file is open.
+    private func log(commits: Int) throws -> Data {
+        var log = Data()
+        try withQueue { queue in
+            try insert(commits, in: queue)
+            log = FileManager.default.contents(atPath: path + "-wal") ?? Data()
+        }
+        return log
+    }
+
+    private func check(_ log: Data) throws -> LogCheck {
+        let copy = folder.path + "/copy.sqlite"
+        try log.write(to: URL(fileURLWithPath: copy + "-wal"))
+        return try #require(try LogCheck(ofFile: copy))
+    }
+
+    @Test func aWholeLogIsWhole() throws {
+        let log = try log(commits: 6)
+        let found = try check(log)
+        #expect(found.goodFrames == log.count / Self.frame && found.goodFrames > 8)
+        #expect(!found.isDamaged)
+    }
+
+    @Test func wherePowerWasCutNothingIsWrong() throws {
+        let log = try log(commits: 6)
+        // The last commit reached the disk in part: cut short, or any of its sectors missing.
+        #expect(try !check(log.dropLast(100)).isDamaged)
+        for missing in [1, 2] {
+            var torn = log
+            let end = torn.count - (missing - 1) * Self.frame
+            torn.replaceSubrange(end - Self.frame..<end, with: Data(count: Self.frame))
+            #expect(try !check(torn).isDamaged)
+        }
+        #expect(try !check(log + Data(count: 1 << 20)).isDamaged)
+    }
+
+    @Test(arguments: 0..<24) func aByteThatChangedLaterIsFound(seed: Int) throws {
+        let log = try log(commits: 8)
+        var damaged = log
+        // In a frame of the first commits.
+        let place = 32 + (seed % 3) * Self.frame + (seed * 523) % Self.frame
+        damaged[damaged.startIndex + place] ^= 1 << (seed % 8)
+        let found = try check(damaged)
+        #expect(found.isDamaged && found.lostCommits >= 4, "byte \(place): \(found)")
+        #expect(found.goodFrames == seed % 3)
+    }
+
+    @Test func whatIsFromBeforeTheLogBeganAnewDoesNotCount() throws {
+        try withQueue { queue in
+            try insert(8, in: queue)
+            try queue.inDatabase { _ = try $0.checkpoint(.restart) }
+            try queue.write { try $0.execute(sql: "UPDATE t SET n = n + 1 WHERE n = 1") }
+            let found = try check(FileManager.default.contents(atPath: path + "-wal") ?? Data())
+            #expect(found.goodFrames > 0 && found.goodFrames < 8)
+            #expect(!found.isDamaged)
+        }
+    }
+
+    @Test func aStoreWithSuchALogIsNotOpened() throws {
+        let damaged = folder.path + "/damaged.sqlite"
+        do {
+            let store = try SQLiteStore(.file(path: path), draw: { 7 })
+            defer { store.close() }
+            for ending in ["", "-wal"] {
+                try FileManager.default.copyItem(atPath: path + ending, toPath: damaged + ending)
+            }
+        }
+        // A copy of a running store's files opens: its log is whole.
+        try SQLiteStore(.file(path: damaged), draw: { 7 }).close()
+        let log = try log(commits: 8)
+        var bytes = log
+        bytes[bytes.startIndex + 5_000] ^= 1
+        try bytes.write(to: URL(fileURLWithPath: damaged + "-wal"))
+        #expect(throws: (any Error).self) { try SQLiteStore(.file(path: damaged), draw: { 7 }) }
+        #expect(DamageLedger.places(of: damaged) == ["a page in the log behind damaged.sqlite"])
+        // Nothing was changed by the look.
+        #expect(FileManager.default.contents(atPath: damaged + "-wal") == bytes)
+    }
+
+    /// A page in the log that is damaged while the store is open.
+    @Test func aDamagedPageInTheLogIsNotServed() throws {
+        let copy = folder.path + "/copy.sqlite"
+        try withQueue { queue in
+            try insert(8, in: queue)
+            for ending in ["", "-wal"] {
+                try FileManager.default.copyItem(atPath: path + ending, toPath: copy + ending)
+            }
+        }
+        var configuration = Configuration()
+        configuration.readonly = true
+        let reader = try DatabaseQueue(path: CheckedVFS.address(of: copy), configuration: configuration)
+        #expect(try reader.read { try Int.fetchOne($0, sql: "SELECT sum(length(s)) FROM t") } == 24_000)
+        let log = try #require(FileHandle(forUpdatingAtPath: copy + "-wal"))
+        let size = try log.seekToEnd()
+        // In the text of every frame, newest or not.
+        for number in 0..<Int(size) / Self.frame {
+            try log.seek(toOffset: UInt64(32 + number * Self.frame + 24 + 3_500))
+            try log.write(contentsOf: Data("damage".utf8))
+        }
+        try log.close()
+        #expect(throws: DatabaseError.self) {
+            let second = try DatabaseQueue(path: CheckedVFS.address(of: copy), configuration: configuration)
+            _ = try second.read { try Int.fetchOne($0, sql: "SELECT sum(length(s)) FROM t") }
+        }
+        #expect(DamageLedger.places(of: copy).first?.hasSuffix("of copy.sqlite-wal") == true)
+    }
+}
