@@ -119,7 +119,7 @@ final class NotesApp: Sendable {
     }
 
     /// Returns when everything written here is on the relay, and everything there is here.
-    func update() async throws { try await container.waitUntilUpToDate(timeout: .seconds(15)) }
+    func update() async throws { try await container.waitUntilUpToDate(timeout: .seconds(5)) }
 
     private func share(of note: Note) async throws -> CKShare? {
         let id = try context().objectID(of: note)

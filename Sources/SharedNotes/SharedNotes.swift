@@ -27,8 +27,8 @@ struct Device: ParsableArguments {
     @Option(help: "Whose device it is, at a relay in --dev; without it, who the ZONECAST_ variables say.")
     var user: String?
 
-    @Option(help: "The relay's address, with --user.")
-    var url = "http://127.0.0.1:8080"
+    @Option(help: "The relay's address, with --user; without it, what ZONECAST_URL says.")
+    var url = ProcessInfo.processInfo.environment["ZONECAST_URL"] ?? "http://127.0.0.1:8080"
 
     @Option(help: "The container.")
     var container = "iCloud.org.example.shared-notes"
@@ -39,14 +39,19 @@ struct Device: ParsableArguments {
         try FileManager.default.createDirectory(at: home, withIntermediateDirectories: true)
         let app = try await NotesApp(try cloud(), folder: home)
         do {
-            try await app.update()
+            // Without the relay the notes are those of the last time, and what is written is sent with the next.
+            do { try await app.update() } catch { Self.warn(error) }
             try await work(app)
-            try await app.update()
+            do { try await app.update() } catch { Self.warn(error) }
         } catch {
             await app.close()
             throw NotesFailure(error.localizedDescription)
         }
         await app.close()
+    }
+
+    private static func warn(_ error: any Error) {
+        FileHandle.standardError.write(Data("Not in step with the relay: \(error.localizedDescription)\n".utf8))
     }
 
     private func cloud() throws -> CKContainer {

@@ -49,7 +49,7 @@ final class StoreFile: Sendable {
     /// What each reader does.
     private static let readersCache = 4_096
     /// How many pages of 4 KiB the log takes before they go into the file.
-    private static let checkpoint = 4_000
+    private static let checkpoint = 8_000
 
     private func prepare(_ tables: [TableForm]) throws {
         let layout = EntityTables(
