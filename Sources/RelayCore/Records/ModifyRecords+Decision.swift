@@ -104,12 +104,19 @@ extension ModifyRecords {
             guard rights.contains(.write) else {
                 // Who may not read it must not learn that it is there.
                 guard rights.contains(.read) else { throw kind == .create ? .accessDenied : .recordNotFound }
+                // Who may make records of the type is told that this one is there, whoever made it.
+                if kind == .create, mayCreate(current.type) { throw .recordExists }
                 throw .accessDenied
             }
-            if kind == .create { throw RelayError(.conflict, "record to insert already exists") }
+            if kind == .create { throw .recordExists }
             if kind.needsChangeTag, Self.comparesChangeTags, operation.record.changeTag != current.changeTag {
                 throw RelayError(.conflict, "client oplock error \(kind.isDelete ? "deleting" : "updating") record")
             }
+        }
+
+        private func mayCreate(_ type: String) -> Bool {
+            guard request.database.scope == .public, type != RecordType.usersName else { return false }
+            return request.database.rights(toType: schema.types[type] ?? RecordType(), in: schema).contains(.create)
         }
 
         private func checkRight(_ right: Rights, toType name: String?) throws(RelayError) {

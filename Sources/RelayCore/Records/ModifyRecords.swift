@@ -162,6 +162,7 @@ package struct ModifyRecords: Sendable {
 
 extension RelayError {
     package static let anotherZone = RelayError(.badRequest, "The record's zoneID is not that of the request.")
+    static let recordExists = RelayError(.conflict, "record to insert already exists")
     package static let accessDenied = RelayError(
         .accessDenied,
         "This needs a permission that the caller does not have."

@@ -34,18 +34,18 @@ package struct FieldPreparation: Sendable {
         let isShare = typeName == Share.recordType
         // Shares may have fields of the program's own everywhere; no schema speaks of them.
         let known = isShare ? .share : schema.types[typeName]
-        guard known != nil || NameRules.isIdentifier(typeName) else {
-            throw .badRequest(
-                "'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
-            )
-        }
         var rules = rules
         if isShare { rules.mayGrow = true }
         guard known != nil || rules.mayGrow else {
             throw RelayError(
                 .notFound,
-                "Record type '\(typeName)' does not exist in this environment; "
+                "Record type '\(typeName.prefix(64))' does not exist in this environment; "
                     + "'zonecast schema promote --dry-run' shows what development has."
+            )
+        }
+        guard known != nil || NameRules.isIdentifier(typeName) else {
+            throw .badRequest(
+                "'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
             )
         }
         var definition = known ?? RecordType()

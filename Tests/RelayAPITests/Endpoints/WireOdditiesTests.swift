@@ -24,6 +24,22 @@ import Wire
         #expect(try await world.ask("private/zones/list", method: .get).items("zones").count == 2)
     }
 
+    /// As a client's own suite asks of the live service: what exists cannot be created, whoever made it.
+    @Test func toCreateWhatSomebodyElseHasMadeIsAConflict() async throws {
+        func write(_ kind: String, as user: String) async throws -> JSONValue {
+            let answer = try await world.ask(
+                "public/records/modify",
+                as: user,
+                #"{"operations":[{"operationType":"\#(kind)","record":{"recordName":"a","recordType":"Note","fields":{}}}]}"#
+            )
+            return try #require(try answer.items("records").first)
+        }
+        #expect(try await write("create", as: "alice").text("serverErrorCode") == nil)
+        let refused = try await write("create", as: "bob")
+        #expect(refused.text("serverErrorCode") == "CONFLICT" && refused["serverRecord"] != nil)
+        #expect(try await write("forceUpdate", as: "bob").text("serverErrorCode") == "ACCESS_DENIED")
+    }
+
     /// Also of a zone that is not there the answer says whose it would be.
     @Test func zonesThatFailHaveTheirOwner() async throws {
         let caller = try await world.ask("public/users/caller", method: .get)

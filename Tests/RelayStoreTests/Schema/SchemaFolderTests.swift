@@ -125,6 +125,29 @@ import Wire
         }
     }
 
+    /// Where nothing new may be declared, what is no name of a type is no type either.
+    @Test(arguments: ["Other", "blah blah", "1"]) func anUnknownTypeIsNotFoundWhateverItsName(_ name: String) throws {
+        let input = #"{"recordName":"n","recordType":"\#(name)","fields":{}}"#
+        let record = try RecordInput(JSONDocument(parsing: Array(input.utf8)).root)
+        func code(mayGrow: Bool) -> ErrorCode? {
+            do throws(RelayError) {
+                _ = try FieldPreparation(
+                    record,
+                    ofType: name,
+                    in: ZoneID(ZoneID.defaultName, owner: Zone.publicOwner),
+                    of: DatabaseAddress(scope: .public, caller: Caller(.user(user), deviceID: "phone")),
+                    schema: Schema(),
+                    rules: SchemaRules(mayGrow: mayGrow, scope: .public, limits: Limits())
+                )
+                return nil
+            } catch {
+                return error.code
+            }
+        }
+        #expect(code(mayGrow: false) == .notFound)
+        #expect(code(mayGrow: true) == (name == "Other" ? nil : .badRequest))
+    }
+
     /// What was not entered while the index was not wanted is found once it is wanted again.
     @Test func anIndexThatIsTakenAwayAndGivenBackIsMadeAnew() async throws {
         try await withFolder { folder, container in
