@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Traces of a running relay, as its collector gets them.
-@Suite(.timeLimit(.minutes(1))) struct TraceTests {
+@Suite(.timeLimit(.minutes(1)), .serialized) struct TraceTests {
     private let folder = ScratchFolder()
 
     private struct Export: Decodable {
