@@ -108,15 +108,32 @@ enum WriteRows {
                 target: .ratioAtLeast(1.5)
             )
         )
+        let bare = try bareCosts(&bench)
         bench.report.add(
             Finding(
                 "write-64",
                 "relay CPU per write, 64 clients",
                 unit: "us",
-                relay: costs.median,
+                Paired(relay: costs, floor: bare),
+                against: "a bare server: SQLite's rows, one commit for all that wait",
                 target: .atMost(40)
             )
         )
+    }
+
+    /// What a write costs a server that reads no JSON, knows nobody, and has one thread and SQLite: for as many clients.
+    private static func bareCosts(_ bench: inout Bench) throws -> [Double] {
+        let server = try bench.startBareServer()
+        let row = Array(SampleRecord.row.utf8)
+        let request = HTTPRequest("POST", "/shared-row/1", to: server.requests, headers: [], body: row)
+        var clients = try ClosedLoop(
+            Array(repeating: NumberedRequest(request), count: 64),
+            to: server.requests
+        )
+        let seconds = bench.scale(3.0, quick: 2)
+        return try (0..<bench.scale(7, quick: 3)).map { _ in
+            try clients.run(seconds: seconds, meter: server.meter).cpuPerRequest * 1e6
+        }
     }
 
     /// 64 clients in 64 zones, beside the same in one zone.

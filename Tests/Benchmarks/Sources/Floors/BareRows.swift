@@ -28,6 +28,13 @@ package final class BareRows {
         return Double(done) / Monotonic.seconds(since: start)
     }
 
+    /// Commits rows of these bodies together.
+    package func add(_ bodies: [[UInt8]]) throws {
+        try database.execute("BEGIN IMMEDIATE")
+        for body in bodies { try add(body) }
+        try database.execute("COMMIT")
+    }
+
     /// Commits one more row.
     package func add(_ body: [UInt8]) throws {
         let name = Array("record-\(String(next, radix: 16))".utf8)

@@ -5,7 +5,7 @@ import Sockets
 ///
 /// Thread 0 takes HTTP requests: `POST /commit/ZONE` appends the body to a log file, fsyncs once for all requests that
 /// wait, tells the notice threads and answers; `POST /notify/ZONE` is the same without a disk; `POST /row/N` commits the body
-/// as a row of SQLite's; `GET /feed/AFTER/LIMIT`
+/// as a row of SQLite's, `POST /shared-row/N` together with those of all requests that wait; `GET /feed/AFTER/LIMIT`
 /// answers a page of rows. The other threads hold the listening sockets, each its own share: a request
 /// `GET /listen/ZONE` is answered like a WebSocket upgrade, the first bytes after it with a `ready` frame, and each
 /// commit of the zone with one `write` per listener.

@@ -21,6 +21,7 @@ final class RequestLoop {
     private var waiting: [Client] = []
     private var changed: [Int] = []
     private var unwritten: [UInt8] = []
+    private var uncommitted: [[UInt8]] = []
     private var answer: [UInt8] = []
 
     private static let done = Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".utf8)
@@ -83,6 +84,9 @@ final class RequestLoop {
         } else if HTTPHead.number(after: "/row/", in: head) != nil {
             try rows.add(Array(body))
             try client.socket.write(Self.done)
+        } else if HTTPHead.number(after: "/shared-row/", in: head) != nil {
+            uncommitted.append(Array(body))
+            waiting.append(client)
         } else if let zone = HTTPHead.number(after: "/notify/", in: head) {
             changed.append(zone)
             waiting.append(client)
@@ -104,6 +108,10 @@ final class RequestLoop {
             try log.write(contentsOf: unwritten)
             try log.synchronize()
             unwritten.removeAll(keepingCapacity: true)
+        }
+        if !uncommitted.isEmpty {
+            try rows.add(uncommitted)
+            uncommitted.removeAll(keepingCapacity: true)
         }
         if !changed.isEmpty {
             for group in groups { group.changed(changed) }
