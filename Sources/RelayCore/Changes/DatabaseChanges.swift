@@ -32,7 +32,13 @@ package struct DatabaseChanges: Sendable {
         let latest = zones.last?.lastChange ?? 0
         let end = Self.token(of: database, epoch: epoch, position: latest)
         let start = try position(atMost: latest, expecting: end)
-        let changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 && (start != nil || !$0.isDeleted) }
+        var changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 && (start != nil || !$0.isDeleted) }
+        if changed.contains(where: \.isDeleted) {
+            // Of a zone that was made anew under its old name only that is told: in one page with its end, who reads could
+            // not know which came first. A token of the old one is refused, and leads to a listing of the new one.
+            let live = Set(zones.lazy.filter { !$0.isDeleted }.map(\.id))
+            changed.removeAll { $0.isDeleted && live.contains($0.id) }
+        }
         guard changed.count > limit, limit > 0 else {
             return Page(zones: changed, token: end, moreComing: false)
         }

@@ -147,6 +147,27 @@ import Wire
         #expect(later.json["syncToken"] == nil)
     }
 
+    /// In one page with its end, who reads could not know which of the two came first.
+    @Test func aZoneThatWasMadeAnewIsNotSaidToBeDeleted() async throws {
+        let world = try RelayWorld()
+        for name in ["A", "B"] { try await world.makeZone(name) }
+        let before = try await world.ask("private/changes/database")
+        for name in ["A", "B"] {
+            _ = try await world.ask(
+                "private/zones/modify",
+                #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"\#(name)"}}}]}"#
+            )
+        }
+        try await world.makeZone("A")
+        let later = try await world.ask(
+            "private/changes/database",
+            #"{"syncToken":"\#(before.json.text("syncToken") ?? "")"}"#
+        )
+        let zones = try later.items("zones")
+        #expect(zones.map { $0["zoneID"]?.text("zoneName") } == ["B", "A"])
+        #expect(zones.map { $0.flag("deleted") ?? false } == [true, false])
+    }
+
     @Test func defaultZoneAndPublicDatabaseHaveNoFeed() async throws {
         let world = try RelayWorld()
         let old = try await world.ask("private/records/changes", "{}")

@@ -56,7 +56,7 @@ extension Judge {
             guard !homes.isEmpty else { continue }
             let isTheirs = homes.contains { home in
                 home.zone.owner == user || home.zone.isPublic
-                    || truths.contains { $0.visible(home.zone, to: user)?[home.record] != nil }
+                    || truths.contains { $0.shows(home.record, ofOwner: home.zone.owner, to: user) }
                     // Their own attempt, given back with its refusal.
                     || exchange.operation.hasSuffix("records/modify")
             }

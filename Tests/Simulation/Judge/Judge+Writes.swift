@@ -87,7 +87,9 @@ extension Judge {
             let truths = state.history[exchange.open.since...]
             guard !written.kind.lowercased().contains("delete") else {
                 let isOld = exchange.open.isRepeat || exchange.open.isDoubled
-                if !isOld, !truths.contains(where: { $0[written.zone][written.name] == nil }) {
+                // Who may not see a record is told that it is gone, whether or not it is there.
+                let isSeen = truths.contains { $0.visible(written.zone, to: user)?[written.name] != nil }
+                if !isOld, isSeen, !truths.contains(where: { $0[written.zone][written.name] == nil }) {
                     state.accuse(
                         "a",
                         "\(exchange.device) was told that \(written.name) is deleted, and it is not",

@@ -110,6 +110,11 @@ struct Truth: Hashable, Sendable {
         return zone.records.filter { zone.ancestors(of: $0.key).contains { roots.contains($0) } }
     }
 
+    /// Whether a user may see a record of this name in some zone of this owner: what is shared may have been moved there.
+    func shows(_ record: String, ofOwner owner: String, to user: String) -> Bool {
+        zones.keys.contains { $0.owner == owner && visible($0, to: user)?[record] != nil }
+    }
+
     /// The zones of a user's private database, or of the one that others share with them, as its feed has them.
     func zones(of user: String, shared: Bool) -> Set<ZoneName> {
         Set(
