@@ -7,4 +7,10 @@ import Testing
         #expect(report.objection == nil)
         #expect(report.writes > 20 && report.faults > 0)
     }
+
+    @Test(arguments: 1...4) func thePowerGoesWhileManyWrite(seed: UInt64) async throws {
+        let report = try await CrowdTrial(seed: seed).run()
+        #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
+        #expect(report.acknowledged > 0)
+    }
 }

@@ -9,7 +9,7 @@ struct SoakPart: Sendable {
     var weight: Double
     var run: @Sendable (SoakSlice) async throws -> SoakReport
 
-    static let all: [SoakPart] = [simulator, history, steps, damage] + fuzz
+    static let all: [SoakPart] = [simulator, history, crowd, steps, folders, damage] + fuzz
 }
 
 /// The time and the chance that a part has.
@@ -77,6 +77,22 @@ extension SoakPart {
         return SoakReport(summary: summary, objections: objections)
     }
 
+    /// Power cuts while many write.
+    private static let crowd = SoakPart(name: "disk-crowd", weight: 1) { slice in
+        var (seed, acknowledged, objections) = (slice.seed, 0, [String]())
+        while !slice.isOver, objections.count < 5 {
+            let report = try await CrowdTrial(seed: seed).run()
+            acknowledged += report.acknowledged
+            objections += report.objections
+            seed += 1
+            if (seed - slice.seed) % 10 == 0 { slice.say("\(seed - slice.seed) power cuts") }
+        }
+        let summary =
+            "\(seed - slice.seed) power cuts among 24 writers, \(acknowledged) acknowledged writes; "
+            + "seeds \(slice.seed) to \(seed - 1)"
+        return SoakReport(summary: summary, objections: objections)
+    }
+
     /// Every write of the script, struck at every operation, in each way.
     private static let steps = SoakPart(name: "disk-steps", weight: 2) { slice in
         let stage = try await Stage.shared()
@@ -93,20 +109,44 @@ extension SoakPart {
         return SoakReport(summary: "\(done) of \(all.count) writes with \(runs) faults", objections: objections)
     }
 
+    /// Backups, restores, resets and earlier layouts, struck at every operation.
+    private static let folders = SoakPart(name: "disk-folders", weight: 1) { slice in
+        let stage = try await FolderStage.shared()
+        let effects: [FaultyDisk.Fault.Effect] = [.losesPower, .fails, .isFull, .isCutShort]
+        var (runs, objections) = (0, [String]())
+        func add(_ report: StepTrials.Report) {
+            runs += report.runs
+            objections += report.objections
+            slice.say("\(runs) faults")
+        }
+        for effect in effects where !slice.isOver && objections.count < 5 {
+            for action in FolderTrials.Action.allCases {
+                add(try await FolderTrials(action, effect).run(on: stage) { _ in !slice.isOver })
+            }
+            for version in 1..<LayoutTrials.stores where !slice.isOver {
+                add(try await LayoutTrials(version: version, effect).runStore())
+            }
+            for version in 1..<LayoutTrials.accounts where !slice.isOver {
+                add(try await LayoutTrials(version: version, effect).runAccounts())
+            }
+        }
+        return SoakReport(summary: "\(runs) faults in backups, restores, resets and layouts", objections: objections)
+    }
+
     /// Damaged pages.
     private static let damage = SoakPart(name: "disk-damage", weight: 0.5) { slice in
-        var (seed, met, wrong, objections) = (slice.seed, 0, 0, [String]())
+        let tables = try await DamageTrial.tables()
+        var (seed, met, objections) = (slice.seed, 0, [String]())
         while !slice.isOver, objections.count < 5 {
-            let damage = DamageTrial.Damage.allCases[Int(seed % 3)]
-            let report = try await DamageTrial(seed: seed, damage).run()
+            let damage = DamageTrial.Damage.allCases[Int(seed % 4)]
+            let table = seed % 3 == 0 ? nil : tables[Int(seed / 4) % tables.count]
+            let report = try await DamageTrial(seed: seed, damage, of: table).run()
             if report.isMet { met += 1 }
-            // Known, and told in the summary: flipped bytes are beyond what SQLite can see.
-            if damage == .flipped, report.objection != nil { wrong += 1 }
-            if damage != .flipped, let objection = report.objection { objections.append(objection) }
+            if let objection = report.objection { objections.append(objection) }
             seed += 1
         }
         let summary =
-            "\(seed - slice.seed) damaged pages, \(met) met by a reader, \(wrong) with flipped bytes that showed as wrong values; "
+            "\(seed - slice.seed) damaged pages of \(tables.count) tables and indexes, \(met) met by a reader; "
             + "seeds \(slice.seed) to \(seed - 1)"
         return SoakReport(summary: summary, objections: objections)
     }

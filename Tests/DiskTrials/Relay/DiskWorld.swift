@@ -30,6 +30,8 @@ final class DiskWorld: Sendable {
     let directory: AccountStore
     let stores: StoreFolder
     let tags: Tags
+    /// The command line's way to the schemas.
+    let schemas: SchemaFolder
     /// The file of the container's store.
     let file: String
     private let losses: Losses
@@ -54,6 +56,7 @@ final class DiskWorld: Sendable {
         throws
     {
         self.tags = tags
+        schemas = SchemaFolder(folder: folder, container: try Self.home().container)
         file = "\(folder)/containers/\(Self.container)/development.sqlite"
         let losses = Losses()
         let random = Draw(seed: seed)
@@ -148,17 +151,23 @@ extension JSONValue {
 
 /// SplitMix64 behind a lock.
 final class Draw: Sendable {
+    private static let step: UInt64 = 0x9E37_79B9_7F4A_7C15
     private let state: Mutex<UInt64>
 
-    init(seed: UInt64) { state = Mutex(seed &* 0x9E37_79B9_7F4A_7C15 &+ 1) }
+    /// Mixed, not multiplied by the step: seeds beside each other would be one row of numbers, begun one later.
+    init(seed: UInt64) { state = Mutex(Self.mixed(seed &+ Self.step)) }
 
     func next() -> UInt64 {
         state.withLock { state in
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = (state ^ (state >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
+            state &+= Self.step
+            return Self.mixed(state)
         }
+    }
+
+    private static func mixed(_ state: UInt64) -> UInt64 {
+        var mixed = (state ^ (state >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
     }
 
     func below(_ bound: Int) -> Int { Int(next() % UInt64(max(1, bound))) }

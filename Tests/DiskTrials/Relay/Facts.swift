@@ -24,6 +24,9 @@ struct PossibleFacts {
     /// A step that the relay's rules refused.
     mutating func wasRefused(_ step: Step) { states = states.filter { step.apply($0) == nil } }
 
+    /// All of them at once.
+    mutating func set(_ states: Set<Facts>) { self.states = states }
+
     /// Now that one has looked.
     mutating func found(_ state: Facts) { states = [state] }
 
@@ -81,6 +84,7 @@ extension DiskWorld {
         for zone in try await checked("shared/zones/list", as: Self.bob).items("zones") {
             facts["bob in \(zone["zoneID"]?.text("zoneName") ?? "")"] = "there"
         }
+        try readSchemas(into: &facts)
         try readAccounts(into: &facts)
         return facts
     }
@@ -100,6 +104,16 @@ extension DiskWorld {
         }
     }
 
+    /// Of the schemas only the type that steps bring in.
+    private func readSchemas(into facts: inout Facts) throws {
+        for environment in [Records.Environment.development, .production] {
+            let type = try schemas.schema(of: environment).types["Imported"]
+            if let fields = type?.fields {
+                facts["schema \(environment.rawValue)"] = fields.keys.sorted().joined(separator: " ")
+            }
+        }
+    }
+
     private func readAccounts(into facts: inout Facts) throws {
         for account in try directory.accounts() {
             guard case .email(let login) = account.login else { continue }
@@ -110,8 +124,11 @@ extension DiskWorld {
                 facts["password \(login)"] = isFirst ? "first" : isSecond ? "second" : "neither"
             }
             facts["sessions \(login)"] = "\(try directory.sessions(of: account.id).count)"
+            if let given = account.name.given { facts["name \(login)"] = given }
         }
-        for token in try directory.apiTokens() { facts["token \(token.name)"] = "there" }
+        for token in try directory.apiTokens() {
+            facts["token \(token.name)"] = token.revoked == nil ? "there" : "revoked"
+        }
     }
 
     /// A zone from its beginning, or from a token.

@@ -28,11 +28,15 @@ enum Script {
             moveAll(from: "Box", to: "Shelf"),
             save(["a": 5, "c": 5, "d": 5], in: "Notes"),
             deleteZone("Shelf"),
+            importSchema("first"), importSchema("second"),
+            clearAssets(),
         ] + accounts
 
     private static let accounts: [Step] = [
         addAccount("eve@example.org"), setPassword("eve@example.org"), signIn("eve@example.org"),
-        disable("eve@example.org"), addToken("web"),
+        disable("eve@example.org"), addToken("web"), revokeToken("web"),
+        addAccount("zoe@example.org"), name("zoe@example.org", "Zoe"), signIn("zoe@example.org"),
+        signOut("zoe@example.org"),
     ]
 
     // MARK: Zones
@@ -351,7 +355,7 @@ enum Script {
             $0["sessions \(email)"] = "1"
         } _: {
             let session = Session(
-                id: Session.ID(7),
+                id: Session.ID(UInt128(email.utf8.reduce(7) { $0 &* 31 &+ UInt64($1) })),
                 secretHash: [UInt8](repeating: 9, count: 32),
                 account: $1.id,
                 home: try DiskWorld.home(),
@@ -369,6 +373,37 @@ enum Script {
             $0["sessions \(email)"] = "0"
         } _: {
             try $0.setDisabled(true, of: $1.id)
+        }
+    }
+
+    static func signOut(_ email: String) -> Step {
+        account(email, "sign-out") {
+            $0["sessions \(email)"] = "0"
+        } _: {
+            try $0.revokeSessions(of: $1.id, in: nil)
+        }
+    }
+
+    static func name(_ email: String, _ given: String) -> Step {
+        account(email, "name") {
+            $0["name \(email)"] = given
+        } _: { directory, account in
+            var name = PersonName()
+            name.given = given
+            try directory.setName(name, of: account.id)
+        }
+    }
+
+    static func revokeToken(_ name: String) -> Step {
+        Step(
+            name: "revoke token",
+            apply: { $0["token \(name)"] == "there" ? $0.merging(["token \(name)": "revoked"]) { $1 } : nil }
+        ) { world in
+            try world.outcome { directory in
+                for token in try directory.apiTokens() where token.name == name {
+                    try directory.revokeAPIToken(token.id)
+                }
+            }
         }
     }
 

@@ -1,0 +1,33 @@
+import DiskTrials
+import Testing
+
+/// Backups, restores, resets and files of earlier layouts on disks that fail and lose their power.
+@Suite(.timeLimit(.minutes(4))) struct FolderTrialTests {
+    static let effects: [FaultyDisk.Fault.Effect] = [.fails, .isFull, .isCutShort, .losesPower]
+
+    @Test(arguments: FolderTrials.Action.allCases)
+    func aFolderIsAsItWasOrAsItWasToBecome(_ action: FolderTrials.Action) async throws {
+        let stage = try await FolderStage.shared()
+        for (index, effect) in Self.effects.enumerated() {
+            // A quarter of the operations each; all of them in a soak.
+            let report = try await FolderTrials(action, effect).run(on: stage) { $0 % 4 == index }
+            #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
+            #expect(report.runs > 1)
+        }
+    }
+
+    @Test(arguments: 1..<LayoutTrials.stores) func anEarlierStoreIsBroughtUpToDate(version: Int) async throws {
+        let effect = Self.effects[version % Self.effects.count]
+        let report = try await LayoutTrials(version: version, effect).runStore()
+        #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
+        #expect(report.runs > 4)
+    }
+
+    @Test(arguments: 1..<LayoutTrials.accounts) func earlierAccountsAreBroughtUpToDate(version: Int) async throws {
+        for effect in Self.effects {
+            let report = try await LayoutTrials(version: version, effect).runAccounts()
+            #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
+            #expect(report.runs > 4)
+        }
+    }
+}
