@@ -29,7 +29,7 @@ package struct LayoutTrials: Sendable {
                 let calls = disk?.calls ?? .system
                 let store = try SQLiteStore(.file(path: folder + "/file.sqlite"), draw: { 7 }, disk: calls)
                 defer { store.close() }
-                let rows = try store.bareRows().rows.filter { $0.record != nil }
+                let rows = try store.content().rows
                 let isWhole = rows.count == Self.records && rows.allSatisfy { $0.fields == Array("{}".utf8) }
                 return try (isWhole ? nil : "\(rows.count) records are there", store.integrityReport())
             }

@@ -52,9 +52,8 @@ import Testing
     }
 
     private func texts(_ store: SQLiteStore) throws -> [String: String] {
-        let rows = try store.bareRows().rows.filter { $0.record != nil }
-        return Dictionary(
-            uniqueKeysWithValues: rows.map { ($0.record ?? "", String(decoding: $0.fields, as: UTF8.self)) }
+        Dictionary(
+            uniqueKeysWithValues: try store.content().rows.map { ($0.name, String(decoding: $0.fields, as: UTF8.self)) }
         )
     }
 
