@@ -94,7 +94,10 @@ package final class FaultyDisk: Sendable {
         for path in left.folders.sorted() where path != root {
             try FileManager.default.createDirectory(atPath: moved(path), withIntermediateDirectories: true)
         }
-        for path in left.names.keys { try FileManager.default.copyItem(atPath: path, toPath: moved(path)) }
+        // The relay removes an upload that failed without asking the disk.
+        for path in left.names.keys where FileManager.default.fileExists(atPath: path) {
+            try FileManager.default.copyItem(atPath: path, toPath: moved(path))
+        }
         state.withLock { state in
             state.files = left.files
             state.nextFile = left.nextFile
