@@ -29,6 +29,8 @@ final class SimulatedDisk: Sendable {
         var folder: URL
         var lives = 1
         var fault: Fault?
+
+        var hasLostPower: Bool { fault?.kind == .losesPower && disk.hasStruck }
     }
 
     private let home: URL
@@ -51,8 +53,12 @@ final class SimulatedDisk: Sendable {
     /// Whether no fault is to be expected, nor was met since the last one was mended.
     var isHealthy: Bool { state.withLock { $0.fault == nil } }
 
+    /// Whether nothing works any more before the next start, on what was flushed.
+    var hasLostPower: Bool { state.withLock { $0.hasLostPower } }
+
     func arm(_ fault: Fault) {
         state.withLock { state in
+            guard !state.hasLostPower else { return }
             state.fault = fault
             let effect: FaultyDisk.Fault.Effect =
                 switch fault.kind {
@@ -67,7 +73,7 @@ final class SimulatedDisk: Sendable {
     func heal() {
         state.withLock { state in
             // What has lost its power is taken care of by the next start.
-            if state.fault?.kind == .losesPower, state.disk.hasStruck { return }
+            if state.hasLostPower { return }
             state.fault = nil
             state.disk.heal()
         }
@@ -76,7 +82,7 @@ final class SimulatedDisk: Sendable {
     /// After the relay's end: where the power was lost, the next one finds what was flushed; else what was written.
     func cutPowerIfLost() throws {
         try state.withLock { state in
-            guard state.fault?.kind == .losesPower, state.disk.hasStruck else {
+            guard state.hasLostPower else {
                 if state.fault?.kind == .fails { (state.fault, _) = (nil, state.disk.heal()) }
                 return
             }

@@ -100,7 +100,8 @@ package final class Simulation {
         if !world.stage.workOff(limit: turns), turns == Self.circle {
             judge.accuse("l", "\(turns) pieces of work without the clock moving")
         }
-        if relay.wantsRestart { restartAfterLoss() }
+        // A machine without power runs no relay, whatever this one has met of it.
+        if relay.wantsRestart || disk?.hasLostPower == true { restartAfterLoss() }
     }
 
     func advance(by duration: Duration) {

@@ -12,7 +12,15 @@ package final class RelayAdmission: NoticeAdmission {
     private let time: TimeSource
     /// How each sign-in or server key with an open socket came in, for fresh tokens and the look whether it is still good.
     private let admitted = Mutex<[Credential: Authentication]>([:])
-    private let lastGeneration = Mutex<UInt64?>(nil)
+    private let revocations = Mutex(Revocations())
+
+    private struct Revocations {
+        var lastGeneration: UInt64?
+        /// How often open sockets are still to be looked through for those that were ended.
+        var looks = 0
+        /// More than one: who was let in just before may join the others only after the first.
+        static let looksEach = 3
+    }
 
     package init(relay: Relay, hub: NoticeHub, time: TimeSource) {
         self.relay = relay
@@ -178,11 +186,13 @@ package final class RelayAdmission: NoticeAdmission {
     /// To be called about once a second. Reliability reference 2 j.
     package func closeRevoked() {
         guard let generation = try? relay.authenticator.generation() else { return }
-        let last = lastGeneration.withLock { last in
-            defer { last = generation }
-            return last
+        let mustLook = revocations.withLock { known in
+            if let last = known.lastGeneration, last != generation { known.looks = Revocations.looksEach }
+            known.lastGeneration = generation
+            defer { known.looks = max(0, known.looks - 1) }
+            return known.looks > 0
         }
-        guard last != nil, last != generation else { return }
+        guard mustLook else { return }
         let live = hub.liveCredentials
         admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
         // Where the directory cannot be read the socket stays until the next look.

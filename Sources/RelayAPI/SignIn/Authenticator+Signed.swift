@@ -46,12 +46,13 @@ extension Authenticator {
             guard remembered.home == home else { throw .failed }
             return remembered
         }
+        let before = memory.withLock { $0.generation }
         let found = try wrapping { () throws(DirectoryError) in try directory.serverKey(id) }
         guard let found, found.home == home, found.revoked == nil,
             let publicKey = try? P256.Signing.PublicKey(pemRepresentation: found.publicKeyPEM)
         else { throw .failed }
         let key = KnownServerKey(home: home, user: found.user, publicKey: publicKey)
-        memory.withLock { $0.serverKeys[id] = key }
+        keep(since: before) { $0.serverKeys[id] = key }
         return key
     }
 }

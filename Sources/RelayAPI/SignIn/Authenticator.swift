@@ -115,9 +115,11 @@ package final class Authenticator: Sendable {
         if let known {
             answer = known
         } else {
+            let before = memory.withLock { $0.generation }
             let grant = try verify(shown, in: home, at: uptime)
             answer =
                 try remember(at: uptime) { (memory) throws(CredentialRefusal) in
+                    guard memory.generation == before else { return nil }
                     memory.store(grant, for: key)
                     return try memory.use(key, from: address, at: uptime, now, self)
                 } ?? Granted(grant: grant)
@@ -176,13 +178,14 @@ package final class Authenticator: Sendable {
         {
             return token
         }
+        let before = memory.withLock { $0.generation }
         let found = try wrapping { () throws(DirectoryError) in try directory.apiToken(hash: hash) }
         guard let found, found.home == home, found.revoked == nil else {
             guard settings.acceptsDevTokens else { throw .failed }
             return nil
         }
         let token = KnownAPIToken(found, hash: hash)
-        memory.withLock { $0.apiTokens[hash] = token }
+        keep(since: before) { $0.apiTokens[hash] = token }
         return token
     }
 
@@ -217,6 +220,7 @@ package final class Authenticator: Sendable {
         let seal = WebTokenSeal(relayKey: relayKey, session: token.session, secret: token.secret)
         // A forged token is turned away before the directory is asked.
         guard seal.made(token) else { throw .failed }
+        let before = memory.withLock { $0.generation }
         let found = try wrapping { () throws(DirectoryError) in try directory.session(token.session) }
         // Nobody else can have sealed the token: there was such a sign-in once, and it has been forgotten since.
         guard let session = found else { throw .ended }
@@ -230,7 +234,7 @@ package final class Authenticator: Sendable {
             return KnownSession(session, user: user, seal: seal, isOver: isOver)
         }
         guard !known.isOver else { throw .ended }
-        memory.withLock { $0.sessions[token.session] = known }
+        keep(since: before) { $0.sessions[token.session] = known }
         return known
     }
 
@@ -249,6 +253,11 @@ package final class Authenticator: Sendable {
             }
             return try body(&memory)
         }
+    }
+
+    /// Keeps what was looked up, unless something was revoked since: it may be that, and serves this one request alone.
+    func keep(since generation: UInt64, _ body: (inout Memory) -> Void) {
+        memory.withLock { if $0.generation == generation { body(&$0) } }
     }
 
     /// Counts a request that shows no credentials because its address is one.

@@ -12,10 +12,12 @@ import Synchronization
 /// In a test's world accesses from tasks are made at once, on the caller's thread: then one seed gives one order of
 /// everything, and nothing is under way that the world does not know of.
 struct MirrorPool: Sendable {
+    /// The readers of contexts and of the mirror itself.
+    ///
+    /// Above the writer, so let go of before it: the last connection brings the log into the file, and a reader cannot.
+    private let views: DatabasePool
     /// The writer, and the program's own readers.
     let pool: DatabasePool
-    /// The readers of contexts and of the mirror itself.
-    private let views: DatabasePool
     private let lanes: ReadingLanes
     private let isImmediate: Bool
 

@@ -54,7 +54,8 @@ struct RunningRelay {
         )
         metrics.showProcess(data: settings.data, version: Zonecast.version)
         let damage = StoreDamage(data: settings.data, logger: logger)
-        metrics.show("zonecast_store_damage_total", "Requests and daily looks that met a damaged page.", kind: .counter) {
+        metrics.show("zonecast_store_damage_total", "Requests and daily looks that met a damaged page.", kind: .counter)
+        {
             Double(damage.count)
         }
         let stores = StoreFolder(
