@@ -87,6 +87,7 @@
             // loopback too.
             let noProxy = strdup("")
             info.http_proxy_address = UnsafePointer(noProxy)
+            zonecast_keep_openssl()
             current = lws_create_context(&info)
             free(noProxy)
             return current != nil
