@@ -8,7 +8,8 @@ import ZoneTesting
 ///
 /// In a program of its own, since the time of a process that does nothing else says most about it.
 enum TwoUsers {
-    /// Runs it so many times, and says how many milliseconds of the processor the average took.
+    /// Runs it so many times, and says how many milliseconds of the processor the cheapest took: what else a machine does
+    /// makes the others dearer.
     static func measure(_ times: Int) -> Double? {
         let result = Mutex<Double?>(nil)
         let done = DispatchSemaphore(value: 0)
@@ -16,10 +17,14 @@ enum TwoUsers {
             // What is made once in a process is no part of it.
             var isGood = false
             do { isGood = try await test() } catch { print("It failed: \(error)") }
-            let start = ProcessorTime.now
-            for _ in 0..<times where isGood { isGood = (try? await test()) ?? false }
-            let milliseconds = (ProcessorTime.now - start) * 1000 / Double(times)
-            result.withLock { $0 = isGood ? milliseconds : nil }
+            var cheapest = Double.infinity
+            for _ in 0..<times where isGood {
+                let start = ProcessorTime.now
+                isGood = (try? await test()) ?? false
+                cheapest = min(cheapest, (ProcessorTime.now - start) * 1000)
+            }
+            let milliseconds = isGood ? cheapest : nil
+            result.withLock { $0 = milliseconds }
             done.signal()
         }
         done.wait()

@@ -214,8 +214,8 @@ public final class MirroredContainer: Sendable {
         watch?.cancel()
         for sync in syncs { await sync.stop() }
         if let listener { stores.stopListening(listener) }
-        // Whoever reads just now keeps the file open until done: closing it under a read ends the process.
-        stores.close()
+        // Not closed outright: closing a file under a read ends the process.
+        await stores.close()
         state.withLock { $0.locks = [:] }
         board.finish()
     }

@@ -65,7 +65,15 @@ final class OpenStores: Sendable {
         file.pool.add(transactionObserver: watch, extent: .databaseLifetime)
     }
 
-    func close() { state.withLock { $0.files = [] } }
+    /// Lets go of the files, whole on the disk as they are: whoever reads just now keeps one open until done.
+    func close() async {
+        let files = state.withLock { state in
+            defer { state.files = [] }
+            return state.files
+        }
+        // What cannot be brought into a file stays in its log, where the next opening finds it.
+        for file in files { try? await file.pool.putAway() }
+    }
 
     func firstWritable(_ entity: String) throws(MirrorError) -> StoreID {
         guard

@@ -58,6 +58,11 @@ struct MirrorPool: Sendable {
         return try await pool.writeWithoutTransaction(body)
     }
 
+    /// Brings what the log holds into the file, as far as no reader still needs it there.
+    func putAway() async throws {
+        try await writeWithoutTransaction { _ = try $0.checkpoint(.passive) }
+    }
+
     // By names of their own, since a task would choose the calls that suspend.
     private func readNow<Value>(_ body: (Database) throws -> Value) throws -> Value { try views.read(body) }
     private func writeNow<Value>(_ body: (Database) throws -> Value) throws -> Value { try pool.write(body) }
