@@ -36,14 +36,14 @@ final class DirectRequest: Sendable {
             let known = try relay.admit(request, route)
             authentication = known
             let context = try relay.context(request, route, known, id: id)
-            guard let user = known.caller.user, try !relay.isWelcomed(user, route.home, context.store) else {
+            guard let user = known.caller.user, try !relay.welcomes.isDone(user, route.home, in: context.store) else {
                 return try perform(context)
             }
-            context.store.write(relay.welcome(user, in: context.home).run) { [self] result in
+            context.store.write(relay.welcomes.write(user, context.home).run) { [self] result in
                 lane.run { [self] in
                     do {
                         try result.get()
-                        relay.hasWelcomed(user, route.home)
+                        relay.welcomes.did(user, route.home)
                         try perform(context)
                     } catch {
                         fail(error, known)

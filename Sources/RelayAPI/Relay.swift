@@ -1,5 +1,4 @@
 import HTTPTypes
-import Logging
 package import Records
 package import RelayCore
 import Synchronization
@@ -24,24 +23,19 @@ package final class Relay: Sendable {
     /// Held while subscriptions are read and told to the hub, so that it hears of them in order.
     private let tellingHub = Mutex(())
     private let pages: Pages
-    private let couriers: Couriers
+    let couriers: Couriers
     private let pushes: PushDesk?
+    let welcomes: Welcomes
     private let publicRates: PublicRates
     private let transfers: TransferMeter
-    private let assets: AssetDesk
+    let assets: AssetDesk
     /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
     private let idStart: [UInt8]
     let onFault: @Sendable (String, any Error) -> Void
     private let requestCount = Atomic<UInt64>(0)
-    private let welcomed = Mutex<Set<WelcomeKey>>([])
     /// Bounds of single users, by the names that their containers know them by; and whether there are any.
     private let privateQuotas = Mutex<[ContainerEnvironment: [UserID: Int64]]>([:])
     private let hasPrivateQuotas = Atomic<Bool>(false)
-
-    private struct WelcomeKey: Hashable {
-        var home: ContainerEnvironment
-        var user: UserID
-    }
 
     /// - Parameters:
     ///   - authenticator: Says who asks.
@@ -84,6 +78,7 @@ package final class Relay: Sendable {
             time: time,
             random: random
         )
+        welcomes = Welcomes(authenticator, time: time)
         pages = Pages(authenticator, stores: stores, time: time, random: random)
         idStart = random.bytes(8)
         couriers = Couriers(
@@ -179,74 +174,10 @@ package final class Relay: Sendable {
         return true
     }
 
-    /// Everybody may know what the relay serves, pages of other origins included.
-    private static func describe(_ request: APIRequest, id: String) -> APIResponse {
-        let isRead = request.method == .get || request.method == .head
-        var response = APIResponse(
-            status: isRead ? .ok : .methodNotAllowed,
-            body: isRead ? OpenAPIDescription.json : []
-        )
-        response.headers.append(json)
-        response.headers[.requestUUID] = id
-        response.headers[.accessControlAllowOrigin] = "*"
-        if !isRead { response.headers[.allow] = "GET, HEAD" }
-        return response
-    }
-
     /// Takes the body of an upload while it arrives; `nil` for any other request, whose body is to be held.
     ///
     /// Quick enough for a connection's thread.
     package func intake(for request: APIRequest) -> (any BodyIntake)? { assets.intake(request) }
-
-    /// Answers at an asset's address, which needs no credentials and may be called by any page that knows it.
-    private func carry(_ request: APIRequest, _ purpose: AssetSeal.Purpose) async -> APIResponse {
-        let id = requestID()
-        var response: APIResponse
-        do {
-            switch (purpose, request.method) {
-            case (_, .options):
-                response = APIResponse(status: .noContent)
-                response.headers[.accessControlAllowMethods] = "GET, POST, PUT, OPTIONS"
-                response.headers[.accessControlAllowHeaders] = "Content-Type, Range, Upload-Offset"
-                response.headers[.accessControlMaxAge] = "600"
-            case (.upload, .post), (.upload, .put):
-                let answer = try await assets.finish(request)
-                response = APIResponse(status: .ok, body: answer.body)
-                response.headers.append(Self.json)
-            case (.upload, .get), (.upload, .head): response = try assets.progress(request)
-            case (.download, .get), (.download, .head): response = try assets.download(request)
-            default: throw RelayError.methodNotAllowed("This address is called in another way.")
-            }
-        } catch {
-            response = failure(error, id: id)
-            if response.status == .methodNotAllowed {
-                response.headers[.allow] = purpose == .upload ? "POST, PUT, OPTIONS" : "GET, HEAD, OPTIONS"
-            }
-            response.headers.append(Self.json)
-        }
-        response.headers[.requestUUID] = id
-        response.headers[.accessControlAllowOrigin] = "*"
-        response.headers[.accessControlExposeHeaders] = "Upload-Offset, X-Apple-Request-UUID"
-        return response
-    }
-
-    /// Answers a long poll.
-    private func poll(_ request: APIRequest, _ home: ContainerEnvironment, id: String) async -> APIResponse {
-        var response: APIResponse
-        do {
-            guard request.method == .get else {
-                throw RelayError.methodNotAllowed("This path is called by GET.")
-            }
-            response = try await couriers.respond(to: request, in: home)
-        } catch {
-            response = failure(error, id: id)
-            if response.status == .methodNotAllowed { response.headers[.allow] = "GET" }
-            response.headers.append(Self.json)
-            response.headers[.accessControlAllowOrigin] = "*"
-        }
-        response.headers[.requestUUID] = id
-        return response
-    }
 
     /// Adds what the public databases have sent to what their stores say; to be called every minute or so, and at the end.
     package func keepTransfers() async { await transfers.flush(to: stores) }
@@ -279,7 +210,7 @@ package final class Relay: Sendable {
         id: String
     ) async throws -> EndpointAnswer {
         let context = try context(request, route, authentication, id: id)
-        if let user = authentication.caller.user { try await welcome(user, route.home) }
+        if let user = authentication.caller.user { try await welcomes.welcome(user, route.home, in: context.store) }
         let answer = try await route.operation.perform(context)
         if route.operation == .subscriptionsModify, let user = authentication.caller.user {
             try tellHub(ofSubscriptionsOf: user, route.home, context.store)
@@ -372,79 +303,9 @@ package final class Relay: Sendable {
         }
     }
 
-    /// Makes what a user has from the first request on, once for each user and process.
-    func welcome(_ user: UserID, _ home: ContainerEnvironment) async throws(RelayError) {
-        let store = try stores.store(of: home)
-        guard try !isWelcomed(user, home, store) else { return }
-        try await store.write(welcome(user, in: home).run)
-        hasWelcomed(user, home)
-    }
-
-    func isWelcomed(_ user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws(RelayError) -> Bool {
-        if welcomed.withLock({ $0.contains(WelcomeKey(home: home, user: user)) }) { return true }
-        let welcome = welcome(user, in: home)
-        guard try store.read({ reader throws(RelayError) in try welcome.isDone(in: reader) }) else { return false }
-        hasWelcomed(user, home)
-        return true
-    }
-
-    func welcome(_ user: UserID, in home: ContainerEnvironment) -> WelcomeUser {
-        // Where accounts cannot be read just now, invitations find their people when these follow the link.
-        let contacts = try? authenticator.contacts(of: user, in: home)
-        return WelcomeUser(user, contacts: contacts ?? [], now: time.now())
-    }
-
-    func hasWelcomed(_ user: UserID, _ home: ContainerEnvironment) {
-        welcomed.withLock {
-            if $0.count > 100_000 { $0 = [] }
-            $0.insert(WelcomeKey(home: home, user: user))
-        }
-    }
-
     /// Tells one request from all others; nobody need be unable to guess it.
     func requestID() -> String {
         let number = requestCount.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
         return UUIDText.make(idStart + withUnsafeBytes(of: number.bigEndian) { Array($0) })
-    }
-}
-
-extension Route.Operation {
-    /// Runs the endpoint.
-    func perform(_ context: RequestContext) async throws -> EndpointAnswer {
-        switch self {
-        case .recordsModify: try await modifyRecords(context)
-        case .recordsLookup: try lookupRecords(context)
-        case .recordsQuery: try await queryRecords(context)
-        case .recordsChanges: try fetchRecordChanges(context)
-        case .recordsResolve: try resolveShares(context)
-        case .recordsAccept: try await acceptShares(context)
-        case .recordsRequestAccess: try await requestAccess(context)
-        case .recordsMove: try await moveRecords(context)
-        case .zonesList: try listZones(context)
-        case .zonesLookup: try lookupZones(context)
-        case .zonesModify: try await modifyZones(context)
-        case .zonesChanges: try fetchChangedZones(context)
-        case .changesDatabase: try fetchDatabaseChanges(context)
-        case .changesZone: try fetchZoneChanges(context)
-        case .subscriptionsList: try listSubscriptions(context)
-        case .subscriptionsLookup: try lookupSubscriptions(context)
-        case .subscriptionsModify: try await modifySubscriptions(context)
-        case .assetsUpload: try requestUploads(context)
-        case .assetsRereference: try rereferenceAssets(context)
-        case .tokensCreate: try createToken(context)
-        case .tokensRegister: try registerToken(context)
-        case .pushKeys: try fetchPushKeys(context)
-        case .pushRegister: try registerForPush(context)
-        case .pushUnregister: try unregisterFromPush(context)
-        case .usersCaller: try callerIdentity(context)
-        case .usersCurrent: try currentUser(context)
-        case .usersDiscover: try discoverUsers(context)
-        case .usersLookupEmail: try lookupUsersByEmail(context)
-        case .usersLookupID: try lookupUsersByRecordName(context)
-        case .usersLookupContacts: try lookupContacts(context)
-        case .usersDiscoverability: try await discoverability(context)
-        case .usersSignIn: try await signIn(context)
-        case .usersSignOut: try await signOut(context)
-        }
     }
 }

@@ -37,7 +37,7 @@ package final class RelayAdmission: NoticeAdmission {
     package func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice {
         let (user, home, authentication) = try identify(request, hello: hello)
         do throws(RelayError) {
-            try await relay.welcome(user, home)
+            try await relay.welcomes.welcome(user, home, in: relay.stores.store(of: home))
         } catch {
             throw .tryLater
         }
@@ -47,7 +47,7 @@ package final class RelayAdmission: NoticeAdmission {
     package func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice? {
         let (user, home, authentication) = try identify(request, hello: hello)
         do throws(RelayError) {
-            guard try relay.isWelcomed(user, home, relay.stores.store(of: home)) else { return nil }
+            guard try relay.welcomes.isDone(user, home, in: relay.stores.store(of: home)) else { return nil }
         } catch {
             throw .tryLater
         }

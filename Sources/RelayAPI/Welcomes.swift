@@ -1,0 +1,51 @@
+import Records
+import RelayCore
+import Synchronization
+
+/// What users have from their first request on, made once for each user and process.
+final class Welcomes: Sendable {
+    private let authenticator: Authenticator
+    private let time: TimeSource
+    private let known = Mutex<Set<Guest>>([])
+
+    private struct Guest: Hashable {
+        var home: ContainerEnvironment
+        var user: UserID
+    }
+
+    init(_ authenticator: Authenticator, time: TimeSource) {
+        self.authenticator = authenticator
+        self.time = time
+    }
+
+    /// Makes it where it is not there yet.
+    func welcome(_ user: UserID, _ home: ContainerEnvironment, in store: any Store) async throws(RelayError) {
+        guard try !isDone(user, home, in: store) else { return }
+        try await store.write(write(user, home).run)
+        did(user, home)
+    }
+
+    /// Whether nothing remains to be made.
+    func isDone(_ user: UserID, _ home: ContainerEnvironment, in store: any Store) throws(RelayError) -> Bool {
+        if known.withLock({ $0.contains(Guest(home: home, user: user)) }) { return true }
+        let welcome = write(user, home)
+        guard try store.read({ reader throws(RelayError) in try welcome.isDone(in: reader) }) else { return false }
+        did(user, home)
+        return true
+    }
+
+    /// The write that makes it.
+    func write(_ user: UserID, _ home: ContainerEnvironment) -> WelcomeUser {
+        // Where accounts cannot be read just now, invitations find their people when these follow the link.
+        let contacts = try? authenticator.contacts(of: user, in: home)
+        return WelcomeUser(user, contacts: contacts ?? [], now: time.now())
+    }
+
+    /// To be called when that write is on disk.
+    func did(_ user: UserID, _ home: ContainerEnvironment) {
+        known.withLock {
+            if $0.count > 100_000 { $0 = [] }
+            $0.insert(Guest(home: home, user: user))
+        }
+    }
+}
