@@ -93,6 +93,22 @@ import Testing
         #expect(gone.status == 1 && gone.complaint.contains("is not shared"))
     }
 
+    @Test func oneTooManyIsRefusedWithASentence() throws {
+        let world = try World()
+        #expect(try world.shares("create", "Notes").status == 0)
+        let people = (1...99).map { "p\($0)@example.org" }
+        let invited = try Command.run(
+            ["shares", "invite", "Notes"] + people
+                + [
+                    "--url", "http://127.0.0.1:\(world.relay.port)", "--container", "iCloud.org.example.notes",
+                    "--web-token", "dev-alice@example.org",
+                ]
+        )
+        #expect(invited.status == 0, "\(invited.complaint)")
+        let more = try world.shares("invite", "Notes", "late@example.org")
+        #expect(more.status != 0 && more.complaint.contains("at most 100 participants"), "\(more.complaint)")
+    }
+
     @Test func aRelayThatIsNotThere() throws {
         let nobody = try Command.run([
             "shares", "list", "--url", "http://127.0.0.1:1", "--container", "iCloud.org.example.notes", "--web-token",

@@ -6,7 +6,8 @@ import Wire
 ///
 /// Takes `{ "zoneID", "destinationZoneID", "records": [{ "recordName", "recordChangeTag"? }] }`, or `"allRecords": true`
 /// instead of `records`; `"createDestination": true` makes the zone, and `"deleteSource": true` deletes the one that is
-/// empty then.
+/// empty then. A request with the `operationID` of an earlier one moves nothing again and says where the records are now;
+/// those that are in the destination no more come as deleted.
 func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     try MoveRecords.check(context.database.scope)
     let body = context.body
@@ -18,7 +19,7 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
             .init(name: try item.required("recordName").string(), changeTag: try item["recordChangeTag"]?.string())
         }
     }
-    let request = MoveRecords(
+    var request = MoveRecords(
         items,
         from: source,
         to: destination,
@@ -29,7 +30,8 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         now: context.now
     )
     try request.check()
-    let result = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
+    request.mark = try WriteMark.id(in: body).flatMap { WriteMark($0, of: request) }
+    let result = try await context.store.write { [request] writer throws(RelayError) in try request.run(in: writer) }
     let failures = result.outcomes.count { $0.error != nil }
     let epoch = context.store.epoch
     let shares = context.shareAnswer
@@ -43,7 +45,7 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         writer.open(UInt8(ascii: "["))
         for outcome in result.outcomes {
             guard case .failed(let name, let error, let server) = outcome else {
-                if case .moved(let record) = outcome, failures == 0 { writer.moved(record) }
+                if failures == 0 { writer.member(of: outcome) }
                 continue
             }
             let answer = RecordAnswer(zone: source, links: nil, shares: shares)
@@ -53,28 +55,38 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         writer.close(UInt8(ascii: "]"))
         guard failures == 0 else { return }
         writer.key("source")
-        if let zone = result.source {
-            writer.zone(zone, epoch: epoch)
-        } else {
-            writer.object {
-                $0.key("zoneID")
-                ZoneIDCodec.write(source, to: &$0)
-                $0.member("deleted", true)
-            }
-        }
-        guard let zone = result.destination else { return }
+        writer.zone(result.source, of: source, epoch: epoch)
         writer.key("destination")
-        writer.zone(zone, epoch: epoch)
+        writer.zone(result.destination, of: destination, epoch: epoch)
     }
 }
 
 extension JSONWriter {
-    /// A record's new tag; of its contents nothing is new.
-    fileprivate mutating func moved(_ record: StoredRecord) {
+    /// A zone as it is now, or that it is deleted.
+    fileprivate mutating func zone(_ zone: Zone?, of id: ZoneID, epoch: UInt64) {
+        if let zone { return self.zone(zone, epoch: epoch) }
         object {
-            $0.member("recordName", record.name)
-            $0.member("recordType", record.type)
-            $0.member("recordChangeTag", record.changeTag)
+            $0.key("zoneID")
+            ZoneIDCodec.write(id, to: &$0)
+            $0.member("deleted", true)
+        }
+    }
+
+    /// A record's new tag; of its contents nothing is new.
+    fileprivate mutating func member(of outcome: MoveRecords.Outcome) {
+        switch outcome {
+        case .failed: break
+        case .moved(let record):
+            object {
+                $0.member("recordName", record.name)
+                $0.member("recordType", record.type)
+                $0.member("recordChangeTag", record.changeTag)
+            }
+        case .leftSince(let name):
+            object {
+                $0.member("recordName", name)
+                $0.member("deleted", true)
+            }
         }
     }
 }

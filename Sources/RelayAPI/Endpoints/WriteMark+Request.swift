@@ -45,6 +45,23 @@ extension WriteMark {
         }
         self.init(user: user, id: id, print: print.sum)
     }
+
+    /// Likewise.
+    init?(_ id: String, of request: MoveRecords) {
+        guard let user = request.database.caller.user else { return nil }
+        var print = Fingerprint()
+        print.add("move")
+        for zone in [request.source, request.destination] {
+            print.add(zone.owner.recordName)
+            print.add(zone.zoneName)
+        }
+        print.add("\(request.makesDestination) \(request.deletesSource) \(request.items == nil)")
+        for item in request.items ?? [] {
+            print.add(item.name)
+            print.add(item.changeTag ?? "")
+        }
+        self.init(user: user, id: id, print: print.sum)
+    }
 }
 
 /// FNV-1a with 64 bits: the same in every process, and against mistakes, not malice; a client can only deceive itself.

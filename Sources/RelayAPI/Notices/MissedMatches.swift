@@ -57,13 +57,15 @@ struct MissedMatches {
         _ schema: Schema,
         _ reader: any StoreReader
     ) throws(RelayError) -> [Notice] {
-        guard changed.syncToken != nil, let zone = try reader.zone(changed.zone), zone.lastChange > start,
+        let isShared = scope == .shared
+        let found = isShared ? try reader.zone(changed.zone, sharedWith: address.user) : try reader.zone(changed.zone)
+        guard changed.syncToken != nil, let zone = found, zone.lastChange > start,
             subscriptions.widest(covering: NoticeSubject(scope: scope, zone: zone.id)) == nil
         else { return [] }
         var records: [StoredRecord] = []
         let range = start + 1...zone.lastChange
         try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, _ in
-            records.append(record)
+            records.append(zone.aliases.viewed(record))
         }
         // The newest of what is as it was then was written before, so what was created later may be new to the device.
         var known = Timestamp(milliseconds: .min)
@@ -79,6 +81,7 @@ struct MissedMatches {
                 record,
                 mayBeNew: record.created.at >= known,
                 in: zone.id,
+                seenBy: isShared ? address.user : nil,
                 schema: schema
             )
             let drafts = matches.map { ($0, QueryNotice($0, zone: zone.id, schema: schema)) }

@@ -135,6 +135,14 @@ package final class NoticeHub: Sendable {
         }
     }
 
+    /// The same for those with whom the record is shared, or was.
+    func mayBeHeard(by viewers: [CommittedRecord.Viewer], in home: ContainerEnvironment) -> Bool {
+        guard !viewers.isEmpty else { return false }
+        return state.withLock { state in
+            viewers.contains { state.listeners[NoticeAddress(store: home, user: $0.user)] != nil }
+        }
+    }
+
     /// Whether this device of a user is listening.
     func isListening(_ deviceID: String, at address: NoticeAddress) -> Bool {
         state.withLock { $0.listeners[address]?.devices[deviceID] != nil }

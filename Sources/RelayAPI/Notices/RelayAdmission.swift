@@ -254,10 +254,10 @@ extension NoticeHub {
         // Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
         let zones = commit.records.reduce(into: Set<ZoneID>()) { $0.insert($1.zone) }
         let silent = zones.filter { !mayBeHeard($0, in: home) }
-        guard silent.isEmpty || !commit.subscriptions.isEmpty || silent.count < zones.count else { return }
         guard !silent.isEmpty else { return queries.post(commit, of: home) }
         var audible = commit
-        audible.records.removeAll { silent.contains($0.zone) }
+        audible.records.removeAll { silent.contains($0.zone) && !mayBeHeard(by: $0.viewers, in: home) }
+        guard !audible.records.isEmpty || !audible.subscriptions.isEmpty else { return }
         queries.post(audible, of: home)
     }
 }

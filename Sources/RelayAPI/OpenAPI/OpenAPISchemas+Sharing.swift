@@ -75,6 +75,7 @@ extension OpenAPISchemas {
             { "type": "object", "required": ["destinationZoneID"],
               "anyOf": [{ "required": ["records"] }, { "required": ["allRecords"], "properties": { "allRecords": { "enum": [true] } } }],
               "properties": {
+                "operationID": { "type": "string", "minLength": 1, "maxLength": 255, "description": "The client's own name for this move. Sent again under the same name after its answer was lost, it moves nothing again." },
                 "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "destinationZoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "records": { "type": "array", "maxItems": 10000, "items": { "type": "object", "required": ["recordName"],
@@ -89,8 +90,9 @@ extension OpenAPISchemas {
             #"""
             { "type": "object", "required": ["records", "source", "destination"],
               "properties": {
-                "records": { "type": "array", "items": { "type": "object", "required": ["recordName", "recordType", "recordChangeTag"],
-                  "properties": { "recordName": { "type": "string" }, "recordType": { "type": "string" }, "recordChangeTag": { "type": "string" } } } },
+                "records": { "type": "array", "items": { "type": "object", "required": ["recordName"],
+                  "description": "Of a repeated move a record that has left the destination since comes with deleted alone.",
+                  "properties": { "recordName": { "type": "string" }, "recordType": { "type": "string" }, "recordChangeTag": { "type": "string" }, "deleted": { "type": "boolean", "enum": [true] } } } },
                 "source": { "$ref": "#/components/schemas/Zone" },
                 "destination": { "$ref": "#/components/schemas/Zone" } } }
             """#

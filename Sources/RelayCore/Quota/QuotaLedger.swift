@@ -10,6 +10,10 @@ struct QuotaLedger {
     private let assetUses: (AssetHash) throws(RelayError) -> Int
     /// Records that go, whose assets have not been counted as free yet.
     private var leaving: [StoredRecord] = []
+    /// The operations, by their places, that are counted as making room.
+    private(set) var givers: Set<Int> = []
+    /// Those that are known not to.
+    var nonGivers: Set<Int> = []
 
     /// - Parameters:
     ///   - room: What is left before the request.
@@ -19,22 +23,31 @@ struct QuotaLedger {
         self.assetUses = assetUses
     }
 
-    /// Counts a record that is saved in place of `current`, or throws `quotaExceeded`.
+    /// Counts a record that operation `place` saves in place of `current`, or throws `quotaExceeded`.
     ///
     /// `bringsAssets` says whether assets were given with it.
     mutating func save(
         _ record: StoredRecord,
         over current: StoredRecord?,
-        bringsAssets: Bool
+        bringsAssets: Bool,
+        at place: Int
     ) throws(RelayError) {
         var growth = StorageUse(of: record) - StorageUse(of: current)
-        if !bringsAssets, room.allows(growth) { return try room.take(growth) }
-        growth.assets = try assetGrowth(of: record, over: current)
-        if !room.allows(growth) { try countLeaving() }
+        if bringsAssets || !room.allows(growth) {
+            growth.assets = try assetGrowth(of: record, over: current)
+            if !room.allows(growth) { try countLeaving() }
+        }
+        if growth.records < 0 || growth.assets < 0 {
+            if nonGivers.contains(place) { return }
+            givers.insert(place)
+        }
         try room.take(growth)
     }
 
-    mutating func delete(_ record: StoredRecord) {
+    /// Counts a record that operation `place` deletes.
+    mutating func delete(_ record: StoredRecord, at place: Int) {
+        guard !nonGivers.contains(place) else { return }
+        givers.insert(place)
         room.give(StorageUse(of: record))
         leaving.append(record)
     }

@@ -41,15 +41,20 @@ package struct DoneWrite: Hashable, Sendable {
     }
 }
 
-extension ModifyRecords {
-    /// What an earlier request of this mark has done; `nil` where there was none, or this one has no mark.
+extension WriteMark {
+    /// What an earlier request of this mark has done; `nil` where there was none.
     func earlier(in writer: any StoreWriter) throws(RelayError) -> DoneWrite? {
-        guard let mark, WriteMark.isHeeded, let done = try writer.doneWrite(mark.id, by: mark.user) else { return nil }
-        guard done.print == mark.print else {
+        guard Self.isHeeded, let done = try writer.doneWrite(id, by: user) else { return nil }
+        guard done.print == print else {
             throw .badRequest("This operationID belongs to another write. Give each write one of its own.")
         }
         return done
     }
+}
+
+extension ModifyRecords {
+    /// What an earlier request of this mark has done; `nil` where there was none, or this one has no mark.
+    func earlier(in writer: any StoreWriter) throws(RelayError) -> DoneWrite? { try mark?.earlier(in: writer) }
 
     /// Remembers, in the same transaction, which operations have taken effect.
     func keep(_ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError) {

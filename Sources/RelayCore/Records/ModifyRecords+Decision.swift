@@ -23,6 +23,8 @@ extension ModifyRecords {
         var sharing: SharingState?
         /// Shares that this write makes, by their places among the outcomes.
         var newShares: [Int: Share] = [:]
+        /// Deletions, by their places, that take effect in the caller's sight alone.
+        var keptDeletions: Set<Int> = []
         /// What has been done already, where this request repeats one.
         var earlier: DoneWrite?
         /// Whether a record of the zone is there and out of the caller's sight; `nil` where nothing is.
@@ -56,6 +58,12 @@ extension ModifyRecords {
         }
 
         var hasFailed: Bool { outcomes.contains(where: \.hasFailed) }
+
+        /// The operations that were counted as making room for others, and make none after all.
+        var falseGivers: Set<Int> {
+            guard let givers = quota?.givers, !givers.isEmpty else { return [] }
+            return givers.filter { outcomes[$0].hasFailed || keptDeletions.contains($0) }
+        }
 
         mutating func decide(_ operation: Operation) {
             let stored = before[operation.name].flatMap { $0.isDeleted ? nil : $0 }
@@ -130,7 +138,7 @@ extension ModifyRecords {
 
         mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
             if let current {
-                quota?.delete(current)
+                quota?.delete(current, at: outcomes.count)
                 writes.append((outcomes.count, tombstone(of: current)))
             }
             outcomes.append(.deleted(name: operation.name, type: current?.type))
@@ -178,7 +186,7 @@ extension ModifyRecords {
                 fields: fields
             )
             let bringsAssets = !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty
-            try quota?.save(record, over: current, bringsAssets: bringsAssets)
+            try quota?.save(record, over: current, bringsAssets: bringsAssets, at: outcomes.count)
             try noteBonds(of: operation, prepared)
             if let growth = prepared.growth {
                 schema.types[type] = growth

@@ -41,6 +41,7 @@ extension ModifyRecords.Decision {
             if failureCount == failures || request.isAtomic { break }
         }
         let kept = try deletionsForTheCaller(sources, cascade, in: writer, zone)
+        keptDeletions = kept
         try carryOut(cascade, keeping: kept)
     }
 

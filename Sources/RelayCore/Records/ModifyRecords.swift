@@ -124,24 +124,13 @@ package struct ModifyRecords: Sendable {
         guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
         let request = byKeptNames(zone.aliases)
         let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
-        let room = try rules.limits.quota.room(in: zone.id, by: database.scope, from: writer)
-        var decision = Decision(
-            schema: try writer.schema,
-            before: before,
-            request: request,
-            hasAsset: writer.hasAsset,
-            quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
-        )
-        decision.sharing = try request.sharingState(of: zone, before: before, in: writer)
-        if let view = zone.view, view.isPartial {
-            decision.aliases = view.aliases
-            decision.hides = { name throws(RelayError) in try writer.hides(name, from: zone) }
-            decision.avoidTakenNames()
+        var decision = try request.decided(over: before, in: zone, by: writer)
+        // Room that turns out not to be made is no room for the rest of the request either.
+        var nonGivers: Set<Int> = []
+        while !decision.falseGivers.isSubset(of: nonGivers), !(isAtomic && decision.hasFailed) {
+            nonGivers.formUnion(decision.falseGivers)
+            decision = try request.decided(over: before, in: zone, by: writer, besides: nonGivers)
         }
-        decision.earlier = try earlier(in: writer)
-        for operation in decision.request.operations { decision.decide(operation) }
-        try decision.keepReferences(in: writer, zone)
-        try decision.keepShares(in: writer)
 
         // A repeat has been carried out as a whole when it came first, whatever has become of its records.
         if isAtomic, decision.earlier == nil, decision.hasFailed {
@@ -157,6 +146,37 @@ package struct ModifyRecords: Sendable {
             outcomes: outcomes,
             isAtomicFailure: false
         )
+    }
+
+    /// What becomes of each operation; nothing is written yet.
+    ///
+    /// `nonGivers` are those, by their places, whose deletions and shrinking make no room.
+    private func decided(
+        over before: [String: StoredRecord],
+        in zone: Zone,
+        by writer: any StoreWriter,
+        besides nonGivers: Set<Int> = []
+    ) throws(RelayError) -> Decision {
+        let room = try rules.limits.quota.room(in: zone.id, by: database.scope, from: writer)
+        var decision = Decision(
+            schema: try writer.schema,
+            before: before,
+            request: self,
+            hasAsset: writer.hasAsset,
+            quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
+        )
+        decision.quota?.nonGivers = nonGivers
+        decision.sharing = try sharingState(of: zone, before: before, in: writer)
+        if let view = zone.view, view.isPartial {
+            decision.aliases = view.aliases
+            decision.hides = { name throws(RelayError) in try writer.hides(name, from: zone) }
+            decision.avoidTakenNames()
+        }
+        decision.earlier = try earlier(in: writer)
+        for operation in decision.request.operations { decision.decide(operation) }
+        try decision.keepReferences(in: writer, zone)
+        try decision.keepShares(in: writer)
+        return decision
     }
 }
 

@@ -127,7 +127,7 @@ package struct AcceptShare: Sendable {
             }
             share.requesters.removeAll { $0 == user }
         case .welcome(let permission):
-            guard share.participants.count < Share.participantLimit else { throw .tooManyParticipants }
+            guard !share.isFull else { throw .tooManyParticipants }
             var joined = Share.Participant(
                 id: newID(),
                 role: .publicUser,

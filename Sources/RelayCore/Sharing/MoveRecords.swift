@@ -24,6 +24,8 @@ package struct MoveRecords: Sendable {
     package enum Outcome: Hashable, Sendable {
         /// It stands in the destination now, and may have stood there before.
         case moved(StoredRecord)
+        /// A repeat's: it was moved, and is not there any more.
+        case leftSince(name: String)
         case failed(name: String, RelayError, server: StoredRecord?)
 
         package var error: RelayError? {
@@ -50,6 +52,8 @@ package struct MoveRecords: Sendable {
     package var deletesSource: Bool
     package var limits: Limits
     package var now: Timestamp
+    /// What the client calls this move; `nil`: one that comes again is judged by what it finds.
+    package var mark: WriteMark?
 
     package init(
         _ items: [Item]?,
@@ -94,6 +98,7 @@ package struct MoveRecords: Sendable {
     /// Decides all, then writes.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         try check()
+        if try mark?.earlier(in: writer) != nil { return try repeated(in: writer) }
         let from = try writer.zone(source)
         // The source may be gone because this very request has deleted it before.
         guard from != nil || deletesSource else { throw .zoneNotFound }
@@ -114,7 +119,23 @@ package struct MoveRecords: Sendable {
         guard !outcomes.contains(where: { $0.error != nil }) else {
             return Result(source: from, destination: to, outcomes: outcomes)
         }
-        return try carryOut(move, outcomes, in: writer)
+        let result = try carryOut(move, outcomes, in: writer)
+        if let mark { try writer.keep(DoneWrite(print: mark.print), as: mark.id, by: mark.user) }
+        return result
+    }
+
+    /// The answer to a move that was made when it came first: where its records are now, and nothing is moved.
+    private func repeated(in writer: any StoreWriter) throws(RelayError) -> Result {
+        let to = try writer.zone(destination)
+        let names = items?.map(\.name) ?? []
+        let there = try to.map { zone throws(RelayError) in try writer.records(named: names, in: zone) } ?? [:]
+        return Result(
+            source: try writer.zone(source),
+            destination: to,
+            outcomes: names.map { name in
+                there[name].flatMap { $0.isDeleted ? nil : .moved($0) } ?? .leftSince(name: name)
+            }
+        )
     }
 
     private func carryOut(_ move: Move, _ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError) -> Result

@@ -114,7 +114,7 @@ package struct ShareEdit: Sendable {
             )
         }
         let all = share.participants.compactMap { kept[$0.id] } + added
-        guard all.count <= Share.participantLimit else { throw .tooManyParticipants }
+        guard added.isEmpty || all.count < Share.participantLimit else { throw .tooManyParticipants }
         return all
     }
 
@@ -182,7 +182,7 @@ extension Share.Participant {
 extension RelayError {
     static let tooManyParticipants = RelayError(
         .badRequest,
-        "A share has at most \(Share.participantLimit) participants.",
+        "A share has at most \(Share.participantLimit) participants, its owner among them. Remove somebody first.",
         fineCode: .tooManyParticipants
     )
     static let alreadyShared = RelayError(

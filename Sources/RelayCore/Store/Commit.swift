@@ -75,6 +75,26 @@ package struct CommittedRecord: Hashable, Sendable {
     package var after: StoredRecord
     /// The device that made the change.
     package var device: String
+    /// Those besides the owner who see it, or saw it.
+    package var viewers: [Viewer] = []
+    /// Whether nothing has changed but who sees it: the owner has no news of it then.
+    package var isOnlyMoved = false
+
+    /// Somebody with whom the record is shared, or was.
+    package struct Viewer: Hashable, Sendable {
+        package var user: UserID
+        package var sawIt: Bool
+        package var seesIt: Bool
+        /// Under which names they know the zone's records.
+        package var aliases: RecordAliases
+
+        package init(user: UserID, sawIt: Bool, seesIt: Bool, aliases: RecordAliases = RecordAliases()) {
+            self.user = user
+            self.sawIt = sawIt
+            self.seesIt = seesIt
+            self.aliases = aliases
+        }
+    }
 
     package init(zone: ZoneID, before: StoredRecord?, after: StoredRecord, device: String) {
         self.zone = zone

@@ -71,9 +71,8 @@ package struct ModifySubscriptions: Sendable {
         var checked = subscription
         switch subscription.kind {
         case .query(var query):
-            // As in CloudKit; participants are told of the zones that have changed.
-            guard database.scope != .shared else {
-                throw .badRequest("The shared database has subscriptions to the database and to zones only.")
+            guard database.scope != .shared || query.zone?.isDefault != true else {
+                throw .badRequest("The shared database has no default zone. Name one with its owner, or set zoneWide.")
             }
             query.zone = try query.zone.map { zone throws(RelayError) in try database.zone(zone) }
             checked.kind = .query(query)

@@ -86,47 +86,51 @@ package struct SubscriptionIndex: Sendable {
 
     /// Whom a change concerns: those whose query the record matches and who may read it.
     ///
-    /// A created and an updated record is judged by what it is now, a deleted one by what it was. `participants` are those
-    /// whom the zone is shared with. In the order of users and names, so that equal runs tell equal things.
-    package mutating func matches(
-        _ change: CommittedRecord,
-        participants: [UserID] = [],
-        schema: Schema
-    ) throws(RelayError) -> [Match] {
+    /// A created and an updated record is judged by what it is now, a deleted one by what it was. For somebody with whom it is
+    /// shared a record is created when it comes into their sight, and deleted when it goes. In the order of users and names, so
+    /// that equal runs tell equal things.
+    package mutating func matches(_ change: CommittedRecord, schema: Schema) throws(RelayError) -> [Match] {
         let type = change.after.type
         guard let version = types[type]?.version else { return [] }
         if version != schema.version { refresh(type, schema) }
         guard let buckets = types[type]?.buckets else { return [] }
-        let wasThere = change.before.map { !$0.isDeleted } ?? false
-        guard wasThere || !change.after.isDeleted else { return [] }
-        let event: RecordEvents = change.after.isDeleted ? .delete : wasThere ? .update : .create
-        let record = change.after.isDeleted ? change.before ?? change.after : change.after
-        let places: [Place] =
-            change.zone.owner == Zone.publicOwner
-            ? [.everybodys]
-            : [.privateZones(of: change.zone.owner)] + participants.map { .sharedZones(with: $0) }
         var matches: [Match] = []
-        for place in places {
-            guard let bucket = buckets[place] else { continue }
+        let isPublic = change.zone.owner == Zone.publicOwner
+        let place: Place = isPublic ? .everybodys : .privateZones(of: change.zone.owner)
+        if !change.isOnlyMoved, let bucket = buckets[place],
+            let (event, record) = change.news(sawIt: true, seesIt: true)
+        {
             for entry in try bucket.entries(for: record, event, in: change.zone) {
-                guard place != .everybodys || entry.mayRead(record, schema) else { continue }
+                guard !isPublic || entry.mayRead(record, schema) else { continue }
                 matches.append(entry.match(event, record))
+            }
+        }
+        for viewer in change.viewers {
+            guard let bucket = buckets[.sharedZones(with: viewer.user)],
+                let (event, record) = change.news(sawIt: viewer.sawIt, seesIt: viewer.seesIt)
+            else { continue }
+            let seen = viewer.aliases.viewed(record)
+            for entry in try bucket.entries(for: seen, event, in: change.zone) {
+                matches.append(entry.match(event, seen))
             }
         }
         return Self.inOrder(matches)
     }
 
-    /// As `matches`, for a record of which only the present state is known, and that somebody owns: one that is gone may
-    /// have matched anything, and one that `mayBeNew` may have been created and updated.
+    /// As `matches`, for a record of which only the present state is known, and that somebody owns or, where `participant` is
+    /// given, is shared with: one that is gone may have matched anything, and one that `mayBeNew` may have been created and
+    /// updated.
     package mutating func possibleMatches(
         _ record: StoredRecord,
         mayBeNew: Bool,
         in zone: ZoneID,
+        seenBy participant: UserID? = nil,
         schema: Schema
     ) throws(RelayError) -> [Match] {
         guard types[record.type] != nil else { return [] }
         refresh(record.type, schema)
-        guard let bucket = types[record.type]?.buckets[.privateZones(of: zone.owner)] else { return [] }
+        let place = participant.map { Place.sharedZones(with: $0) } ?? .privateZones(of: zone.owner)
+        guard let bucket = types[record.type]?.buckets[place] else { return [] }
         guard !record.isDeleted else {
             return Self.inOrder(bucket.entries(watching: .delete, in: zone).map { $0.match(.delete, record) })
         }
@@ -146,6 +150,20 @@ package struct SubscriptionIndex: Sendable {
         matches.sorted {
             ($0.user.recordName, $0.scope.rawValue, $0.subscription.id)
                 < ($1.user.recordName, $1.scope.rawValue, $1.subscription.id)
+        }
+    }
+}
+
+extension CommittedRecord {
+    /// What has happened for somebody who saw the record, or sees it, if it is there; `nil`: nothing.
+    fileprivate func news(sawIt: Bool, seesIt: Bool) -> (event: RecordEvents, record: StoredRecord)? {
+        let wasThere = sawIt && before.map { !$0.isDeleted } ?? false
+        let isThere = seesIt && !after.isDeleted
+        switch (wasThere, isThere) {
+        case (false, false): return nil
+        case (true, true): return isOnlyMoved ? nil : (.update, after)
+        case (false, true): return (.create, after)
+        case (true, false): return (.delete, before ?? after)
         }
     }
 }

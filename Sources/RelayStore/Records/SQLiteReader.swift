@@ -78,7 +78,7 @@ class SQLiteReader: StoreReader {
         return user
     }
 
-    fileprivate func type(_ number: Int64) throws -> String {
+    func type(_ number: Int64) throws -> String {
         if let lastType, lastType.number == number { return lastType.name }
         let name = try findType(number)
         lastType = (number, name)

@@ -33,7 +33,11 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// What listeners hear once this is committed, in the order of the zones' first changes.
     private(set) var changes: [CommittedChange] = []
     /// Changed records of watched types, likewise.
-    private var changedRecords: [CommittedRecord] = []
+    var changedRecords: [CommittedRecord] = []
+    /// Which hierarchies those of zones with such stood and stand in, by the numbers of the changes.
+    var sights: [UInt64: RecordSight] = [:]
+    /// Records of watched types that have only moved into hierarchies or out of them, with one above them.
+    var movedRecords: [(record: CommittedRecord, sight: RecordSight)] = []
     var changedSubscriptions: [CommittedSubscription] = []
     private var changeIndex: [ZoneID: Int] = [:]
     /// Whether indexes have been given up whose entries have to go.
@@ -85,6 +89,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         for index in changes.indices where isShared(changes[index].zone) {
             changes[index].audience = Self.told(try audience(of: changes[index].zone))
         }
+        if !changedRecords.isEmpty || !movedRecords.isEmpty { try noteViewers() }
     }
 
     private func writeStamps() throws {

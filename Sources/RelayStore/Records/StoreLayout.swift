@@ -35,6 +35,7 @@ enum StoreLayout {
         migrator.registerMigration("12 done writes") { try $0.execute(sql: doneWrites) }
         migrator.registerMigration("15 hierarchy feeds") { try $0.execute(sql: SharingLayout.feeds) }
         migrator.registerMigration("19 why zones are gone") { try $0.execute(sql: zoneLosses) }
+        migrator.registerMigration("21 last seen") { try $0.execute(sql: SharingLayout.lastSeen) }
         return migrator
     }
 

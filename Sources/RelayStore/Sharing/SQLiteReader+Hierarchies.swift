@@ -56,18 +56,21 @@ extension SQLiteReader {
         }
     }
 
-    /// The record of an entry, found by its number: as long as it has not moved alone since, or with one above it, it has
-    /// the same.
+    /// The record of an entry that is not gone, by its number.
     private static func recordOf(_ entry: String) -> String {
-        "LEFT JOIN record r NOT INDEXED ON r.change = \(entry).change AND r.zone = ?2 AND r.name = \(entry).name"
+        """
+        LEFT JOIN record r NOT INDEXED
+        ON r.change = CASE \(entry).gone WHEN 0 THEN coalesce(\(entry).record, \(entry).change) END
+            AND r.zone = ?2 AND r.name = \(entry).name
+        """
     }
 
     /// A page of the feed of several hierarchies together: what they have now comes before what is gone from one of them
     /// and stands in another.
     private static func feed(_ direction: String) -> String {
         """
-        SELECT \(recordColumns), t.change, t.gone, t.name FROM (
-            SELECT e.name, e.change, e.gone FROM share_entry e
+        SELECT \(recordColumns), t.change, t.gone, t.name, t.type FROM (
+            SELECT e.name, e.change, e.gone, e.record, e.type FROM share_entry e
             WHERE e.share IN (\(joined)) AND e.change BETWEEN ?3 AND ?4
                 AND (e.gone = 0 OR NOT EXISTS (
                     SELECT 1 FROM share_entry o
@@ -80,7 +83,8 @@ extension SQLiteReader {
     /// The same for one hierarchy, `?6`, whose index gives the order.
     private static func feedOfOne(_ direction: String) -> String {
         """
-        SELECT \(recordColumns), e.change, e.gone, e.name FROM share_entry e INDEXED BY share_entry_by_change
+        SELECT \(recordColumns), e.change, e.gone, e.name, e.type
+        FROM share_entry e INDEXED BY share_entry_by_change
         \(recordOf("e"))
         WHERE e.share = ?6 AND e.change BETWEEN ?3 AND ?4 AND ?1 = ?1
         ORDER BY e.change \(direction) LIMIT ?5
@@ -108,37 +112,36 @@ extension SQLiteReader {
         statement.bind(5, Int64(limit))
         if isOne { statement.bind(6, first.share) }
         while try statement.step() {
-            let (position, isGone) = (statement.unsigned(13), statement.bool(14))
-            if statement.isNull(0) {
-                guard let moved = try record(named: statement.text(15), in: zone) else { continue }
-                visit(.whole(isGone ? moved.outOfSight : moved), position)
-            } else if isGone {
-                visit(.whole(try record(in: statement).outOfSight), position)
-            } else {
+            let position = statement.unsigned(13)
+            if statement.bool(14) {
+                let type = try type(statement.int(16))
+                visit(.whole(.lastSeen(as: statement.text(15), type, at: position, by: view.user)), position)
+            } else if !statement.isNull(0) {
                 visit(try visited(in: statement, lendingAllBut: wholeTypes), position)
             }
         }
     }
-
-    /// A record that has another number than its entry.
-    private func record(named name: String, in zone: Zone) throws -> StoredRecord? {
-        let statement = try SQL(Self.byName, in: database)
-        defer { statement.reset() }
-        statement.bind(1, zone.number)
-        statement.bind(2, name)
-        return try statement.step() ? try record(in: statement) : nil
-    }
 }
 
 extension StoredRecord {
-    /// How it looks to somebody from whose sight it has gone: deleted.
-    fileprivate var outOfSight: StoredRecord {
-        var record = self
-        record.isDeleted = true
-        record.parent = nil
-        record.share = nil
-        record.sharing = nil
-        record.fields = FieldsJSON.empty
-        return record
+    /// How a record looks to somebody from whose sight it has gone: deleted, and as it was seen last, whatever has its name
+    /// now.
+    fileprivate static func lastSeen(
+        as name: String,
+        _ type: String,
+        at position: UInt64,
+        by user: UserID
+    ) -> StoredRecord {
+        // Who took it away, and when, was out of sight.
+        let stamp = Stamp(at: Timestamp(milliseconds: 0), by: user, device: DeviceMark(bits: 0))
+        return StoredRecord(
+            name: name,
+            type: type,
+            change: position,
+            created: stamp,
+            modified: stamp,
+            fields: FieldsJSON.empty,
+            isDeleted: true
+        )
     }
 }

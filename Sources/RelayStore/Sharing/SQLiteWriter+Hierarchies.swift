@@ -15,7 +15,8 @@ extension SQLiteWriter {
         for record in records {
             let old = try cover(ofEntry: record.name, in: zone)
             let new = try cover(of: record.name, &update)
-            try move(record.name, from: old, to: new, at: record.change, &update)
+            try move(record.name, ofNumber: record.change, from: old, to: new, at: record.change, &update)
+            if memory.watchedTypes[record.type] != nil { sights[record.change] = RecordSight(before: old, after: new) }
             if old != new { try moveDescendants(of: record.name, to: new, &update) }
         }
         for (share, change) in update.latest {
@@ -53,7 +54,7 @@ extension SQLiteWriter {
             guard seen.insert(name).inserted, let record = try liveRecord(named: name, in: update.zone) else {
                 continue
             }
-            try move(name, from: nil, to: share, at: record.change, &update)
+            try move(name, ofNumber: record.change, from: nil, to: share, at: record.change, &update)
             waiting += try children(of: name, in: update.zone)
         }
     }
@@ -101,11 +102,16 @@ extension SQLiteWriter {
         while let name = waiting.popLast() {
             guard seen.insert(name).inserted else { continue }
             // Another share's root keeps what is below it.
-            if let record = try liveRecord(named: name, in: update.zone), record.shareMark?.record != nil { continue }
+            guard let record = try liveRecord(named: name, in: update.zone), record.shareMark?.record == nil else {
+                continue
+            }
             let old = try cover(ofEntry: name, in: update.zone)
             if old != share {
                 let change = update.records[name]?.change ?? takeChangeNumber()
-                try move(name, from: old, to: share, at: change, &update)
+                try move(name, ofNumber: record.change, from: old, to: share, at: change, &update)
+                if memory.watchedTypes[record.type] != nil, update.records[name] == nil {
+                    noteMove(of: record, RecordSight(before: old, after: share), in: update.zone)
+                }
                 update.covers[name] = .some(share)
             }
             waiting += try children(of: name, in: update.zone)
@@ -125,8 +131,10 @@ extension SQLiteWriter {
         return names
     }
 
+    /// `number` is the record's own, and `change` that of its place in the feeds.
     private func move(
         _ name: String,
+        ofNumber number: UInt64,
         from old: Int64?,
         to new: Int64?,
         at change: UInt64,
@@ -134,24 +142,30 @@ extension SQLiteWriter {
     ) throws {
         if let old, old != new {
             let statement = try SQL(
-                "UPDATE share_entry SET gone = 1, change = ? WHERE share = ? AND name = ?",
+                """
+                UPDATE share_entry SET gone = 1, change = ?1, record = NULL,
+                    type = (SELECT r.type FROM record r WHERE r.name = ?3 AND r.zone = ?4)
+                WHERE share = ?2 AND name = ?3
+                """,
                 in: database
             )
             statement.bind(1, change)
             statement.bind(2, old)
             statement.bind(3, name)
+            statement.bind(4, update.zone.number)
             try statement.run()
             update.latest[old] = max(update.latest[old] ?? 0, change)
         }
         guard let new else { return }
         let statement = try SQL(
-            "INSERT OR REPLACE INTO share_entry (share, name, zone, change, gone) VALUES (?, ?, ?, ?, 0)",
+            "INSERT OR REPLACE INTO share_entry (share, name, zone, change, gone, record) VALUES (?, ?, ?, ?, 0, ?)",
             in: database
         )
         statement.bind(1, new)
         statement.bind(2, name)
         statement.bind(3, update.zone.number)
         statement.bind(4, change)
+        if number != change { statement.bind(5, number) }
         try statement.run()
         update.latest[new] = max(update.latest[new] ?? 0, change)
     }

@@ -64,6 +64,27 @@ enum SharingLayout {
         CREATE INDEX share_entry_by_change ON share_entry (share, change, gone);
         """
 
+    /// What an entry has to say where its record says something else, or is gone: so a page of the feed looks nothing up by
+    /// name, and tells nothing of what has taken a name after its record left.
+    static let lastSeen = """
+        -- The record's own number, where it came with one above it and stands elsewhere in the feed; NULL: `change`.
+        ALTER TABLE share_entry ADD COLUMN record INTEGER;
+        -- Of one that is gone: its type when it was seen last.
+        ALTER TABLE share_entry ADD COLUMN type INTEGER;
+
+        UPDATE share_entry SET record = (
+            SELECT r.change FROM record r WHERE r.name = share_entry.name AND r.zone = share_entry.zone
+        ) WHERE gone = 0 AND NOT EXISTS (
+            SELECT 1 FROM record r NOT INDEXED
+            WHERE r.change = share_entry.change AND r.zone = share_entry.zone AND r.name = share_entry.name);
+        UPDATE share_entry SET type = (
+            SELECT r.type FROM record r WHERE r.name = share_entry.name AND r.zone = share_entry.zone
+        ) WHERE gone = 1;
+
+        DROP INDEX share_entry_by_change;
+        CREATE INDEX share_entry_by_change ON share_entry (share, change, gone, record, type);
+        """
+
     /// Who asked for access to shares, and who may not.
     static let requests = """
         ALTER TABLE share ADD COLUMN allows_requests INTEGER NOT NULL DEFAULT 0;

@@ -45,6 +45,55 @@ import Wire
         try await world.one(large("two"), in: "shared", as: ShareWorld.bob)
     }
 
+    /// A deletion makes no room where the record stays: because the owner keeps it, or because it is refused.
+    @Test(arguments: [true, false]) func whatStaysMakesNoRoom(_ isKept: Bool) async throws {
+        var limits = Limits()
+        limits.quota = .unlimited
+        limits.quota.privateBytes = 4_500
+        let world = try ShareWorld(limits: limits)
+        try await world.makeZone(notes: ["list", "other"])
+        try await world.one(
+            ShareWorld.save(
+                "item",
+                title: String(repeating: "x", count: 2_000),
+                extra: #","parent":{"recordName":"list"}"#
+            )
+        )
+        let list = isKept ? "other" : "list"
+        try await world.one(
+            #"{"operationType":"create","record":{"recordName":"holder","recordType":"Pointer","#
+                + #""parent":{"recordName":"\#(list)"},"#
+                + #""fields":{"to":{"value":{"recordName":"item","action":"VALIDATE"}}}}}"#
+        )
+        let people = [ShareWorld.participant(ShareWorld.bob, "READ_WRITE")]
+        try await world.accept(
+            try await world.one(ShareWorld.share(name: "s", root: "list", with: people)),
+            as: ShareWorld.bob
+        )
+        let large = ShareWorld.save(
+            "big",
+            title: String(repeating: "y", count: 2_000),
+            extra: #","parent":{"recordName":"list"}"#
+        )
+        let small = ShareWorld.save("small", title: "z", extra: #","parent":{"recordName":"list"}"#)
+        let operations = [ShareWorld.delete("item"), large, small]
+        let answer = try await world.modify(operations, in: "shared", as: ShareWorld.bob, atomic: false)
+        let codes = try answer.items("records").map { $0.text("serverErrorCode") }
+        #expect(codes == [isKept ? nil : "VALIDATING_REFERENCE_ERROR", "QUOTA_EXCEEDED", nil])
+        // What goes indeed makes room for what comes with it.
+        try await world.one(ShareWorld.delete("holder"))
+        try await world.one(ShareWorld.delete("item"))
+        try await world.one(
+            ShareWorld.save(
+                "item",
+                title: String(repeating: "x", count: 2_000),
+                extra: #","parent":{"recordName":"list"}"#
+            )
+        )
+        let again = try await world.modify(operations, in: "shared", as: ShareWorld.bob)
+        #expect(again.status == 200)
+    }
+
     @Test func uploadsForASharedZoneAreForThoseWhoHaveIt() async throws {
         let world = try await world()
         let id = try await world.zoneID()

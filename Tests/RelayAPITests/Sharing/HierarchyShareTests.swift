@@ -155,6 +155,50 @@ import Wire
         #expect(try World.names(try await world.changes(since: token)).sorted() == ["-item", "-part"])
     }
 
+    /// What takes a name after its record has left the hierarchy is nobody's business there.
+    @Test func whatIsGoneIsWhatItWasWhenItWasSeen() async throws {
+        let world = try await lists()
+        try await shareList(world)
+        let token = try await world.changes().text("syncToken")
+        try await world.one(Self.child("item", of: "other"))
+        try await world.modify([World.delete("part")]).checked()
+        for name in ["part", "item"] { try await world.modify([World.delete(name)]).checked() }
+        for name in ["part", "item"] { try await world.one(World.save(name, "create", type: "Secret")) }
+        for limit in [1, 200] {
+            var (start, gone) = (token, [JSONValue]())
+            for _ in 0..<3 {
+                let page = try await world.changes(since: start, limit: limit)
+                gone += try page.required("records").elements()
+                start = page.text("syncToken")
+            }
+            #expect(gone.compactMap { $0.text("recordName") }.sorted() == ["item", "part"])
+            #expect(gone.allSatisfy { $0.text("recordType") == "Note" && $0.flag("deleted") == true })
+        }
+        // One type's tombstones are found by the type that they had.
+        let id = try await world.zoneID()
+        for (type, count) in [("Note", 2), ("Secret", 0)] {
+            let answer = try await world.world.ask(
+                "shared/changes/zone",
+                as: World.bob,
+                #"{"zones":[{"zoneID":\#(id),"syncToken":"\#(token ?? "")","desiredRecordTypes":["\#(type)"]}]}"#
+            )
+            #expect(try answer.items("zones").first?.required("records").elements().count == count)
+        }
+        // Back in the hierarchy it is what it is.
+        try await world.one(Self.child("list2", of: "list"))
+        let back = World.save(
+            "item",
+            "update",
+            type: "Secret",
+            extra:
+                #","recordChangeTag":"\#(try await world.record("item").text("recordChangeTag") ?? "")","parent":{"recordName":"list2"}"#
+        )
+        try await world.one(back)
+        let page = try await world.changes(since: token)
+        let item = try #require(try page.required("records").elements().first { $0.text("recordName") == "item" })
+        #expect(item.text("recordType") == "Secret" && item.flag("deleted") == false)
+    }
+
     @Test func pagesOfAnySizeSayTheSame() async throws {
         let world = try await lists()
         try await shareList(world)

@@ -96,6 +96,62 @@ import Wire
         #expect(try World.names(try await world.changes(as: "alice", in: "private")).sorted() == ["a", "b"])
     }
 
+    /// The answer to the first was lost on its way; by the time of the second others have gone on.
+    @Test func aRepeatUnderItsNameMovesNothingAgain() async throws {
+        let world = try World()
+        try await world.makeZone()
+        try await world.makeZone("Shared", notes: [])
+        let named = #","operationID":"m1""#
+        _ = try await move(world, ["a", "b"], extra: named)
+        let back = try await move(world, ["a"], from: "Shared", to: "Notes")
+        #expect(back.status == 200)
+        let again = try await move(world, ["a", "b"], extra: named)
+        #expect(again.status == 200)
+        let records = try again.items("records")
+        #expect(records.map { $0.text("recordName") } == ["a", "b"])
+        #expect(records[0].flag("deleted") == true && records[1].text("recordChangeTag") != nil)
+        #expect(try await world.record("a").text("serverErrorCode") == nil)
+        #expect(try await move(world, ["b"], extra: named).code == "BAD_REQUEST")
+        // Without a name the tag of what was meant keeps a late repeat from doing harm.
+        let tag = try await world.record("a").text("recordChangeTag") ?? ""
+        let tagged =
+            #"{"zoneID":{"zoneName":"Notes"},"destinationZoneID":{"zoneName":"Shared"},"records":[{"recordName":"a","recordChangeTag":"\#(tag)"}]}"#
+        #expect(try await world.world.ask("private/records/move", tagged).status == 200)
+        #expect(try await world.world.ask("private/records/move", tagged).status == 200)
+        _ = try await move(world, ["a"], from: "Shared", to: "Notes")
+        let late = try await world.world.ask("private/records/move", tagged)
+        #expect(try late.items("records").first?.text("serverErrorCode") == "CONFLICT")
+    }
+
+    @Test func aRepeatOfAllLeavesWhatCameSince() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let named = #","operationID":"m2","createDestination":true"#
+        #expect(try await move(world, nil, extra: named).items("records").count == 2)
+        try await world.one(World.save("since"))
+        let again = try await move(world, nil, extra: named)
+        #expect(again.status == 200)
+        #expect(try await world.record("since").text("serverErrorCode") == nil)
+        // A zone that is gone since is said to be.
+        _ = try await world.world.ask(
+            "private/zones/modify",
+            #"{"operations":[{"operationType":"delete","zone":{"zoneName":"Shared"}}]}"#
+        )
+        let third = try await move(world, nil, extra: named)
+        #expect(try third.json.required("destination").flag("deleted") == true)
+    }
+
+    /// A move that was refused has not been made, and may be tried again under its name.
+    @Test func aRefusedMoveMayComeAgain() async throws {
+        let world = try World()
+        try await world.makeZone()
+        try await world.makeZone("Shared", notes: ["a"])
+        let named = #","operationID":"m3""#
+        #expect(try await move(world, ["a"], extra: named).status == 400)
+        try await world.modify([World.delete("a")], zone: "Shared").checked()
+        #expect(try await move(world, ["a"], extra: named).status == 200)
+    }
+
     @Test func staleTagsAndForeignZonesAreRefused() async throws {
         let world = try World()
         try await world.makeZone()

@@ -193,14 +193,41 @@ import Wire
         #expect(try await world.zones(since: database.token).names == ["Notes"])
     }
 
+    /// A hundred, and the owner is one of them.
     @Test func theNumberOfParticipantsHasALimit() async throws {
         let world = try World()
         try await world.makeZone()
-        let people = (0...100).map { World.participant("p\($0)@example.org") }
+        let people = (0..<100).map { World.participant("p\($0)@example.org") }
         let answer = try await world.modify([World.share(with: people)], atomic: false)
-        #expect(try answer.items("records").first?.text("ckErrorCode") == "TOO_MANY_PARTICIPANTS")
+        let refused = try #require(try answer.items("records").first)
+        #expect(refused.text("serverErrorCode") == "BAD_REQUEST")
+        #expect(refused.text("ckErrorCode") == "TOO_MANY_PARTICIPANTS")
+        #expect(refused.text("reason")?.hasPrefix("A share has at most 100 participants") == true)
         let share = try await world.one(World.share(with: Array(people.dropLast())))
-        #expect(try world.participants(of: share).count == 101)
+        #expect(try world.participants(of: share).count == 100)
+        let more = try await world.modify([World.share("forceUpdate", with: people)], atomic: false)
+        #expect(try more.items("records").first?.text("ckErrorCode") == "TOO_MANY_PARTICIPANTS")
+        // Somebody in another's place is no more than before.
+        let swapped = people.dropLast(2) + [people[99]]
+        let changed = try await world.one(World.share("forceUpdate", with: Array(swapped)))
+        #expect(try world.participants(of: changed).count == 100)
+    }
+
+    @Test func aPublicLinkLetsInAsManyAsThereIsRoomFor() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.one(World.share(publicly: "READ_ONLY"))
+        for number in 0..<99 { try await world.accept(share, as: "p\(number)@example.org") }
+        let link = try #require(share.text("shortGUID"))
+        let refused = try await world.open(link, as: "late@example.org", by: "accept")
+        #expect(refused.text("ckErrorCode") == "TOO_MANY_PARTICIPANTS")
+        #expect(refused.text("serverErrorCode") == "BAD_REQUEST" && refused.text("reason") != nil)
+        #expect(try await world.zones(as: "late@example.org").names == [])
+        // Who is in may open it again, and whoever leaves makes room.
+        try await world.accept(share, as: "p7@example.org")
+        try await world.one(World.delete(Share.zoneWideName), in: "shared", as: "p7@example.org")
+        try await world.accept(share, as: "late@example.org")
+        #expect(try world.participants(of: await world.record(Share.zoneWideName)).count == 100)
     }
 
     @Test func sharesAreMadeWhereTheyCanBe() async throws {

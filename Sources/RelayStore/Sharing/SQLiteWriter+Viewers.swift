@@ -1,0 +1,95 @@
+import GRDB
+import Records
+import RelayCore
+
+/// Which hierarchy a record stood in before a change, and which it stands in now; `nil`: none.
+struct RecordSight {
+    var before: Int64?
+    var after: Int64?
+}
+
+/// Who besides the owner sees a changed record that query subscriptions may be about.
+///
+/// Costs one statement for each zone with hierarchies in a commit that changed records of watched types there; for zones
+/// shared as a whole, and for all others, none.
+extension SQLiteWriter {
+    func noteMove(of record: StoredRecord, _ sight: RecordSight, in zone: Zone) {
+        var moved = CommittedRecord(zone: zone.id, before: record, after: record, device: "")
+        moved.isOnlyMoved = true
+        movedRecords.append((moved, sight))
+    }
+
+    /// Completes what the commit tells of changed records.
+    func noteViewers() throws {
+        var people: [ZoneID: [SharedWith]] = [:]
+        for index in changedRecords.indices {
+            let change = changedRecords[index]
+            guard let zone = memory.zones[change.zone], zone.sharing != .nothing else { continue }
+            if zone.sharing == .everything {
+                changedRecords[index].viewers = try listeners(of: zone).map {
+                    .init(user: $0.user, sawIt: true, seesIt: true)
+                }
+            } else if let sight = sights[change.after.change], sight.before != nil || sight.after != nil {
+                changedRecords[index].viewers = try viewers(sight, in: zone, &people)
+            }
+        }
+        for (record, sight) in movedRecords {
+            guard let zone = memory.zones[record.zone] else { continue }
+            var moved = record
+            moved.viewers = try viewers(sight, in: zone, &people)
+            if !moved.viewers.isEmpty { changedRecords.append(moved) }
+        }
+    }
+
+    /// Somebody who has joined hierarchies of a zone.
+    private struct SharedWith {
+        var user: UserID
+        var shares: Set<Int64>
+        var aliases = RecordAliases()
+    }
+
+    private func viewers(
+        _ sight: RecordSight,
+        in zone: Zone,
+        _ people: inout [ZoneID: [SharedWith]]
+    ) throws -> [CommittedRecord.Viewer] {
+        let known = try people[zone.id] ?? sharedWith(zone)
+        people[zone.id] = known
+        return known.compactMap { person in
+            let sawIt = sight.before.map(person.shares.contains) ?? false
+            let seesIt = sight.after.map(person.shares.contains) ?? false
+            guard sawIt || seesIt else { return nil }
+            return .init(user: person.user, sawIt: sawIt, seesIt: seesIt, aliases: person.aliases)
+        }
+    }
+
+    private func sharedWith(_ zone: Zone) throws -> [SharedWith] {
+        let statement = try SQL(
+            """
+            SELECT p.user, s.id, s.has_aliases FROM share s JOIN participant p ON p.share = s.id
+            WHERE s.zone = ? AND s.root IS NOT NULL AND p.accepted = 1 AND p.permission > 1 AND p.user IS NOT NULL
+            ORDER BY p.user
+            """,
+            in: database
+        )
+        statement.bind(1, zone.number)
+        var rows: [(user: Int64, share: Int64, hasAliases: Bool)] = []
+        while try statement.step() { rows.append((statement.int(0), statement.int(1), statement.bool(2))) }
+        statement.reset()
+        var found: [SharedWith] = []
+        var renamed: Set<UserID> = []
+        for row in rows {
+            let user = try user(row.user)
+            if row.hasAliases { renamed.insert(user) }
+            if found.last?.user == user {
+                found[found.count - 1].shares.insert(row.share)
+            } else {
+                found.append(SharedWith(user: user, shares: [row.share]))
+            }
+        }
+        for index in found.indices where renamed.contains(found[index].user) {
+            found[index].aliases = try super.zone(zone.id, sharedWith: found[index].user)?.aliases ?? RecordAliases()
+        }
+        return found
+    }
+}
