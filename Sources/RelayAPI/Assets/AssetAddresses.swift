@@ -5,26 +5,43 @@ import RelayCore
 struct Upload {
     var home: ContainerEnvironment
     var user: UserID
-    /// Whose quota the asset is for.
-    var owner: UserID
+    /// The zone that the asset is for; its owner's quota takes it.
+    var zone: ZoneID
+    /// The sign-in that it was given to and ends with; `nil` where it came by other credentials.
+    var session: Session.ID?
     /// Bytes that the quota had left when the address was made; `nil`: any number.
     var room: Int64?
 
+    var owner: UserID { zone.owner }
     var isPublic: Bool { owner == Zone.publicOwner }
+    /// Whether it is for somebody else's zone, where the right to write may end.
+    var isForSharedZone: Bool { !isPublic && owner != user }
 
-    static let count = 4
-    var parts: [String] { [home.description, user.recordName, owner.recordName, room.map { "\($0)" } ?? ""] }
+    static let count = 6
+    var parts: [String] {
+        [
+            home.description, user.recordName, zone.owner.recordName, zone.zoneName,
+            session.map { String($0.number, radix: 36) } ?? "", room.map { "\($0)" } ?? "",
+        ]
+    }
 
-    init(home: ContainerEnvironment, user: UserID, owner: UserID, room: Int64?) {
+    init(home: ContainerEnvironment, user: UserID, zone: ZoneID, session: Session.ID?, room: Int64?) {
         self.home = home
         self.user = user
-        self.owner = owner
+        self.zone = zone
+        self.session = session
         self.room = room
     }
 
     init?(_ parts: [String]) {
         guard let home = ContainerEnvironment(described: parts[0]) else { return nil }
-        self.init(home: home, user: UserID(parts[1]), owner: UserID(parts[2]), room: Int64(parts[3]))
+        self.init(
+            home: home,
+            user: UserID(parts[1]),
+            zone: ZoneID(parts[3], owner: UserID(parts[2])),
+            session: UInt128(parts[4], radix: 36).map { Session.ID($0) },
+            room: Int64(parts[5])
+        )
     }
 
     /// Told at the upload: whose quota it is was told with the address.

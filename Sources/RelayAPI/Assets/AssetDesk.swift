@@ -151,6 +151,17 @@ final class AssetDesk: Sendable {
         upload.room.map { $0 - pending.bytes(of: upload.owner, in: upload.home, at: time.now()) }
     }
 
+    /// Whether a zone of somebody else's may still be written to by whoever was given the address.
+    ///
+    /// Asked when the body has come: a right may end while it does.
+    private func mayStillBring(_ upload: Upload) throws(RelayError) -> Bool {
+        guard upload.isForSharedZone else { return true }
+        return try stores.store(of: upload.home).read { reader throws(RelayError) in
+            let view = try reader.zone(upload.zone, sharedWith: upload.user)?.view
+            return view?.shares.contains { $0.permission == .readWrite } ?? false
+        }
+    }
+
     private func upload(of request: APIRequest) -> (upload: Upload, address: String)? {
         guard let (purpose, sealed) = Self.place(request.path), purpose == .upload,
             let parts = seal.open(sealed, for: .upload, count: Upload.count, at: time.now()),
@@ -171,6 +182,7 @@ final class AssetDesk: Sendable {
         guard let intake else { throw .assetAddressEnded }
         let upload = intake.upload
         let (hash, size) = try await intake.finish { [self] size throws(RelayError) in
+            guard isSignedIn(upload.session), try mayStillBring(upload) else { throw .assetAddressEnded }
             if let room = try room(for: upload), size > room { throw upload.quotaExceeded }
         }
         pending.add(
@@ -198,7 +210,7 @@ final class AssetDesk: Sendable {
     func download(_ request: APIRequest) throws(RelayError) -> APIResponse {
         guard let (purpose, sealed) = Self.place(request.path), purpose == .download,
             let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
-            let download = Download(parts), isSignedIn(download), try isStillThere(download),
+            let download = Download(parts), isSignedIn(download.session), try isStillThere(download),
             let file = try stores.assets(of: download.home).file(of: download.hash)
         else { throw .assetAddressEnded }
         if download.scope == .public {
@@ -231,8 +243,8 @@ final class AssetDesk: Sendable {
     }
 
     /// A sign-out ends the addresses that were given to it; a directory that cannot be read ends none.
-    private func isSignedIn(_ download: Download) -> Bool {
-        guard let session = download.session else { return true }
+    private func isSignedIn(_ session: Session.ID?) -> Bool {
+        guard let session else { return true }
         return (try? authenticator.isStillGood(session)) ?? true
     }
 

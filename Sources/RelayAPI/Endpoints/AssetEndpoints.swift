@@ -29,7 +29,13 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
         return (room, try context.held(asked.compactMap(\.known), in: found, by: user, reader))
     }
     if let room, room.assetBytesLeft == 0 { throw room.assetRefusal }
-    let upload = Upload(home: context.home, user: user, owner: zone.owner, room: room?.assetBytesLeft)
+    let upload = Upload(
+        home: context.home,
+        user: user,
+        zone: zone,
+        session: context.session,
+        room: room?.assetBytesLeft
+    )
     let base = context.authentication.signIn.base
     return EndpointAnswer { writer in
         writer.key("tokens")
@@ -123,11 +129,15 @@ extension RequestContext {
         return .success(asset)
     }
 
+    /// The sign-in that the request comes by; `nil` where it comes by other credentials.
+    fileprivate var session: Session.ID? {
+        if case .session(let id, _) = authentication.credential { id } else { nil }
+    }
+
     /// Puts download addresses into answers; `nil` where the container has no type with assets.
     var assetLinks: AssetLinks? {
         let types = assets.types(of: home, in: store.currentSchema)
         guard !types.isEmpty else { return nil }
-        let session: Session.ID? = if case .session(let id, _) = authentication.credential { id } else { nil }
         return AssetLinks(
             types: types,
             desk: assets,

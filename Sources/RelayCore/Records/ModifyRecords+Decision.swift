@@ -87,6 +87,7 @@ extension ModifyRecords {
         /// Everything that does not depend on the fields: name, zone, existence, change tag, rights.
         private mutating func check(_ operation: Operation, against current: StoredRecord?) throws(RelayError) {
             let kind = operation.kind
+            if let fault = operation.record.fault { throw .badRequest(fault) }
             guard NameRules.isRecordName(operation.name) else {
                 throw .badRequest("Record names are 1 to 255 ASCII characters.")
             }

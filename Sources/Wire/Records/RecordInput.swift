@@ -15,6 +15,8 @@ package struct RecordInput: Sendable {
     package var desiredKeys: [String]?
     /// Of a share record, and of one whose type the client leaves out.
     package var share: ShareInput?
+    /// Why some of it could not be read; such a record is refused, and the others of its request are not.
+    package var fault: String?
 
     package init(_ json: JSONValue) throws(JSONError) {
         fields = []
@@ -28,16 +30,30 @@ package struct RecordInput: Sendable {
             } else if name.isText("recordType") {
                 recordType = try value.string()
             } else if name.isText("fields") {
-                fields.reserveCapacity(value.memberCapacity)
-                try value.visitMembers { (name, value) throws(JSONError) in
-                    fields.append(try FieldInput(name: name.text, value))
+                do throws(JSONError) {
+                    fields.reserveCapacity(value.memberCapacity)
+                    try value.visitMembers { (name, value) throws(JSONError) in
+                        fields.append(try FieldInput(name: name.text, value))
+                    }
+                } catch {
+                    fault = fault ?? error.description
                 }
             } else {
-                try readRarer(name, value)
+                do throws(JSONError) {
+                    try readRarer(name, value)
+                } catch {
+                    fault = fault ?? error.description
+                }
             }
         }
         if recordType == Share.misspeltRecordType { recordType = Share.recordType }
-        if recordType == nil || recordType == Share.recordType { share = try ShareInput(json) }
+        if recordType == nil || recordType == Share.recordType {
+            do throws(JSONError) {
+                share = try ShareInput(json)
+            } catch {
+                fault = fault ?? error.description
+            }
+        }
     }
 
     private mutating func readRarer(_ name: JSONValue, _ value: JSONValue) throws(JSONError) {

@@ -7,7 +7,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// Download addresses end with the sign-in that they were given to.
+/// Addresses of assets end with the sign-in that they were given to.
 ///
 /// Reliability reference 2 j.
 @Suite struct AssetSignOutTests {
@@ -58,6 +58,7 @@ import Wire
         #expect(await status(second) == 200)
         _ = try await ask(relay, world, "public/users/signout", "{}", phone)
         #expect(await status(first) == 404)
+        #expect(await relay.respond(to: APIRequest(method: .post, path: upload, body: [4])).status == .notFound)
         #expect(await status(second) == 200)
         try world.store.setDisabled(true, of: world.alice.id)
         #expect(await status(second) == 404)

@@ -172,6 +172,22 @@ import Wire
             #"{"recordName":"x","recordType":"Note","zoneID":{"zoneName":"Other"}}"#, "BAD_REQUEST", "zoneID"
         ),
         (#"{"recordName":"_x","recordType":"Users"}"#, "ACCESS_DENIED", "permission"),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"title":{"value":"a","type":"TEXT"}}}"#, "BAD_REQUEST",
+            "must be a field type of CloudKit"
+        ),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"title":{"value":"a","isEncrypted":"yes"}}}"#,
+            "BAD_REQUEST", "isEncrypted"
+        ),
+        (#"{"recordName":"x","recordType":"Note","fields":{"title":"a"}}"#, "BAD_REQUEST", "title"),
+        (#"{"recordName":"x","recordType":"Note","fields":[]}"#, "BAD_REQUEST", "fields"),
+        (#"{"recordName":"x","recordType":"Note","parent":"a"}"#, "BAD_REQUEST", "parent"),
+        (#"{"recordName":"x","recordType":"Note","recordChangeTag":7}"#, "BAD_REQUEST", "recordChangeTag"),
+        (
+            #"{"recordName":"cloudkit.zoneshare","recordType":"cloudkit.share","publicPermission":"ALL"}"#,
+            "BAD_REQUEST", "publicPermission"
+        ),
     ]
 
     @Test(arguments: bad.indices) func badRecordsAreRefusedAlone(_ row: Int) async throws {

@@ -81,6 +81,35 @@ import Wire
         #expect(try await world.record("q").text("serverErrorCode") == "NOT_FOUND")
     }
 
+    /// The right ends while the body is on its way; what came takes no room from the owner.
+    @Test(arguments: ["removed", "left", "stopped", "read only"]) func anUploadEndsWithTheRight(_ way: String)
+        async throws
+    {
+        let (world, share) = try await pictures()
+        let upload = try await world.world.ask(
+            "shared/assets/upload",
+            as: World.bob,
+            #"{"zoneID":\#(try await world.zoneID()),"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
+        )
+        let address = try #require(try upload.items("tokens").first?.text("url"))
+        let place = try #require(URLComponents(string: address))
+        let request = APIRequest(method: .post, path: place.path, body: Array("late".utf8))
+        let intake = try #require(world.world.relay.intake(for: request))
+        _ = intake.take(Array("la".utf8)) {}
+        if way == "read only" {
+            let people = [World.participant(World.bob), World.participant(World.carol, "READ_WRITE")]
+            try await world.one(World.share("forceUpdate", with: people))
+        } else {
+            try await end(way, world, share)
+        }
+        _ = intake.take(Array("te".utf8)) {}
+        var whole = request
+        whole.intake = intake
+        #expect(await world.world.relay.respond(to: whole).status == .notFound)
+        // Nor is another begun there.
+        #expect(await get(world, place.path, method: .post, body: Array("later".utf8)).status == .notFound)
+    }
+
     @Test func whoMayOnlyReadBringsNoAssets() async throws {
         let world = try World()
         try await world.makeZone()

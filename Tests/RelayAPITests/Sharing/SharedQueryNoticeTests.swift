@@ -105,6 +105,25 @@ import Wire
         #expect(Set(told(carol)) == ["all:secret:1", "all:deep:1"])
     }
 
+    /// A name that a participant chose, and the zone had out of their sight, is the one that participants hear.
+    @Test func namesAreThoseThatTheHierarchyShows() async throws {
+        let world = try await lists()
+        for user in [World.bob, World.carol] { try await world.world.subscribe("all", in: "shared", as: user) }
+        try await world.world.subscribe("own")
+        let carol = await world.world.device(of: World.carol)
+        let alice = await world.world.device(of: "alice")
+        try await world.one(HierarchyShareTests.child("secret", of: "item", "create"), in: "shared", as: World.bob)
+        await world.world.settle()
+        #expect(told(carol) == ["all:secret:1"])
+        let kept = try #require(alice.notices.first?.query?.recordName)
+        #expect(kept != "secret" && told(alice) == ["own:\(kept):1"])
+        carol.forget()
+        // The one that had the name before comes into sight under the other.
+        try await world.one(HierarchyShareTests.child("secret", of: "list"))
+        await world.world.settle()
+        #expect(Set(told(carol)) == ["all:\(kept):1", "all:deep:1"])
+    }
+
     @Test func whatWasMissedIsToldOnReturn() async throws {
         let world = try await lists()
         try await world.world.subscribe("all", in: "shared", as: World.bob)

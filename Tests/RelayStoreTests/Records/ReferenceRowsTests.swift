@@ -64,7 +64,10 @@ import Wire
             }
             #expect(try found("b", in: store).count == 2)
         }
-        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path))
+        // The store's last thread may still be letting go of the file.
+        var configuration = Configuration()
+        configuration.busyMode = .timeout(30)
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
         try await queue.write {
             try $0.execute(sql: "DROP TABLE reference; DELETE FROM grdb_migrations WHERE identifier = '8 references'")
         }
