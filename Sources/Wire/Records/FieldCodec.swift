@@ -29,7 +29,9 @@ package enum FieldCodec {
     package static let exactSeconds: StaticString = "exactSeconds"
 
     /// Whether values of this type may have something beside them.
-    package static func isRefined(_ type: FieldType) -> Bool { type == .scalar(.timestamp) || type == .list(.timestamp) }
+    package static func isRefined(_ type: FieldType) -> Bool {
+        type == .scalar(.timestamp) || type == .list(.timestamp)
+    }
 
     private static func writeExactSeconds(of value: FieldValue, to field: inout JSONWriter) {
         switch value {

@@ -69,7 +69,8 @@ extension MirroredContainer {
         var failure: MirrorError?
         let syncs = await settledSyncs()
         // A store without its file was not asked about.
-        if syncs.count < descriptions.count(where: { $0.cloud != nil }), !state.withLock({ $0.isClosed || !$0.isLoaded }) {
+        let isOpen = state.withLock { $0.isLoaded && !$0.isClosed }
+        if isOpen, syncs.count < descriptions.count(where: { $0.cloud != nil }) {
             failure = MirrorError(
                 .storeSyncedElsewhere,
                 "A store has no file of the current user: it is kept in step by another program. Close that, and load again."
