@@ -40,6 +40,31 @@ import ZoneTesting
         #expect(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data)?["at"] == date)
     }
 
+    @Test func soDoListsOfDatesAndPlaces() async throws {
+        let note = record("list")
+        let place = CLLocation(
+            coordinate: CLLocationCoordinate2D(latitude: 1, longitude: 2),
+            altitude: 3,
+            horizontalAccuracy: 4,
+            verticalAccuracy: 5,
+            timestamp: Self.dates[0]
+        )
+        note["times"] = Self.dates
+        note.encryptedValues["secretTimes"] = Self.dates
+        note["place"] = place
+        note["places"] = [place]
+        try await phone.privateDatabase.save(note)
+        for read in [note, try await laptop.privateDatabase.record(for: note.recordID)] {
+            #expect(read["times"] == Self.dates)
+            #expect(read.encryptedValues["secretTimes"] == Self.dates)
+            #expect((read["place"] as? CLLocation)?.timestamp == Self.dates[0])
+            #expect((read["places"] as? [CLLocation])?.first?.timestamp == Self.dates[0])
+            let data = try NSKeyedArchiver.archivedData(withRootObject: read, requiringSecureCoding: true)
+            let back = try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data)
+            #expect(back?["times"] == Self.dates)
+        }
+    }
+
     @Test func anotherFieldsChangeKeepsIt() async throws {
         let (note, date) = (record("a"), Self.dates[0])
         note["at"] = date

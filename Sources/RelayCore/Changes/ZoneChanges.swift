@@ -75,9 +75,12 @@ package struct ZoneChanges: Sendable {
         for _ in 0..<(isReversed ? 1 : Self.maxPasses) where moreComing && live < limit {
             var count = 0
             let wanted = limit - live
+            let isListing = (isReversed ? left.upperBound : left.lowerBound) <= listed
+            let part = isListing ? left.lowerBound...min(listed, left.upperBound) : left
             try reader.visitRecords(
                 in: zone,
-                changes: left,
+                changes: part,
+                states: isListing ? .living : .all,
                 backwards: isReversed,
                 limit: wanted,
                 lendingAllBut: aliases.isEmpty ? wholeTypes : nil
@@ -93,7 +96,12 @@ package struct ZoneChanges: Sendable {
                     visit(record)
                 }
             }
-            moreComing = count == wanted && (isReversed ? last > range.lowerBound : last < range.upperBound)
+            // What a listing ends with is followed by what has changed since it began.
+            if count < wanted, part.upperBound < left.upperBound {
+                last = part.upperBound
+            } else {
+                moreComing = count == wanted && (isReversed ? last > range.lowerBound : last < range.upperBound)
+            }
             if moreComing, !isReversed { left = last + 1...range.upperBound }
         }
         if moreComing {

@@ -84,6 +84,8 @@ package protocol StoreReader {
     /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
     /// order of the changes or backwards; with its place in the feed, which is the number of that change.
     ///
+    /// Where only the living are wanted, tombstones may be left out, and cost nothing then.
+    ///
     /// Of a zone in the view of a participant, what the view shows; there a record that has come into sight has a place of
     /// its own, and one that has gone out of it is a tombstone.
     ///
@@ -91,6 +93,7 @@ package protocol StoreReader {
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
+        states: FeedStates,
         backwards: Bool,
         limit: Int,
         lendingAllBut wholeTypes: Set<String>?,
@@ -137,6 +140,13 @@ package protocol StoreReader {
     func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [SharePlace]
 }
 
+/// Which states of records a feed is to show.
+package enum FeedStates: Sendable {
+    case all
+    /// No tombstones.
+    case living
+}
+
 extension StoreReader {
     /// The same, with every record whole.
     package func visitRecords(
@@ -146,7 +156,14 @@ extension StoreReader {
         limit: Int,
         _ visit: (StoredRecord, _ position: UInt64) -> Void
     ) throws(RelayError) {
-        try visitRecords(in: zone, changes: range, backwards: backwards, limit: limit, lendingAllBut: nil) {
+        try visitRecords(
+            in: zone,
+            changes: range,
+            states: .all,
+            backwards: backwards,
+            limit: limit,
+            lendingAllBut: nil
+        ) {
             if case .whole(let record) = $0 { visit(record, $1) }
         }
     }

@@ -99,8 +99,8 @@ package struct StoreSurvey {
             zone == 1
             ? "SELECT 1 FROM record INDEXED BY public_by_modified WHERE zone = 1 AND deleted = 0 AND ?1 = 1 LIMIT ?2"
             : """
-            SELECT 1 FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run ON r.run = z.run AND r.zone = z.zone
-            WHERE z.zone = ?1 AND r.deleted = 0 LIMIT ?2
+            SELECT 1 FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
+            ON r.run = z.run AND r.zone = z.zone AND r.deleted = 0 WHERE z.zone = ?1 LIMIT ?2
             """
         var count = 0
         try rows(

@@ -77,8 +77,8 @@ extension SQLiteReader {
 
     /// The names of a zone, through its runs.
     static let zoneNames = """
-        SELECT CASE r.deleted WHEN 0 THEN r.type END, r.name
-        FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run ON r.run = z.run AND r.zone = z.zone
+        SELECT r.type, r.name FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
+        ON r.run = z.run AND r.zone = z.zone AND r.deleted = 0
         WHERE z.zone = ?1 AND ?2 <> 0
         """
 

@@ -68,7 +68,7 @@ extension SQLiteStore {
         ]
         var statements: [(sql: String, index: String)] = [
             (SQLiteReader.byName, "record_by_name"), (SQLiteReader.entry, "PRIMARY KEY"),
-            (SQLiteReader.publicNames, "public_by_modified"), (SQLiteReader.zoneNames, "record_by_run"),
+            (SQLiteReader.publicNames, "public_by_modified"), (SQLiteReader.zoneNames, "live_by_run"),
         ]
         for (place, index) in [
             (IndexPlace.entries(1), "PRIMARY KEY"), (.publicModified(type: 1), "public_by_modified"),

@@ -192,16 +192,36 @@ class SQLiteReader: StoreReader {
         }
     }
 
-    private static func feed(_ direction: String) -> String {
+    /// What is in a zone, run by run: the living or the dead, for each of which there is an index.
+    private static func feedArm(_ index: String, deleted: Int) -> String {
         """
-        SELECT \(recordColumns) FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run
-        ON r.run = z.run AND r.zone = ?1
+        SELECT \(recordColumns), z.run FROM zone_run z CROSS JOIN record r INDEXED BY \(index)
+        ON r.run = z.run AND r.zone = ?1 AND r.deleted = \(deleted)
         WHERE z.zone = ?1 AND z.run BETWEEN ?2 >> 11 AND ?3 >> 11 AND r.change BETWEEN ?2 AND ?3
-        ORDER BY z.run \(direction), r.change \(direction) LIMIT ?4
         """
     }
-    static let forwardFeed = feed("ASC")
-    private static let backwardFeed = feed("DESC")
+
+    private static func livingFeed(_ direction: String) -> String {
+        feedArm("live_by_run", deleted: 0) + " ORDER BY z.run \(direction), r.change \(direction) LIMIT ?4"
+    }
+
+    /// Both arms come in their order already, and are merged by the run and the change, which are columns 14 and 1.
+    private static func wholeFeed(_ direction: String) -> String {
+        feedArm("live_by_run", deleted: 0) + " UNION ALL " + feedArm("dead_by_run", deleted: 1)
+            + " ORDER BY 14 \(direction), 1 \(direction) LIMIT ?4"
+    }
+
+    static let forwardFeed = wholeFeed("ASC")
+    private static let backwardFeed = wholeFeed("DESC")
+    static let forwardLivingFeed = livingFeed("ASC")
+    private static let backwardLivingFeed = livingFeed("DESC")
+
+    private static func feed(_ states: FeedStates, backwards: Bool) -> String {
+        switch states {
+        case .all: backwards ? backwardFeed : forwardFeed
+        case .living: backwards ? backwardLivingFeed : forwardLivingFeed
+        }
+    }
 
     /// For a range that has hardly more changes in all than are asked for: to pass over those of other zones costs less than
     /// to look up each of the zone's by an index.
@@ -217,6 +237,7 @@ class SQLiteReader: StoreReader {
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
+        states: FeedStates,
         backwards: Bool,
         limit: Int,
         lendingAllBut wholeTypes: Set<String>?,
@@ -236,9 +257,9 @@ class SQLiteReader: StoreReader {
             }
             let isNarrow = (range.upperBound - range.lowerBound) / 2 < UInt64(limit)
             let statement = try SQL(
-                backwards
-                    ? isNarrow ? Self.narrowBackwardFeed : Self.backwardFeed
-                    : isNarrow ? Self.narrowForwardFeed : Self.forwardFeed,
+                isNarrow
+                    ? backwards ? Self.narrowBackwardFeed : Self.narrowForwardFeed
+                    : Self.feed(states, backwards: backwards),
                 in: database
             )
             defer { statement.reset() }
@@ -290,9 +311,9 @@ class SQLiteReader: StoreReader {
         return try attempt {
             let statement = try SQL(
                 """
-                SELECT count(*) FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run
-                ON r.run = z.run AND r.zone = ?1
-                WHERE z.zone = ?1 AND z.run >= ?2 >> 11 AND r.change > ?2 AND r.deleted = 0
+                SELECT count(*) FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
+                ON r.run = z.run AND r.zone = ?1 AND r.deleted = 0
+                WHERE z.zone = ?1 AND z.run >= ?2 >> 11 AND r.change > ?2
                 """,
                 in: database
             )

@@ -151,8 +151,8 @@ extension SQLiteStore {
         try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM done_write") ?? 0 }
     }
 
-    /// The statement that reads a zone's feed, for the test that looks at its plan.
-    package static var feedStatement: String { SQLiteReader.forwardFeed }
+    /// The statements that read a zone's feed, for the test that looks at their plans.
+    package static var feedStatements: [String] { [SQLiteReader.forwardFeed, SQLiteReader.forwardLivingFeed] }
 
     /// What SQLite's own check of the whole file says: `ok` when nothing is wrong.
     package func integrityReport() throws -> String {

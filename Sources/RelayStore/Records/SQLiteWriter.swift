@@ -362,8 +362,11 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         let purge = try SQL(
             """
             DELETE FROM record WHERE change IN (
-                SELECT r.change FROM zone_run z CROSS JOIN record r INDEXED BY record_by_run
-                ON r.run = z.run AND r.zone = ?1 WHERE z.zone = ?1 LIMIT ?2)
+                SELECT r.change FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
+                ON r.run = z.run AND r.zone = ?1 AND r.deleted = 0 WHERE z.zone = ?1
+                UNION ALL
+                SELECT r.change FROM zone_run z CROSS JOIN record r INDEXED BY dead_by_run
+                ON r.run = z.run AND r.zone = ?1 AND r.deleted = 1 WHERE z.zone = ?1 LIMIT ?2)
             """,
             in: database
         )

@@ -36,6 +36,7 @@ enum StoreLayout {
         migrator.registerMigration("15 hierarchy feeds") { try $0.execute(sql: SharingLayout.feeds) }
         migrator.registerMigration("19 why zones are gone") { try $0.execute(sql: zoneLosses) }
         migrator.registerMigration("21 last seen") { try $0.execute(sql: SharingLayout.lastSeen) }
+        migrator.registerMigration("22 the living and the dead") { try $0.execute(sql: livingAndDead) }
         return migrator
     }
 
@@ -154,6 +155,13 @@ enum StoreLayout {
             name TEXT NOT NULL,
             PRIMARY KEY (field, zone, value, name)
         ) STRICT, WITHOUT ROWID;
+        """
+
+    /// A listing from nothing reads the living only, however many there were before; each write is in one of the two.
+    private static let livingAndDead = """
+        DROP INDEX record_by_run;
+        CREATE INDEX live_by_run ON record (run, zone) WHERE deleted = 0;
+        CREATE INDEX dead_by_run ON record (run, zone) WHERE deleted = 1;
         """
 
     /// Why a zone was deleted, as `ZoneLoss` has it.

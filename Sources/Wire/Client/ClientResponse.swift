@@ -130,7 +130,7 @@ package enum ClientResponse {
                 throw value.mismatch("a value of type \(type.tag)")
             }
             values[name] =
-                type == .scalar(.timestamp)
+                FieldCodec.isRefined(type)
                 ? FieldCodec.refine(read, by: field[FieldCodec.exactSeconds]) : read
             if try field["isEncrypted"]?.bool() == true { encrypted.insert(name) }
         }

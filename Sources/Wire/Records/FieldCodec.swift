@@ -18,25 +18,59 @@ package enum FieldCodec {
             writeBare(value, numbersAsStrings: numbersAsStrings, to: &field)
             field.member("type", value.type.tag)
             if isEncrypted { field.member("isEncrypted", true) }
-            if case .timestamp(let moment) = value, let seconds = moment.exactSeconds {
-                field.key("exactSeconds")
-                field.double(seconds)
-            }
+            writeExactSeconds(of: value, to: &field)
         }
     }
 
-    /// An extension of ours: what a date is beyond its millisecond, beside its value.
+    /// An extension of ours: what a date is beyond its millisecond, beside its value; for a list an array as long as it,
+    /// with null for dates that are no more than their millisecond.
     ///
     /// CloudKit's own programs get back the very date that they saved; readers that do not know this have the millisecond.
     package static let exactSeconds: StaticString = "exactSeconds"
 
+    /// Whether values of this type may have something beside them.
+    package static func isRefined(_ type: FieldType) -> Bool {
+        type == .scalar(.timestamp) || type == .list(.timestamp)
+    }
+
+    private static func writeExactSeconds(of value: FieldValue, to field: inout JSONWriter) {
+        switch value {
+        case .timestamp(let moment):
+            guard let seconds = moment.exactSeconds else { return }
+            field.key(exactSeconds)
+            field.double(seconds)
+        case .list(.timestamp, let moments):
+            guard moments.contains(where: { $0.exactSeconds != nil }) else { return }
+            field.key(exactSeconds)
+            field.array(moments) { writer, moment in
+                if let seconds = moment.exactSeconds { writer.double(seconds) } else { writer.null() }
+            }
+        default: break
+        }
+    }
+
     /// The value with what its field's object says beside it; without that where the two are not of one millisecond.
     package static func refine(_ value: FieldValue, by exactSeconds: JSONValue?) -> FieldValue {
-        guard case .timestamp(var moment) = value, let seconds = try? exactSeconds?.double(),
+        guard let exactSeconds else { return value }
+        switch value {
+        case .timestamp(let moment): return .timestamp(refine(moment, by: exactSeconds))
+        case .list(.timestamp, let moments):
+            guard let seconds = try? exactSeconds.elements(), seconds.count == moments.count else { return value }
+            let refined = zip(moments, seconds).map { moment, seconds -> FieldValue in
+                if case .timestamp(let moment) = moment { .timestamp(refine(moment, by: seconds)) } else { moment }
+            }
+            return .list(.timestamp, refined)
+        default: return value
+        }
+    }
+
+    private static func refine(_ moment: Timestamp, by exactSeconds: JSONValue) -> Timestamp {
+        guard let seconds = try? exactSeconds.double(),
             abs((seconds + 978_307_200) * 1000 - Double(moment.milliseconds)) <= 1
-        else { return value }
+        else { return moment }
+        var moment = moment
         moment.exactSeconds = seconds
-        return .timestamp(moment)
+        return moment
     }
 
     /// Writes the value alone, as it stands in lists and filters.
@@ -80,7 +114,10 @@ package enum FieldCodec {
                 $0.key(name)
                 $0.double(number)
             }
-            if let moment = location.timestamp { $0.member("timestamp", moment.milliseconds) }
+            if let moment = location.timestamp {
+                $0.member("timestamp", moment.milliseconds)
+                writeExactSeconds(of: .timestamp(moment), to: &$0)
+            }
         }
     }
 
@@ -183,7 +220,10 @@ package enum FieldCodec {
             location.altitude = try json["altitude"]?.double()
             location.speed = try json["speed"]?.double()
             location.course = try json["course"]?.double()
-            location.timestamp = try (json["timestamp"]?.int64()).map { Timestamp(milliseconds: $0) }
+            location.timestamp = try (json["timestamp"]?.int64()).map { milliseconds in
+                let moment = Timestamp(milliseconds: milliseconds)
+                return json[exactSeconds].map { refine(moment, by: $0) } ?? moment
+            }
         } catch {
             return nil
         }
@@ -201,6 +241,12 @@ package enum FieldCodec {
         asset.wrappingKey = try? json["wrappingKey"]?.string()
         asset.downloadURL = try? json["downloadURL"]?.string()
         return asset
+    }
+}
+
+extension FieldValue {
+    fileprivate var exactSeconds: Double? {
+        if case .timestamp(let moment) = self { moment.exactSeconds } else { nil }
     }
 }
 

@@ -90,7 +90,7 @@ package enum FieldsJSON {
 
     /// Dates alone have something beside their value; nothing else is looked through for it.
     private static func refined(_ value: FieldValue, _ json: JSONValue) -> FieldValue {
-        guard case .timestamp = value else { return value }
+        guard FieldCodec.isRefined(value.type) else { return value }
         return FieldCodec.refine(value, by: json[FieldCodec.exactSeconds])
     }
 

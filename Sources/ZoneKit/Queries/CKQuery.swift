@@ -1,13 +1,17 @@
 public import Foundation
 package import Records
 import Synchronization
+import Wire
 
 /// Which records of one type to find, and in what order.
 ///
 /// The predicate may be `NSPredicate(value:)`, or comparisons joined by `AND`, each of one of the record's fields or of those
 /// that every record has (`creationDate`, `modificationDate`, `recordID`, `creatorUserRecordID`,
 /// `lastModifiedUserRecordID`). The schema must have an index for what is asked; the error names the one that is missing.
-public final class CKQuery: NSObject, NSCopying, @unchecked Sendable {
+///
+/// Archives with secure coding as far as it can be sent: one that comes out of an archive has `NSPredicate(value: true)`
+/// for its predicate and asks what it asked before.
+public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     // Unchecked for `predicate`, which nobody changes, and the sort descriptors, which the Mutex guards.
 
     /// The kind of records to find.
@@ -30,9 +34,54 @@ public final class CKQuery: NSObject, NSCopying, @unchecked Sendable {
         recordType = query.recordType
         predicate = NSPredicate(value: true)
         form = query.filters.isEmpty ? .all : .filters(query.filters)
-        order = Mutex(
-            query.sorts.map { NSSortDescriptor(key: $0.field.name, ascending: $0.isAscending) }
-        )
+        let sorts = query.sorts.map { sort in
+            if let place = sort.relativeLocation {
+                CKLocationSortDescriptor(key: sort.field.name, relativeLocation: CLLocation(place))
+            } else {
+                NSSortDescriptor(key: sort.field.name, ascending: sort.isAscending)
+            }
+        }
+        order = Mutex(sorts.isEmpty ? nil : sorts)
+    }
+
+    /// Reads what `encode(with:)` wrote.
+    public convenience init?(coder: NSCoder) {
+        if coder.containsValue(forKey: "Refusal") {
+            self.init(recordType: coder.text("RecordType") ?? "", form: .refused(coder.text("Refusal") ?? ""))
+        } else if let bytes = coder.bytes("Query"), let json = try? JSONDocument(parsing: bytes, limits: .response),
+            let query = try? QueryCodec.read(json.root, schema: Schema())
+        {
+            self.init(query)
+        } else if let type = coder.text("RecordType") {
+            self.init(recordType: type, form: .none)
+        } else {
+            return nil
+        }
+    }
+
+    /// Secure coding is supported.
+    public static var supportsSecureCoding: Bool { true }
+
+    /// Writes the query as it would be sent; of one that cannot be, why.
+    public func encode(with coder: NSCoder) {
+        coder.encode(recordType as NSString, forKey: "RecordType")
+        do {
+            guard let query = try query() else { return }
+            coder.encode(Data(ClientRequest.encode(query)) as NSData, forKey: "Query")
+        } catch {
+            coder.encode(error.localizedDescription as NSString, forKey: "Refusal")
+        }
+    }
+
+    private init(
+        recordType: CKRecord.RecordType,
+        predicate: NSPredicate = NSPredicate(value: true),
+        form: PredicateForm
+    ) {
+        self.recordType = recordType
+        self.predicate = predicate
+        self.form = form
+        order = Mutex(nil)
     }
 
     /// In what order; `nil`: in any.
@@ -46,7 +95,7 @@ public final class CKQuery: NSObject, NSCopying, @unchecked Sendable {
 
     /// An independent copy.
     public func copy(with zone: NSZone? = nil) -> Any {
-        let copy = CKQuery(recordType: recordType, predicate: predicate)
+        let copy = CKQuery(recordType: recordType, predicate: predicate, form: form)
         copy.sortDescriptors = sortDescriptors
         return copy
     }

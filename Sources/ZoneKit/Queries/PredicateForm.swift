@@ -96,9 +96,6 @@ extension Query.Comparator {
 
     extension NSSortDescriptor {
         /// The name that the descriptor was made with; `nil` where it was made with a key path.
-        public var key: String? { fieldName }
-
-        /// The name that the descriptor was made with.
         var fieldName: String? { key }
     }
 #else

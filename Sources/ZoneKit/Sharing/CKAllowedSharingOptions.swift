@@ -37,6 +37,11 @@ public final class CKAllowedSharingOptions: NSObject, NSCopying, NSSecureCoding,
     /// Who may be let in.
     public var allowedParticipantAccessOptions: CKSharingParticipantAccessOption
 
+    /// Whether people may be offered to take requests for access; not so at first.
+    public var allowsAccessRequests = false
+    /// Whether people may be offered to let participants invite others; not so at first.
+    public var allowsParticipantsToInviteOthers = false
+
     /// Says what to offer.
     ///
     /// - Parameters:
@@ -56,6 +61,8 @@ public final class CKAllowedSharingOptions: NSObject, NSCopying, NSSecureCoding,
             allowedParticipantPermissionOptions: .init(rawValue: UInt(coder.number("Permissions"))),
             allowedParticipantAccessOptions: .init(rawValue: UInt(coder.number("Access")))
         )
+        allowsAccessRequests = coder.number("Requests") == 1
+        allowsParticipantsToInviteOthers = coder.number("Inviting") == 1
     }
 
     /// Everything.
@@ -66,17 +73,22 @@ public final class CKAllowedSharingOptions: NSObject, NSCopying, NSSecureCoding,
     /// Secure coding is supported.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes both.
+    /// Writes all of it.
     public func encode(with coder: NSCoder) {
         coder.encode(Int(allowedParticipantPermissionOptions.rawValue), forKey: "Permissions")
         coder.encode(Int(allowedParticipantAccessOptions.rawValue), forKey: "Access")
+        coder.encode(allowsAccessRequests ? 1 : 0, forKey: "Requests")
+        coder.encode(allowsParticipantsToInviteOthers ? 1 : 0, forKey: "Inviting")
     }
 
     /// An independent copy.
     public func copy(with zone: NSZone? = nil) -> Any {
-        CKAllowedSharingOptions(
+        let copy = CKAllowedSharingOptions(
             allowedParticipantPermissionOptions: allowedParticipantPermissionOptions,
             allowedParticipantAccessOptions: allowedParticipantAccessOptions
         )
+        copy.allowsAccessRequests = allowsAccessRequests
+        copy.allowsParticipantsToInviteOthers = allowsParticipantsToInviteOthers
+        return copy
     }
 }

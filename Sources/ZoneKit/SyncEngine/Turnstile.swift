@@ -4,35 +4,58 @@ import Synchronization
 package final class Turnstile: Sendable {
     private struct State {
         var isTaken = false
-        var waiting: [CheckedContinuation<Void, Never>] = []
+        var lastID: UInt64 = 0
+        var waiting: [(id: UInt64, continuation: CheckedContinuation<Bool, Never>)] = []
     }
 
     private let state = Mutex(State())
 
     package init() {}
 
+    /// Whoever has entered leaves, even when its task was cancelled meanwhile.
     package func enter() async {
-        await withCheckedContinuation { continuation in
-            let mayPass = state.withLock { state in
-                guard state.isTaken else {
-                    state.isTaken = true
-                    return true
-                }
-                state.waiting.append(continuation)
-                return false
+        _ = await withCheckedContinuation { wait(with: $0, id: nil) }
+    }
+
+    /// The same, but that a cancelled task waits no longer: false when it has not entered and must not leave.
+    package func enterUnlessCancelled() async -> Bool {
+        let id = state.withLock { state in
+            state.lastID += 1
+            return state.lastID
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { wait(with: $0, id: id) }
+        } onCancel: {
+            let gone = state.withLock { state in
+                state.waiting.firstIndex { $0.id == id }.map { state.waiting.remove(at: $0).continuation }
             }
-            if mayPass { continuation.resume() }
+            gone?.resume(returning: false)
         }
     }
 
+    /// Without an ID the task waits until it may enter, whatever comes.
+    private func wait(with continuation: CheckedContinuation<Bool, Never>, id: UInt64?) {
+        let answer: Bool? = state.withLock { state in
+            // A cancellation that comes after this look finds the task among those that wait.
+            if id != nil, Task.isCancelled { return false }
+            guard state.isTaken else {
+                state.isTaken = true
+                return true
+            }
+            state.waiting.append((id ?? 0, continuation))
+            return nil
+        }
+        if let answer { continuation.resume(returning: answer) }
+    }
+
     package func leave() {
-        let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
+        let next = state.withLock { state -> CheckedContinuation<Bool, Never>? in
             guard !state.waiting.isEmpty else {
                 state.isTaken = false
                 return nil
             }
-            return state.waiting.removeFirst()
+            return state.waiting.removeFirst().continuation
         }
-        next?.resume()
+        next?.resume(returning: true)
     }
 }

@@ -22,8 +22,11 @@ extension MirroredContainer {
     // MARK: Changes
 
     /// What a store has found out about its user.
+    ///
+    /// While files are put in place of others, those who keep the old ones in step are waited for: a report of theirs that
+    /// waits here meanwhile is given up with them.
     func accountChanged(_ change: AccountGate.Change) async {
-        await switching.enter()
+        guard await switching.enterUnlessCancelled() else { return }
         defer { switching.leave() }
         let before = stores.account
         let current: String? = if case .is(let user, _) = change { user } else { nil }
@@ -49,6 +52,10 @@ extension MirroredContainer {
 
     private func tell(_ detail: MirrorEvent.Detail) {
         guard let store = descriptions.first(where: { $0.cloud != nil })?.id else { return }
+        tell(detail, of: store)
+    }
+
+    private func tell(_ detail: MirrorEvent.Detail, of store: StoreID) {
         let now = conditions.wallClock()
         board.post(
             MirrorEvent(
@@ -112,7 +119,13 @@ extension MirroredContainer {
         _ = accounts.assign(user, of: description.url)
         try? accounts.store(description.url)
         var gone: String?
-        try? self.open(description, for: user, &gone)
+        do {
+            try self.open(description, for: user, &gone)
+        } catch {
+            // The file that was there is somebody else's: better none.
+            await stores.putAway(description.id)
+            return tell(.storeClosed(error.explanation), of: description.id)
+        }
         if let file = stores.file(description.id) {
             try? await file.pool.write { try State.set($0, .account, user) }
             if adopts != .leave { _ = try? adoptFile(of: description, into: file, adopts) }

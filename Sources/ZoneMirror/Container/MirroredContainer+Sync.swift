@@ -1,6 +1,7 @@
 public import Foundation
 import GRDB
 import SyncCore
+import Synchronization
 public import ZoneKit
 
 /// Looking at the sync, and steering it by hand.
@@ -66,7 +67,16 @@ extension MirroredContainer {
 
     private func each(_ work: @Sendable (MirrorSync) async throws -> Void) async throws(MirrorError) {
         var failure: MirrorError?
-        for sync in await settledSyncs() {
+        let syncs = await settledSyncs()
+        // A store without its file was not asked about.
+        let isOpen = state.withLock { $0.isLoaded && !$0.isClosed }
+        if isOpen, syncs.count < descriptions.count(where: { $0.cloud != nil }) {
+            failure = MirrorError(
+                .storeSyncedElsewhere,
+                "A store has no file of the current user: it is kept in step by another program. Close that, and load again."
+            )
+        }
+        for sync in syncs {
             do {
                 try await work(sync)
             } catch {

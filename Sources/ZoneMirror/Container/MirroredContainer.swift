@@ -22,6 +22,8 @@ public final class MirroredContainer: Sendable {
         var accounts: [StoreID: AccountFiles] = [:]
         var listener: UUID?
         var watch: Task<Void, Never>?
+        /// Whether the stores were opened once.
+        var isLoaded = false
         var isClosed = false
         var views: MirrorContext?
         var accountPolicy = AccountPolicy()
@@ -76,7 +78,10 @@ public final class MirroredContainer: Sendable {
         var gone: String?
         for description in descriptions { try open(description, for: nil, &gone) }
         let listener = stores.listen(to: nil) { [weak self] store in self?.committed(store) }
-        state.withLock { $0.listener = listener }
+        state.withLock { state in
+            state.listener = listener
+            state.isLoaded = true
+        }
         if let gone { await settleSignOut(of: gone, isOpen: false) }
         for sync in syncs { await sync.start() }
         watchFiles()

@@ -75,6 +75,14 @@ final class OpenStores: Sendable {
         for file in files { try? await file.pool.putAway() }
     }
 
+    /// Lets go of one store's file.
+    func putAway(_ id: StoreID) async {
+        let file = state.withLock { state in
+            state.files.firstIndex { $0.id == id }.map { state.files.remove(at: $0) }
+        }
+        try? await file?.pool.putAway()
+    }
+
     func firstWritable(_ entity: String) throws(MirrorError) -> StoreID {
         guard
             let file = files(holding: entity).first(where: { !$0.description.isReadOnly && $0.scope != .shared })

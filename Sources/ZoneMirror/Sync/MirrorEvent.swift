@@ -65,6 +65,8 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
         case quotaRecovered
         /// Many changes wait to be sent.
         case outboxIsLarge(Int)
+        /// The store has no file any more, and why: the current user's could not be opened. Loading the stores anew tries again.
+        case storeClosed(String)
         /// Changes that were not sent and never will be.
         case droppedChanges([String])
         /// Another user than before, or none.
