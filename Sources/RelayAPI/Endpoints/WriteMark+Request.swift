@@ -47,6 +47,20 @@ extension WriteMark {
     }
 
     /// Likewise.
+    init?(_ id: String, of request: ModifyZones) {
+        guard let user = request.database.caller.user else { return nil }
+        var print = Fingerprint()
+        print.add("zones")
+        for operation in request.operations {
+            switch operation {
+            case .create(let zone): print.add("create \(zone.zoneName)")
+            case .delete(let zone, let loss): print.add("delete \(loss.rawValue) \(zone.zoneName)")
+            }
+        }
+        self.init(user: user, id: id, print: print.sum)
+    }
+
+    /// Likewise.
     init?(_ id: String, of request: MoveRecords) {
         guard let user = request.database.caller.user else { return nil }
         var print = Fingerprint()

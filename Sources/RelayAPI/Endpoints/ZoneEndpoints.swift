@@ -62,9 +62,10 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
         default: throw RelayError.badRequest("A zone operation's type is create or delete.")
         }
     }
-    let request = ModifyZones(operations, of: context.database, limits: context.limits)
+    var request = ModifyZones(operations, of: context.database, limits: context.limits)
     try request.check()
-    let outcomes = try await context.store.write { writer throws(RelayError) in try request.run(in: writer) }
+    request.mark = try WriteMark.id(in: context.body).flatMap { WriteMark($0, of: request) }
+    let outcomes = try await context.store.write { [request] writer throws(RelayError) in try request.run(in: writer) }
     return EndpointAnswer { writer in
         writer.key("zones")
         writer.array(outcomes) { writer, outcome in

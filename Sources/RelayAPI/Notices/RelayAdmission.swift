@@ -256,7 +256,15 @@ extension NoticeHub {
         let silent = zones.filter { !mayBeHeard($0, in: home) }
         guard !silent.isEmpty else { return queries.post(commit, of: home) }
         var audible = commit
-        audible.records.removeAll { silent.contains($0.zone) && !mayBeHeard(by: $0.viewers, in: home) }
+        // All records of a zone that is shared as a whole have one and the same list, and lists know themselves at once.
+        var last: (viewers: [CommittedRecord.Viewer], isHeard: Bool) = ([], false)
+        audible.records.removeAll { record in
+            guard silent.contains(record.zone) else { return false }
+            if record.viewers != last.viewers {
+                last = (record.viewers, mayBeHeard(by: record.viewers, in: home))
+            }
+            return !last.isHeard
+        }
         guard !audible.records.isEmpty || !audible.subscriptions.isEmpty else { return }
         queries.post(audible, of: home)
     }

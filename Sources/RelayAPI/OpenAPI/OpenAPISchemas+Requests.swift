@@ -110,7 +110,9 @@ extension OpenAPISchemas {
             "ModifyZonesRequest",
             #"""
             { "type": "object", "required": ["operations"],
-              "properties": { "operations": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["operationType", "zone"],
+              "properties": {
+                "operationID": { "type": "string", "minLength": 1, "maxLength": 255, "description": "As in records/modify: what has taken effect is not done again." },
+                "operations": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["operationType", "zone"],
                 "properties": {
                   "operationType": { "type": "string", "enum": ["create", "delete"] },
                   "reason": { "type": "string", "enum": ["purged", "encryptedDataReset"], "description": "With a deletion: what the user's other devices are told of why." },

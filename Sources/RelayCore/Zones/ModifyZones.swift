@@ -19,11 +19,17 @@ package struct ModifyZones: Sendable {
         case saved(Zone)
         case deleted(ZoneID, ZoneLoss)
         case failed(ZoneID, RelayError)
+
+        fileprivate var hasFailed: Bool {
+            if case .failed = self { true } else { false }
+        }
     }
 
     package var operations: [Operation]
     package var database: DatabaseAddress
     package var limits: Limits
+    /// What the client calls this write; `nil`: one that comes again is judged by what it finds.
+    package var mark: WriteMark?
 
     package init(_ operations: [Operation], of database: DatabaseAddress, limits: Limits) {
         self.operations = operations
@@ -41,23 +47,44 @@ package struct ModifyZones: Sendable {
     }
 
     /// Attempts all, in order; each stands for itself.
+    ///
+    /// What an earlier request of the same mark has done is not done again: a zone that was made anew since it was deleted
+    /// stays.
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         try check()
+        let earlier = try mark?.earlier(in: writer)
         var outcomes: [Outcome] = []
         var seen: Set<ZoneID> = []
-        for operation in operations {
+        for (place, operation) in operations.enumerated() {
             do throws(RelayError) {
                 guard seen.insert(try database.zone(operation.zone)).inserted else {
                     throw .badRequest("A request may hold one operation for each zone.")
                 }
-                outcomes.append(try run(operation, in: writer))
+                let isRepeated = earlier?.contains(place) ?? false
+                outcomes.append(try isRepeated ? repeated(operation, in: writer) : run(operation, in: writer))
             } catch  where error.code == .tryAgainLater || error.code == .internalError {
                 throw error  // The store's own trouble takes the commit down, and all of it may be tried again.
             } catch {
                 outcomes.append(.failed(operation.zone, error))
             }
         }
+        if let mark, outcomes.contains(where: { !$0.hasFailed }) {
+            var done = DoneWrite(print: mark.print)
+            for (place, outcome) in outcomes.enumerated() where !outcome.hasFailed { done.insert(place) }
+            try writer.keep(done, as: mark.id, by: mark.user)
+        }
         return outcomes
+    }
+
+    /// The outcome of an operation that took effect when it came first.
+    private func repeated(_ operation: Operation, in writer: any StoreWriter) throws(RelayError) -> Outcome {
+        let id = try database.zone(operation.zone)
+        switch operation {
+        case .create:
+            guard let zone = try writer.zone(id) else { throw .zoneNotFound }
+            return .saved(zone)
+        case .delete(_, let loss): return .deleted(id, loss)
+        }
     }
 
     private func run(_ operation: Operation, in writer: any StoreWriter) throws(RelayError) -> Outcome {

@@ -22,13 +22,17 @@ extension SQLiteWriter {
     /// Completes what the commit tells of changed records.
     func noteViewers() throws {
         var people: [ZoneID: [SharedWith]] = [:]
+        // One list for all records of a zone that is shared as a whole.
+        var everybody: [ZoneID: [CommittedRecord.Viewer]] = [:]
         for index in changedRecords.indices {
             let change = changedRecords[index]
             guard let zone = memory.zones[change.zone], zone.sharing != .nothing else { continue }
             if zone.sharing == .everything {
-                changedRecords[index].viewers = try listeners(of: zone).map {
-                    .init(user: $0.user, sawIt: true, seesIt: true)
-                }
+                let known =
+                    try everybody[zone.id]
+                    ?? listeners(of: zone).map { .init(user: $0.user, sawIt: true, seesIt: true) }
+                everybody[zone.id] = known
+                changedRecords[index].viewers = known
             } else if let sight = sights[change.after.change], sight.before != nil || sight.after != nil {
                 changedRecords[index].viewers = try viewers(sight, in: zone, &people)
             }

@@ -119,6 +119,35 @@ import Wire
         #expect(try only(same).text("serverErrorCode") == "NOT_FOUND")
     }
 
+    /// A zone that somebody has made anew since is not deleted again by the late repeat of its deletion.
+    @Test func zonesAreMadeAndDeletedOnce() async throws {
+        let world = try await world()
+        func change(_ id: String, _ operations: [(String, String)]) async throws -> Answer {
+            let list = operations.map { #"{"operationType":"\#($0)","zone":{"zoneID":{"zoneName":"\#($1)"}}}"# }
+            return try await world.ask(
+                "private/zones/modify",
+                #"{"operationID":"\#(id)","operations":[\#(list.joined(separator: ","))]}"#
+            )
+        }
+        let first = try await change("z", [("delete", "Notes"), ("create", "New"), ("delete", "Nowhere")])
+        #expect(try first.items("zones").map { $0.text("serverErrorCode") } == [nil, nil, "ZONE_NOT_FOUND"])
+        try await world.makeZone("Notes")
+        try await world.makeZone("Nowhere")
+        let again = try await change("z", [("delete", "Notes"), ("create", "New"), ("delete", "Nowhere")]).items(
+            "zones"
+        )
+        #expect(again.map { $0.flag("deleted") } == [true, nil, true])
+        let names = try await world.ask("private/zones/list").items("zones").map {
+            try $0.required("zoneID").text("zoneName")
+        }
+        #expect(Set(names) == ["_defaultZone", "Notes", "New"], "what failed the first time was tried anew")
+        #expect(try await change("z", [("delete", "New")]).status == 400, "another write has a name of its own")
+        // A zone that was made and is gone since is said to be.
+        _ = try await change("y", [("delete", "New")])
+        let gone = try await change("z", [("delete", "Notes"), ("create", "New"), ("delete", "Nowhere")]).items("zones")
+        #expect(gone[1].text("serverErrorCode") == "ZONE_NOT_FOUND")
+    }
+
     @Test func namesBelongToTheirUsers() async throws {
         let world = try await world()
         try await world.makeZone("Notes", as: "bob")

@@ -1,0 +1,95 @@
+import Records
+import Testing
+import Wire
+
+/// Whoever follows the feed of shared hierarchies has what a full fetch gives, whatever happens in the zone, and hears of
+/// nothing that was never in their sight.
+///
+/// Reliability reference 2 b and f.
+@Suite struct HierarchyFeedTests {
+    typealias World = ShareWorld
+
+    /// One device of a participant.
+    private struct Mirror {
+        let user: String
+        var token: String?
+        var types: [String: String] = [:]
+        /// Every type that a record of this name ever had in this person's sight.
+        var seen: [String: Set<String>] = [:]
+
+        mutating func apply(_ page: JSONValue) throws {
+            for record in try page.required("records").elements() {
+                let (name, type) = (try record.required("recordName").string(), record.text("recordType") ?? "")
+                guard record.flag("deleted") == true else {
+                    types[name] = type
+                    continue
+                }
+                types[name] = nil
+                #expect(seen[name]?.contains(type) == true, "a tombstone of \(name) says \(type)")
+            }
+            token = page.text("syncToken")
+        }
+    }
+
+    private func sync(_ mirror: inout Mirror, _ world: World, limit: Int) async throws {
+        for _ in 0..<200 {
+            let page = try await world.changes(as: mirror.user, since: mirror.token, limit: limit)
+            if page.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED" {
+                (mirror.token, mirror.types) = (nil, [:])
+                continue
+            }
+            #expect(page.text("serverErrorCode") == nil)
+            try mirror.apply(page)
+            guard page.flag("moreComing") == true else { return }
+        }
+        Issue.record("the feed has no end")
+    }
+
+    /// What there is now, by a fetch from nothing.
+    private func everything(_ world: World, as user: String) async throws -> [String: String] {
+        let page = try await world.changes(as: user)
+        return try page.required("records").elements().reduce(into: [:]) { found, record in
+            found[record.text("recordName") ?? ""] = record.text("recordType")
+        }
+    }
+
+    /// Two lists shared with bob, the first with carol too; ten records come, move, go and come back as something else.
+    @Test(arguments: [UInt64](1...8)) func followersHaveWhatIsThere(seed: UInt64) async throws {
+        var random = SplitMix(state: seed)
+        let world = try World()
+        try await world.makeZone(notes: ["one", "two", "alone"])
+        var mirrors = [Mirror(user: World.bob), Mirror(user: World.carol)]
+        for (root, people) in [("one", [World.bob, World.carol]), ("two", [World.bob])] {
+            let list = people.map { World.participant($0) }
+            let share = try await world.one(World.share(name: "s-\(root)", root: root, with: list))
+            for user in people { try await world.accept(share, as: user) }
+        }
+        for _ in 0..<40 {
+            var operations: [String] = []
+            var named: Set<Int> = []
+            for _ in 0..<Int(random.next() % 3 + 1) {
+                let number = Int(random.next() % 10)
+                guard named.insert(number).inserted else { continue }
+                if random.next() % 4 == 0 {
+                    operations.append(World.delete("n\(number)"))
+                    continue
+                }
+                // Above each stands one of lower number, so that none is above itself.
+                let above = ["one", "two", "alone", nil] + (0..<number).map { "n\($0)" }
+                let parent = above[Int(random.next() % UInt64(above.count))]
+                let type = try await world.record("n\(number)").text("recordType") ?? "Kind\(random.next() % 3)"
+                let extra = #","parent":\#(parent.map { #"{"recordName":"\#($0)"}"# } ?? "null")"#
+                operations.append(World.save("n\(number)", type: type, extra: extra))
+            }
+            // Some are refused, as what has something below it cannot be deleted.
+            _ = try await world.modify(operations, atomic: false)
+            for index in mirrors.indices {
+                let now = try await everything(world, as: mirrors[index].user)
+                for (name, type) in now { mirrors[index].seen[name, default: []].insert(type) }
+                guard random.next() % 3 == 0 else { continue }
+                try await sync(&mirrors[index], world, limit: [1, 3, 200][Int(random.next() % 3)])
+                #expect(mirrors[index].types == now, "seed \(seed), \(mirrors[index].user)")
+            }
+        }
+    }
+}
