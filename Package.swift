@@ -170,7 +170,8 @@ var package = Package(
         .target(
             name: "Fuzz",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "ZoneKit", nioCore, httpTypes,
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayGateways", "ZoneKit",
+                nioCore, httpTypes, crypto,
             ],
             path: "Tests/Fuzz",
             exclude: ["Corpus"],

@@ -11,15 +11,21 @@ package struct FeedState: Equatable, Sendable {
     package private(set) var listing: Set<ZoneID>?
     /// Zones that were not there when they were asked for, and of which the database's feed has not told yet.
     package private(set) var vanished: Set<ZoneID>
+    /// Zones that were made or written to from here while the database is listed: where the listing leaves one of them out,
+    /// it may have been read before, or the zone be gone since.
+    package private(set) var written: Set<ZoneID>
+    private var mustListAgain = false
 
     package init(
         databaseToken: SyncToken? = nil,
         zoneTokens: [ZoneID: SyncToken] = [:],
         unfetched: [ZoneID] = [],
         listing: Set<ZoneID>? = nil,
-        vanished: Set<ZoneID> = []
+        vanished: Set<ZoneID> = [],
+        written: Set<ZoneID> = []
     ) {
         self.vanished = vanished
+        self.written = written
         self.listing = listing
         self.databaseToken = databaseToken
         self.zoneTokens = zoneTokens
@@ -42,22 +48,42 @@ package struct FeedState: Equatable, Sendable {
         vanished.remove(zone)
     }
 
+    /// The relay has taken something that was sent to a zone, or has made it.
+    package mutating func wrote(_ zone: ZoneID) {
+        if listing != nil { written.insert(zone) }
+    }
+
     /// The database is about to be listed from its beginning.
-    mutating func listingBegins() { listing = [] }
+    mutating func listingBegins() {
+        listing = []
+        written = []
+    }
 
     /// The database is seen to its end.
-    mutating func listingEnds() { listing = nil }
+    mutating func listingEnds() {
+        listing = nil
+        written = []
+        // The next listing is of a later time than what was written.
+        if mustListAgain { databaseToken = nil }
+        mustListAgain = false
+    }
 
     /// Takes in a page of the database's feed before it is told: gives the zones that are gone without a word.
     ///
-    /// A listing names no deletions: a zone that was fetched before and is not in it is there no more.
-    package mutating func missing(after changed: [ZoneID], moreComing: Bool) -> [ZoneID] {
+    /// A listing names no deletions: a zone that was fetched before, or is one of `others`, and is not in it is there no more.
+    package mutating func missing(
+        after changed: [ZoneID],
+        moreComing: Bool,
+        besides others: Set<ZoneID> = []
+    ) -> [ZoneID] {
         vanished.subtract(changed)
         guard var named = listing else { return [] }
         named.formUnion(changed)
         listing = moreComing ? named : nil
         guard !moreComing else { return [] }
-        return Set(zoneTokens.keys).union(vanished).filter { !named.contains($0) }
+        let missing = Set(zoneTokens.keys).union(vanished).union(others).subtracting(named)
+        mustListAgain = !missing.isDisjoint(with: written)
+        return missing.subtracting(written)
             .sorted { ($0.owner.recordName, $0.zoneName) < ($1.owner.recordName, $1.zoneName) }
     }
 

@@ -124,6 +124,7 @@ package struct FetchRound: Sendable {
         }
         guard !moreComing else { return }
         state.listingEnds()
+        guard state.databaseToken != nil else { return }
         needsDatabase = false
         outcome.sawDatabase = true
     }
@@ -173,8 +174,9 @@ package struct FetchRound: Sendable {
             state.zoneTokens[zone] = nil
         case .zoneGone:
             state.foundGone(zone)
-            // Only the database's feed says what became of it.
-            if !outcome.sawDatabase { needsDatabase = true }
+            // Only the database's feed says what became of it, also where it was asked before: the zone went since. Once for
+            // each zone at the most, since none is asked for again in a round that did not find it.
+            needsDatabase = true
         case .network, .busy, .account:
             // The other zones would meet the same.
             outcome.trouble = outcome.trouble ?? trouble

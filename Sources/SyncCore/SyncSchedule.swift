@@ -108,6 +108,9 @@ package struct SyncSchedule: Sendable {
         databaseHeldUntil = heldUntil
     }
 
+    /// Of a wait that an older version kept by the wall clock alone so much is believed.
+    package static let longestUnknownHold = Duration.seconds(600)
+
     /// Until when the relay asked the whole database to wait; to be kept across restarts.
     package var heldUntil: Moment? { databaseHeldUntil }
 

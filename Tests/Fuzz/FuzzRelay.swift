@@ -11,8 +11,10 @@ import Wire
 final class FuzzRelay: Sendable {
     static let container = "iCloud.org.example.fuzz"
     private let relay: Relay
+    private let accounts: AccountStore
 
-    init() async throws {
+    /// With `pushes`, devices can be registered for pushes, which nobody sends.
+    init(pushes: Bool = false) async throws {
         let directory = try AccountStore(inMemory: ())
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -20,6 +22,7 @@ final class FuzzRelay: Sendable {
         settings.publicRate = nil
         settings.failedCredentialRate = nil
         let state = Mutex(UInt64(1))
+        accounts = directory
         relay = Relay(
             authenticator: try Authenticator(directory: directory, settings: settings, time: .system, random: .system),
             stores: StoreFolder(
@@ -31,6 +34,8 @@ final class FuzzRelay: Sendable {
                     }
                 }
             ),
+            hub: pushes ? NoticeHub(relayName: "fuzz", noticeID: { "n" }) : nil,
+            push: pushes ? PushService(gateway: NoGateway(), register: directory) : nil,
             time: .system,
             random: .system
         )
@@ -64,6 +69,9 @@ final class FuzzRelay: Sendable {
     }
 
     func send(_ request: APIRequest) async -> APIResponse { await relay.respond(to: request) }
+
+    /// Where devices want their pushes.
+    func registered() -> [PushTarget] { ((try? accounts.pushDevices()) ?? []).map(\.target) }
 
     /// What must hold of every answer: it is JSON, no failure of the relay's own, and failures have a sentence.
     static func finding(_ answer: APIResponse) -> Finding {
@@ -102,4 +110,11 @@ final class FuzzRelay: Sendable {
         }
         return Finding(manner)
     }
+}
+
+/// Takes every device, and sends nothing.
+private struct NoGateway: PushGateway {
+    func objection(to target: PushTarget) -> String? { nil }
+    func send(_ push: Push, to target: PushTarget) async -> PushOutcome { .taken }
+    var webPushKey: [UInt8]? { nil }
 }

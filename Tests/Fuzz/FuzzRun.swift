@@ -89,9 +89,9 @@ package struct FuzzRun: Sendable {
         label: String
     ) async throws -> String {
         last?.begin(input)
-        let start = ContinuousClock.now
-        var finding = await probe(input)
-        let time = ContinuousClock.now - start
+        var (finding, time) = await Self.timed(probe, input)
+        // What is slow is so every time; a machine with other things to do is not.
+        for _ in 0..<2 where time > Self.slow { time = min(time, await Self.timed(probe, input).time) }
         last?.end()
         report.inputs += 1
         if finding.objection == nil, time > Self.slow { finding.objection = "it took \(time)" }
@@ -100,6 +100,12 @@ package struct FuzzRun: Sendable {
             report.objections.append("\(target.name), \(label): \(objection). Input: \(path)")
         }
         return finding.manner
+    }
+
+    private static func timed(_ probe: FuzzTarget.Probe, _ input: [UInt8]) async -> (finding: Finding, time: Duration) {
+        let start = ContinuousClock.now
+        let finding = await probe(input)
+        return (finding, ContinuousClock.now - start)
     }
 
     /// Writes an input beside the others; gives its path.

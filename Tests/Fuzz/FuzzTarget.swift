@@ -35,7 +35,7 @@ package struct FuzzTarget: Sendable {
         self.init(name, seeds: seeds, bytes: bytes, words: words) { { input in probe(input) } }
     }
 
-    package static let all: [FuzzTarget] = texts + queries + tokens + streams + requests
+    package static let all: [FuzzTarget] = texts + queries + tokens + streams + requests + addresses + consoles
 }
 
 /// What came of one input.

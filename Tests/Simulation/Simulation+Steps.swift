@@ -89,6 +89,38 @@ extension Simulation {
         }
     }
 
+    private func perform(_ deed: Step.PictureDeed) {
+        let (alice, bob, zones) = (hands[0], hands[1], Hand.pictureZones)
+        switch deed {
+        case .put(let number, let zone, let content):
+            let bytes = SeededRandom(seed: UInt64(content)).bytes(1 + content * 700)
+            alice.putPicture(number, in: zones[zone], bytes)
+        case .copy(let number, let zone, let other): alice.copyPicture(number, in: zones[zone], from: other)
+        case .delete(let number, let zone): alice.deletePicture(number, in: zones[zone])
+        case .claim(let content): bob.claimPicture(content)
+        case .look: lookAtPictures()
+        case .clearAway:
+            let (relay, judge) = (relay, judge)
+            Task(executorPreference: housekeeper) {
+                let count = (try? await relay.removeUnusedAssets()) ?? 0
+                judge.note("\(count) files cleared away")
+            }
+        }
+    }
+
+    private func perform(_ deed: Step.LinkDeed) {
+        let (alice, bob, erin) = (hands[0], hands[1], hands[3])
+        switch deed {
+        case .offer: alice.offerLink()
+        case .take(let first, let second):
+            if let first { bob.takeLink(first) }
+            if let second { erin.takeLink(second) }
+        case .withdraw:
+            let once = ZoneName(owner: people["alice"] ?? "", name: Hand.once.zoneName)
+            alice.withdrawLinks(from: ["bob", "erin"].map { Judge.Removal(user: people[$0] ?? "", zone: once) })
+        }
+    }
+
     /// The command line makes a type beside the running relay, or takes all of them over for production.
     private func alterSchema(_ type: String, isPromotion: Bool) {
         guard scenario.isOnDisk, let container = ContainerID(TestRelay.containerIdentifier) else { return }
@@ -134,9 +166,13 @@ extension Simulation {
             return
         }
         let before = judge.sockets(of: "\(device.user ?? "")-\(device.name)")
-        Task(executorPreference: device.party) { try? await device.expireSignIn() }
+        let isEnded = Flag()
+        Task(executorPreference: device.party) {
+            // A full disk takes no end of a sign-in either, and says so.
+            if (try? await device.expireSignIn()) != nil { isEnded.raise() }
+        }
         advance(by: .seconds(5))
-        guard relay.isRunning else { return }
+        guard relay.isRunning, isEnded.isRaised else { return }
         if !before.isDisjoint(with: judge.sockets(of: "\(device.user ?? "")-\(device.name)")) {
             judge.accuse("j", "\(device.name) keeps its notice socket, though its sign-in was ended 5 s ago")
         }
@@ -181,6 +217,8 @@ extension Simulation {
         case .endShare: alice.endShare(removal)
         case .whisper(let record): hands[step.number % 2 * 2].whisper(record, value)
         case .tree(let deed): perform(deed, value)
+        case .picture(let deed): perform(deed)
+        case .link(let deed): perform(deed)
         case .poll: for program in programs { (program as? WebProgram)?.poll() }
         case .shareItem(let record): sharers.first?.shareItem("r\(record)")
         case .joinItem: if sharers.count > 1 { sharers[1].join(sharers[0]) }
@@ -222,4 +260,11 @@ extension Simulation {
         workOff(turns: turns)
         restart(number)
     }
+}
+
+/// Something has come about.
+private final class Flag: Sendable {
+    private let raised = Mutex(false)
+    func raise() { raised.withLock { $0 = true } }
+    var isRaised: Bool { raised.withLock { $0 } }
 }

@@ -36,6 +36,8 @@ package final class Simulation {
     /// Users' record names.
     var people: [String: String] = [:]
     let chance: SeededRandom
+    /// Who clears away what nobody uses, beside everything else.
+    let housekeeper: Party
 
     /// More pieces of work at one moment of the clock than this, and the world runs in circles.
     private static let circle = 200_000
@@ -59,12 +61,14 @@ package final class Simulation {
             stage: Stage { count in Int(order.number() % UInt64(count)) },
             witness: judge
         )
+        housekeeper = Party("housekeeper", on: world.stage)
         var options = TestRelay.Options()
         options.storage = scenario.isOnDisk ? .temporaryFolder : .memory
         options.limits.itemsPerRequest = scenario.itemsPerRequest
         let folder = TestFolder(in: home)
         disk = scenario.isOnDisk && scenario.hasFaultyDisk ? try SimulatedDisk(in: folder.make("relay")) : nil
         relay = try TestRelay(options, world: world, folder: folder, disk: disk?.relayDisk)
+        judge.files.withLock { $0 = FileCarrier(relay: relay) }
         if let disk { judge.isDiskSound.withLock { $0 = { disk.isHealthy } } }
     }
 
@@ -152,7 +156,7 @@ package final class Simulation {
     private func begin() {
         let users = ["alice", "bob", "erin"] + (scenario.hasMirrors ? ["carol", "dave"] : [])
         let key = FixedKey()
-        hands = [("alice", "hand"), ("bob", "hand"), ("alice", "left hand")].map { user, name in
+        hands = [("alice", "hand"), ("bob", "hand"), ("alice", "left hand"), ("erin", "hand")].map { user, name in
             Hand(relay.device(of: user, named: name, encryptionKey: user == "alice" ? key : nil), judge: judge)
         }
         for user in users {
@@ -200,6 +204,7 @@ package final class Simulation {
         for (index, program) in programs.enumerated() { program.edit(0, "last\(index)", "a", "last \(index)") }
         settle("the last changes")
         audit()
+        lookAtPictures()
         for program in programs { (program as? WebProgram)?.poll() }
         settle("the last look")
         compare()
@@ -224,71 +229,6 @@ package final class Simulation {
         // Only what the quota or a missing sign-in refused: whatever else is left unsent has to go by itself.
         let mustAsk = steps.contains { $0.deed == .fillQuota || $0.deed.isAboutAccounts }
         if mustAsk { programs.forEach { $0.retry() } }
-    }
-
-    /// Every token that was ever handed out, or some of them, with pages of any size.
-    private func audit() {
-        let bench = Party("auditor", on: world.stage)
-        let (relay, judge) = (relay, judge)
-        let questions = judge.questions(4) { Int(self.chance.number() % UInt64($0)) }
-        let names = Dictionary(uniqueKeysWithValues: people.map { ($0.value, $0.key) })
-        Task(executorPreference: bench) {
-            for question in questions {
-                guard let user = names[question.user] else { continue }
-                await question.ask(relay, as: user, judge)
-            }
-        }
-        workOff()
-    }
-
-    /// What grows with what was done, and not with what there is, would grow for ever.
-    private func checkBounds() {
-        if world.stage.strays > 0 {
-            judge.accuse(
-                "b",
-                "\(world.stage.strays) pieces of work came from other threads: the run cannot be repeated"
-            )
-        }
-        let sleepers = clock.sleeperCount
-        if sleepers > 60 + 20 * programs.count + 8 * steps.count { judge.accuse("l", "\(sleepers) sleepers are left") }
-        let sockets = judge.state.withLock { $0.sockets.count }
-        if relay.connectionCount > sockets {
-            judge.accuse(
-                "l",
-                "the relay knows of \(relay.connectionCount) notice connections, and there are \(sockets)"
-            )
-        }
-    }
-
-    private func compare() {
-        let truth = judge.truth
-        for (index, program) in programs.enumerated() {
-            let name = "\(program.device.user ?? "")'s \(program.device.name) (program \(index))"
-            if !program.unsent().isEmpty { judge.accuse("b", "\(name) has not sent \(program.unsent())") }
-            guard let holdings = program.holdings() else {
-                judge.accuse("b", "\(name) cannot be read")
-                continue
-            }
-            let expected = program.expected(from: truth)
-            for zone in Set(holdings.keys).union(expected.keys).sorted(by: { $0.description < $1.description }) {
-                let (there, records) = (expected[zone] ?? [:], holdings[zone] ?? [:])
-                if holdings[zone] == nil { judge.accuse("b", "\(name) does not have \(zone)") }
-                for record in Set(there.keys).union(records.keys).sorted() where !record.hasPrefix("zonecast.key") {
-                    let mine = records[record]?.filter { $0.key != "secret" }
-                    let theirs = there[record]?.fields
-                    let known = theirs?.filter { $0.key != "CD_entityName" && $0.key != "secret" }
-                    if mine != known {
-                        judge.accuse(
-                            "b",
-                            "\(record) in \(zone) is \(mine.map { "\($0)" } ?? "not there") on \(name), and \(known.map { "\($0)" } ?? "not there") on the relay"
-                        )
-                    }
-                }
-            }
-            if !truth.zones.values.contains(where: { $0.records.keys.contains { $0.hasSuffix("last\(index)") } }) {
-                judge.accuse("b", "\(name)'s last change is not on the relay")
-            }
-        }
     }
 }
 

@@ -52,6 +52,8 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case alterSchema(isPromotion: Bool)
         case breakDisk(SimulatedDisk.Fault)
         case mendDisk
+        case picture(PictureDeed)
+        case link(LinkDeed)
 
         /// Whether programs may have to be told that they can go on.
         var isAboutAccounts: Bool {
@@ -71,6 +73,25 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case edit(String)
         case editAsGuest(String)
         case regraft(String)
+    }
+
+    /// What happens to files.
+    enum PictureDeed: Hashable, Sendable {
+        case put(Int, zone: Int, content: Int)
+        case copy(Int, zone: Int, from: Int)
+        case delete(Int, zone: Int)
+        case look
+        /// What no record uses goes, however new it is.
+        case clearAway
+        case claim(Int)
+    }
+
+    /// What happens to links that are good for one person.
+    enum LinkDeed: Hashable, Sendable {
+        case offer
+        /// Bob opens one, erin another; the same, if they are.
+        case take(bob: Int?, erin: Int?)
+        case withdraw
     }
 
     /// With the programs that there are.
@@ -111,7 +132,7 @@ extension Scenario {
     private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         let (program, zone, record) = (pick(programCount), pick(2), pick(5))
-        switch pick(131) {
+        switch pick(149) {
         case 0..<30: return .edit(program: program, zone: zone, record: record, field: pick(2))
         case 30..<38: return .delete(program: program, zone: zone, record: record)
         case 38..<48: return .editTwice(program: program, zone: zone, record: record, turns: pick(60))
@@ -145,10 +166,11 @@ extension Scenario {
         case 123: return .switchUser(program: pick(3) / 3 + 1, isBack: false)
         case 124, 125: return .switchUser(program: pick(3) / 3 + 1, isBack: true)
         case 126: return .expireSignIn(program: pick(3))
-        // Everybody's database is polled by time, and what is written by a clock that was ahead hides what comes after.
-        case 127 where !hasMirrors || !hasPublicMirrors: return .relayClock(hours: pick(200_000) - 100_000)
+        case 127: return .relayClock(hours: pick(200_000) - 100_000)
         case 128: return .deviceClock(program: program, hours: pick(200_000) - 100_000)
         case 129: return .alterSchema(isPromotion: pick(3) == 0)
+        case 130..<141: return .picture(pictureDeed(pick(12), pick(4), pick(4), pick(7)))
+        case 141..<148: return .link(linkDeed(pick(7), pick(4), pick(4)))
         default: return .poll
         }
     }
@@ -159,6 +181,28 @@ extension Scenario {
         case 1: .killRelay(turns: turns)
         case 2, 3, 4: .breakDisk(SimulatedDisk.Fault(number: turns / 2 + 1, &random))
         default: .mendDisk
+        }
+    }
+
+    private func pictureDeed(_ kind: Int, _ picture: Int, _ zone: Int, _ content: Int) -> Step.PictureDeed {
+        switch kind {
+        case 0..<5: .put(picture, zone: zone, content: content)
+        case 5: .copy(picture, zone: zone, from: content % 4)
+        case 6: .delete(picture, zone: zone)
+        case 7, 8: .look
+        case 9, 10: .clearAway
+        default: .claim(content)
+        }
+    }
+
+    private func linkDeed(_ kind: Int, _ one: Int, _ other: Int) -> Step.LinkDeed {
+        switch kind {
+        case 0, 1: .offer
+        case 2: .take(bob: one, erin: one)
+        case 3: .take(bob: one, erin: other)
+        case 4: .take(bob: one, erin: nil)
+        case 5: .take(bob: nil, erin: other)
+        default: .withdraw
         }
     }
 

@@ -105,6 +105,37 @@ import Testing
         )
     }
 
+    @Test func soDoesAZoneThatWentSinceTheDatabaseWasAsked() {
+        var state = FeedState()
+        var round = FetchRound(asksDatabase: true)
+        _ = round.handle(.began, state: &state)
+        _ = round.handle(.databasePage(changed: [notes], deleted: [], token: t1, moreComing: false), state: &state)
+        _ = round.handle(.zonePage(notes, token: t1, moreComing: true), state: &state)
+        let gone = Trouble(.zoneGone)
+        #expect(
+            round.handle(.zoneFailed(notes, gone), state: &state) == [.zoneEnded(notes, gone), .askDatabase(since: t1)]
+        )
+        let end = round.handle(
+            .databasePage(changed: [], deleted: [notes], token: t2, moreComing: false),
+            state: &state
+        )
+        #expect(end.count == 1)
+        #expect(state == FeedState(databaseToken: t2))
+    }
+
+    @Test func whatIsWrittenToWhileTheDatabaseIsListedIsLookedForOnceMore() {
+        var state = FeedState()
+        var round = FetchRound(asksDatabase: true)
+        _ = round.handle(.began, state: &state)
+        state.wrote(work)
+        #expect(state.missing(after: [], moreComing: false, besides: [notes, work]) == [notes])
+        let again = round.handle(.databasePage(changed: [], deleted: [], token: t1, moreComing: false), state: &state)
+        #expect(again == [.askDatabase(since: nil)])
+        #expect(state.missing(after: [], moreComing: false, besides: [work]) == [work])
+        _ = round.handle(.databasePage(changed: [], deleted: [work], token: t2, moreComing: false), state: &state)
+        #expect(state == FeedState(databaseToken: t2))
+    }
+
     @Test func theNetworkStopsTheRoundAndZonesStayUnfetched() {
         var state = FeedState(zoneTokens: [notes: t1, work: t1], unfetched: [notes, work])
         var round = FetchRound(asksDatabase: false)

@@ -80,11 +80,12 @@ import ZoneTesting
         try phone.save(Note(id: "b", title: "2"))
         try await phone.sync()
         let before = relay.clock.now
+        let (network, asked) = (device.network, device.network.operations.count)
         let poll = Task {
-            // The file watch sleeps by the same clock, a second at a time.
-            while !Task.isCancelled {
-                relay.clock.advance(by: .seconds(1))
-                try await Task.sleep(for: .milliseconds(2))
+            // The file watch sleeps by the same clock, a second at a time. Once it asks, the clock has done its part.
+            while !Task.isCancelled, network.operations.count == asked {
+                if let next = clock.nextDeadline { clock.advance(by: clock.now.duration(to: next)) }
+                await Task.yield()
             }
         }
         defer { poll.cancel() }
@@ -146,24 +147,52 @@ final class Shown<T: Sendable>: Sendable {
         var description: String { "waited in vain for \(what)" }
     }
 
-    private let latest = Mutex<[T]?>(nil)
+    private struct State {
+        var latest: [T]?
+        var waiter: (condition: @Sendable ([T]) -> Bool, continuation: CheckedContinuation<Bool, Never>)?
+
+        /// The waiter, where there is nothing to wait for any more.
+        mutating func takeSatisfied() -> CheckedContinuation<Bool, Never>? {
+            guard let latest, let waiter, waiter.condition(latest) else { return nil }
+            self.waiter = nil
+            return waiter.continuation
+        }
+    }
+
+    private let state = Mutex(State())
     private let task = Mutex<Task<Void, Never>?>(nil)
 
     init(_ stream: AsyncStream<[T]>) {
         let task = Task { [weak self] in
-            for await found in stream { self?.latest.withLock { $0 = found } }
+            for await found in stream { self?.take(found) }
         }
         self.task.withLock { $0 = task }
     }
 
     deinit { task.withLock { $0 }?.cancel() }
 
-    func wait(_ what: String, _ condition: @Sendable ([T]) -> Bool) async throws {
-        let end = ContinuousClock.now + .seconds(20)
-        while ContinuousClock.now < end {
-            if let found = latest.withLock({ $0 }), condition(found) { return }
-            try await Task.sleep(for: .milliseconds(2))
+    private func take(_ found: [T]) {
+        let satisfied = state.withLock { state in
+            state.latest = found
+            return state.takeSatisfied()
         }
-        throw InVain(what: what)
+        satisfied?.resume(returning: true)
+    }
+
+    /// One at a time.
+    func wait(_ what: String, _ condition: @escaping @Sendable ([T]) -> Bool) async throws {
+        let end = Task { [weak self] in
+            try await Task.sleep(for: .seconds(20))
+            self?.state.withLock { $0.waiter.take()?.continuation }?.resume(returning: false)
+        }
+        defer { end.cancel() }
+        let isThere = await withCheckedContinuation { continuation in
+            let satisfied = state.withLock { state in
+                state.waiter = (condition, continuation)
+                return state.takeSatisfied()
+            }
+            satisfied?.resume(returning: true)
+        }
+        guard isThere else { throw InVain(what: what) }
     }
 }

@@ -1,13 +1,13 @@
 /// Which part of a file a request asks for.
 ///
 /// RFC 9110, 14. One range is served; a list of several, or what cannot be read, gets the whole.
-enum ByteRange: Hashable {
+package enum ByteRange: Hashable {
     case whole
     case part(offset: Int64, length: Int64)
     /// Nothing of the file is in it: 416.
     case none
 
-    init(_ header: String?, size: Int64) {
+    package init(_ header: String?, size: Int64) {
         self = header.flatMap { Self.parse($0, size: size) } ?? .whole
     }
 

@@ -122,7 +122,8 @@ package struct ModifyRecords: Sendable {
 
     private func carryOut(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
-        let request = byKeptNames(zone.aliases)
+        var request = byKeptNames(zone.aliases)
+        request.now = zone.stamp(at: now)
         let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
         var decision = try request.decided(over: before, in: zone, by: writer)
         // Room that turns out not to be made is no room for the rest of the request either.

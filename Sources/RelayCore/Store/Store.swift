@@ -235,6 +235,9 @@ package struct Zone: Hashable, Sendable {
     /// The number of its latest change.
     package var lastChange: UInt64
     package var isDeleted: Bool
+    /// The latest time that a record of the public database's zone was stamped with, deleted ones included; of other zones it
+    /// is not kept.
+    package var lastModified = Timestamp(milliseconds: 0)
     /// Why it is gone, or is about to go.
     package var loss = ZoneLoss.deleted
     /// What its records and their assets take.
@@ -275,6 +278,17 @@ package struct Zone: Hashable, Sendable {
 
     /// Does it keep a change log that clients may follow? Errors reference 4.
     package var tracksChanges: Bool { !id.isDefault }
+
+    package var isPublic: Bool { id.owner == Self.publicOwner }
+
+    /// When a change that is made now is to have been made.
+    ///
+    /// The public database is followed by times of modification and nothing else: there none is before an earlier one's, also
+    /// where the clock was ahead and has been set right. Each is then a millisecond after the last, until the clock is there.
+    package func stamp(at now: Timestamp) -> Timestamp {
+        guard isPublic, now < lastModified else { return now }
+        return Timestamp(milliseconds: lastModified.milliseconds + 1)
+    }
 }
 
 /// Some of a query's results.

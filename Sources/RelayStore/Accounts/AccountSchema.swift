@@ -23,10 +23,25 @@ enum AccountSchema {
         }
     }
 
+    /// The tables without content, laid out once for all that are opened in memory.
+    static let blank = Result {
+        let queue = try DatabaseQueue()
+        try queue.inDatabase { db in
+            for step in steps { try db.execute(sql: step) }
+            try db.execute(sql: "PRAGMA user_version = \(version)")
+        }
+        return queue
+    }
+
+    /// What a new file holds: its key.
+    static func begin(_ db: Database, key: [UInt8]) throws {
+        try db.execute(sql: "INSERT INTO relay(id, token_key) VALUES (1, ?)", arguments: [Data(key)])
+    }
+
     /// The tables as they were in an earlier version.
     static func make(version: Int, in db: Database, key: [UInt8]) throws {
         for step in steps.prefix(version) { try db.execute(sql: step) }
-        try db.execute(sql: "INSERT INTO relay(id, token_key) VALUES (1, ?)", arguments: [Data(key)])
+        try begin(db, key: key)
         try db.execute(sql: "PRAGMA user_version = \(version)")
     }
 
@@ -35,9 +50,7 @@ enum AccountSchema {
             // Another process may have been faster.
             let from = try found(db)
             for step in steps.dropFirst(from) { try db.execute(sql: step) }
-            if from == 0 {
-                try db.execute(sql: "INSERT INTO relay(id, token_key) VALUES (1, ?)", arguments: [Data(freshKey)])
-            }
+            if from == 0 { try begin(db, key: freshKey) }
             if from < version { try db.execute(sql: "PRAGMA user_version = \(version)") }
             return .commit
         }

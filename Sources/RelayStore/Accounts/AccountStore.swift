@@ -64,7 +64,13 @@ package final class AccountStore: Directory {
         random: RandomSource = .system,
         cost: ScryptCost = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
     ) throws(DirectoryError) {
-        let queue = try Self.wrapping { try DatabaseQueue() }
+        let queue = try Self.wrapping {
+            let queue = try DatabaseQueue()
+            // Copied page by page: tests open thousands.
+            try AccountSchema.blank.get().backup(to: queue)
+            try queue.inDatabase { try AccountSchema.begin($0, key: random.bytes(32)) }
+            return queue
+        }
         try self.init(writer: queue, reader: queue, time: time, random: random, cost: cost)
     }
 
@@ -104,7 +110,9 @@ package final class AccountStore: Directory {
     }
 
     func read<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
-        try Self.wrapping { try reader.read(body) }
+        // In memory there is but one connection, and nobody else to read beside it. GRDB's own reading would forbid it to
+        // write for that time, upon which SQLite prepares every statement anew.
+        try Self.wrapping { try reader === writer ? reader.inDatabase(body) : reader.read(body) }
     }
 
     func write<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {

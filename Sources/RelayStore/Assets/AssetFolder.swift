@@ -16,6 +16,8 @@ package final class AssetFolder: AssetKeep {
     fileprivate let disk: DiskCalls
     /// Folders that this process has made, or found, and whose names it has flushed.
     private let keptFolders = Mutex<Set<String>>([])
+    /// What is about to be removed: no record takes it into use any more.
+    private let condemned = Mutex<Set<AssetHash>>([])
 
     /// - Parameters:
     ///   - folder: Made when the first asset comes.
@@ -71,6 +73,9 @@ package final class AssetFolder: AssetKeep {
         return AssetFile(path: path, size: Int64(status.st_size))
     }
 
+    /// Whether a record may take it into use.
+    func isUsable(_ hash: AssetHash) -> Bool { file(of: hash) != nil && !condemned.withLock { $0.contains(hash) } }
+
     /// Gives a finished upload its name.
     fileprivate func keep(_ path: String, as hash: AssetHash) throws {
         let target = self.path(of: hash)
@@ -119,6 +124,11 @@ package final class AssetFolder: AssetKeep {
         }
         return found
     }
+
+    /// Keeps records from taking these into use, until they are spared or removed.
+    func condemn(_ hashes: [AssetHash]) { condemned.withLock { $0.formUnion(hashes) } }
+
+    func spare(_ hashes: [AssetHash]) { condemned.withLock { $0.subtract(hashes) } }
 
     /// Removes an asset unless it came again since `limit`.
     package func remove(_ hash: AssetHash, ifBefore limit: Timestamp) {

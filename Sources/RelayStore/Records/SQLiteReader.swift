@@ -104,7 +104,7 @@ class SQLiteReader: StoreReader {
             guard let owner = try number(of: id.owner) else { return nil }
             let statement = try SQL(
                 """
-                SELECT id, identity, last_change, record_bytes, asset_bytes, shared FROM zone
+                SELECT id, identity, last_change, record_bytes, asset_bytes, shared, last_modified FROM zone
                 WHERE owner = ? AND name = ? AND deleted = 0
                 """,
                 in: database
@@ -121,6 +121,7 @@ class SQLiteReader: StoreReader {
                 sharing: Zone.Sharing(rawValue: statement.int(5)) ?? .nothing
             )
             zone.use = StorageUse(records: statement.int(3), assets: statement.int(4))
+            zone.lastModified = Timestamp(milliseconds: statement.int(6))
             return zone
         }
     }

@@ -94,7 +94,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     private func writeStamps() throws {
         let statement = try SQL(
-            "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ? WHERE id = ?",
+            "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ?, last_modified = ? WHERE id = ?",
             in: database
         )
         for id in stamped {
@@ -102,7 +102,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             statement.bind(1, zone.lastChange)
             statement.bind(2, zone.use.records)
             statement.bind(3, zone.use.assets)
-            statement.bind(4, zone.number)
+            statement.bind(4, zone.lastModified.milliseconds)
+            statement.bind(5, zone.number)
             try statement.run()
         }
         stamped = []
@@ -164,7 +165,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         }
     }
 
-    func hasAsset(_ hash: AssetHash) -> Bool { assets.file(of: hash) != nil }
+    func hasAsset(_ hash: AssetHash) -> Bool { assets.isUsable(hash) }
 
     func takeChangeNumber() -> UInt64 {
         memory.lastChange += 1
@@ -282,6 +283,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             }
             if zone.sharing == .hierarchies { last = max(last, try updateEntries(for: records, in: zone)) }
             zone.lastChange = last
+            if zone.isPublic, let time = records.last?.modified.at { zone.lastModified = max(zone.lastModified, time) }
             zone.use = zone.use + growth
             memory.zones[zone.id] = zone
             if let use = memory.use[zone.id.owner] { memory.use[zone.id.owner] = use + growth }

@@ -37,6 +37,7 @@ enum StoreLayout {
         migrator.registerMigration("19 why zones are gone") { try $0.execute(sql: zoneLosses) }
         migrator.registerMigration("21 last seen") { try $0.execute(sql: SharingLayout.lastSeen) }
         migrator.registerMigration("22 the living and the dead") { try $0.execute(sql: livingAndDead) }
+        migrator.registerMigration("23 time of the public database") { try $0.execute(sql: lastModified) }
         return migrator
     }
 
@@ -166,6 +167,18 @@ enum StoreLayout {
 
     /// Why a zone was deleted, as `ZoneLoss` has it.
     private static let zoneLosses = "ALTER TABLE zone ADD COLUMN loss INTEGER NOT NULL DEFAULT 0"
+
+    /// The latest time of modification that the public database has given; 0 in every other zone.
+    private static let lastModified = """
+        ALTER TABLE zone ADD COLUMN last_modified INTEGER NOT NULL DEFAULT 0;
+        UPDATE zone SET last_modified = coalesce((
+            SELECT max(latest) FROM (
+                SELECT (SELECT max(modified_at) FROM record INDEXED BY public_by_modified
+                    WHERE type = t.id AND zone = 1 AND deleted = 0) AS latest
+                FROM record_type t
+            )
+        ), 0) WHERE id = 1;
+        """
 
     /// Which records use which asset; what nobody uses is removed from the folder.
     private static let assets = """

@@ -65,7 +65,14 @@ extension CKContainer {
         let body = ClientRequest.shares(metadatas.map(\.shortGUID))
         let results = try await sharedThings("records/accept", body, count: metadatas.count)
         let shares = results.map { result in result.map(\.share) }
+        await tellOfArrival(shares.compactMap { try? $0.get().recordID.zoneID.zone })
         return Dictionary(zip(metadatas, shares)) { first, _ in first }
+    }
+
+    /// The relay sends no notice to the device that has accepted: its engines learn here that there is something to fetch.
+    private func tellOfArrival(_ zones: [ZoneID]) async {
+        guard !zones.isEmpty, let station = try? privateCloudDatabase.session.connection().notices else { return }
+        await station.changed(Set(zones), in: .shared, by: nil)
     }
 
     /// Asks the owners of shares to be let in.

@@ -55,6 +55,8 @@ extension CKSyncEngine {
             var feed = FeedState()
             /// Until when the relay asked to wait, by the wall clock.
             var heldUntil: Date?
+            /// How long that was when it was noted, in seconds: what a wall clock that was ahead says may be years from now.
+            var heldFor: TimeInterval?
             /// Whose data these are.
             var user: String?
             /// Grows with every change of what is pending.
@@ -67,6 +69,12 @@ extension CKSyncEngine {
             var unheard = UnheardSaves()
             /// The address objects that the program knows, so that it gets its own back.
             var recordIDs: [RecordID: CKRecord.ID] = [:]
+
+            /// How much of the relay's wait is left at this time; never more than it was.
+            func hold(at now: Date) -> TimeInterval {
+                guard let heldUntil else { return 0 }
+                return min(heldUntil.timeIntervalSince(now), heldFor ?? SyncSchedule.longestUnknownHold.inSeconds)
+            }
         }
 
         private let contents: Mutex<Contents>

@@ -46,6 +46,8 @@ extension CKSyncEngine.State {
         var changes: [Change] = []
         var isUntracked = false
         var heldUntil: Date?
+        /// `nil` in what older versions wrote.
+        var heldFor: TimeInterval?
         var user: String?
         /// Zones that are being listed from their beginning; `nil` in what older versions wrote.
         var listings: [Listing]?
@@ -55,6 +57,8 @@ extension CKSyncEngine.State {
         var unheard: [Saves]?
         /// Zones that were not there, and of which the application has not been told.
         var vanished: [Zone]?
+        /// Zones that were written to while the database is listed.
+        var written: [Zone]?
     }
 }
 
@@ -75,8 +79,10 @@ extension CKSyncEngine.State.Serialization {
         changes = zoneChanges + recordChanges
         isUntracked = contents.isUntracked
         heldUntil = contents.heldUntil
+        heldFor = contents.heldFor
         user = contents.user
         vanished = contents.feed.vanished.isEmpty ? nil : contents.feed.vanished.map { Zone($0) }
+        written = contents.feed.written.isEmpty ? nil : contents.feed.written.map { Zone($0) }
         databaseListing = contents.feed.listing.map { $0.map { Zone($0) } }
         let unheard = contents.unheard.types.map { Saves(zone: Zone($0.key), records: $0.value) }
         self.unheard = unheard.isEmpty ? nil : unheard
@@ -92,7 +98,8 @@ extension CKSyncEngine.State.Serialization {
             zoneTokens: Dictionary(tokens, uniquingKeysWith: { $1 }),
             unfetched: unfetched.map(\.zone),
             listing: databaseListing.map { Set($0.map(\.zone)) },
-            vanished: Set((vanished ?? []).map(\.zone))
+            vanished: Set((vanished ?? []).map(\.zone)),
+            written: Set((written ?? []).map(\.zone))
         )
         for change in changes {
             switch (change.record, change.operation) {
@@ -103,6 +110,7 @@ extension CKSyncEngine.State.Serialization {
         }
         contents.isUntracked = isUntracked
         contents.heldUntil = heldUntil
+        contents.heldFor = heldFor
         contents.user = user
         contents.unheard = UnheardSaves(
             Dictionary((unheard ?? []).map { ($0.zone.zone, $0.records) }, uniquingKeysWith: { $1 })

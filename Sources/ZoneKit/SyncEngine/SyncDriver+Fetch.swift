@@ -36,6 +36,7 @@ extension SyncDriver {
     ) async throws {
         try await withFetchLane {
             tell(.fetchBegan)
+            let epoch = accountEpoch
             await deliver(.willFetchChanges(.init(context: context)))
             let options = await ask { await $0.nextFetchChangesOptions(context, syncEngine: $1) } ?? context.options
             let round = FetchRound(
@@ -44,26 +45,32 @@ extension SyncDriver {
                 prioritized: options.prioritizedZoneIDs.map(\.zone),
                 held: held
             )
-            let (outcome, errors) = await walk(round)
+            let (outcome, errors) = await walk(round, epoch)
             await saveState()
             await deliver(.didFetchChanges(.init(context: context)))
             tell(.fetchFinished(outcome))
+            // Of the one who has come instead nothing has been looked at yet.
+            if epoch != accountEpoch { tell(.noticed(nil)) }
             try Self.throwFailure(outcome, errors)
+            guard epoch == accountEpoch else {
+                throw CKError(.accountTemporarilyUnavailable, "Somebody else has signed in meanwhile.")
+            }
         }
     }
 
     /// What went wrong, by zone; `nil` for the database.
     private typealias Errors = [ZoneID?: CKError]
 
-    private func walk(_ round: FetchRound) async -> (FetchRound.Outcome, Errors) {
+    private func walk(_ round: FetchRound, _ epoch: Int) async -> (FetchRound.Outcome, Errors) {
         var errors: Errors = [:]
         var outcome = FetchRound.Outcome()
+        guard epoch == accountEpoch else { return (outcome, errors) }
         await withTaskGroup(of: Arrival.self) { group in
             var effects = begin(round)
             while true {
-                if let end = await perform(effects, in: &group, errors) { outcome = end }
+                if let end = await perform(effects, in: &group, errors, epoch) { outcome = end }
                 guard let arrival = await group.next() else { break }
-                effects = await take(arrival, &errors)
+                effects = await take(arrival, &errors, epoch)
                 await saveState()
             }
         }
@@ -77,29 +84,31 @@ extension SyncDriver {
     private func perform(
         _ effects: [FetchRound.Effect],
         in group: inout TaskGroup<Arrival>,
-        _ errors: Errors
+        _ errors: Errors,
+        _ epoch: Int
     ) async -> FetchRound.Outcome? {
         var outcome: FetchRound.Outcome?
-        for effect in effects {
+        for effect in effects where epoch == accountEpoch {
             switch effect {
             case .askDatabase(let token): group.addTask { .database(await self.askDatabase(token)) }
             case .zoneBegins(let zone):
-                await deliver(.willFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone))))
+                await deliver(.willFetchRecordZoneChanges(.init(zoneID: CKRecordZone.ID(zone))), of: epoch)
             case .askZone(let zone, let token):
                 if token == nil { state.update { $0.listings[zone] = [] } }
                 group.addTask { .zone(zone, await self.askZone(zone, token)) }
             case .zoneEnded(let zone, let trouble):
                 let error = trouble.map { errors[zone] ?? CKError($0) }
                 let listed = trouble == nil ? state.read { $0.listings[zone] } : nil
-                if let listed { await tellMissing(in: zone, from: listed) }
+                if let listed { await tellMissing(in: zone, from: listed, epoch) }
                 let ids = listed.map { Set($0.map { CKRecord.ID(RecordID($0, in: zone)) }) }
                 let end = CKSyncEngine.Event.DidFetchRecordZoneChanges(
                     zoneID: CKRecordZone.ID(zone),
                     error: error,
                     listedRecordIDs: ids
                 )
-                await deliver(.didFetchRecordZoneChanges(end))
+                await deliver(.didFetchRecordZoneChanges(end), of: epoch)
                 // Only now: whoever ends before is told after the next start.
+                guard epoch == accountEpoch else { break }
                 if listed != nil || trouble?.kind == .zoneGone {
                     state.update { contents in
                         contents.listings[zone] = nil
@@ -113,10 +122,10 @@ extension SyncDriver {
     }
 
     /// Tells of the deletions that a first listing cannot name.
-    private func tellMissing(in zone: ZoneID, from listed: Set<String>) async {
+    private func tellMissing(in zone: ZoneID, from listed: Set<String>, _ epoch: Int) async {
         let deletions = state.read { $0.missing(in: zone, from: listed) }
         guard !deletions.isEmpty else { return }
-        await deliver(.fetchedRecordZoneChanges(.init(modifications: [], deletions: deletions)))
+        await deliver(.fetchedRecordZoneChanges(.init(modifications: [], deletions: deletions)), of: epoch)
     }
 
     private func askDatabase(_ token: SyncToken?) async -> Result<DatabasePage, CKError> {
@@ -139,15 +148,18 @@ extension SyncDriver {
         }
     }
 
-    /// Tells the application what has come, and only then notes how far that is.
-    private func take(_ arrival: Arrival, _ errors: inout Errors) async -> [FetchRound.Effect] {
+    /// Tells the application what has come, and only then notes how far that is; nothing of either for another user's round.
+    private func take(_ arrival: Arrival, _ errors: inout Errors, _ epoch: Int) async -> [FetchRound.Effect] {
         defer {
             if case .zone(let zone, _) = arrival { exchange(zone).leave() }
         }
+        guard epoch == accountEpoch else { return [] }
         switch arrival {
         case .database(.success(var page)):
             await complete(&page)
-            if !page.changed.isEmpty || !page.deleted.isEmpty { await deliver(.fetchedDatabaseChanges(.init(page))) }
+            if !page.changed.isEmpty || !page.deleted.isEmpty {
+                await deliver(.fetchedDatabaseChanges(.init(page)), of: epoch)
+            }
             return advance(
                 .databasePage(
                     changed: page.changed,
@@ -161,7 +173,10 @@ extension SyncDriver {
             return advance(.databaseFailed(error.trouble))
         case .zone(let zone, .success(let page)):
             await beforeDelivery(of: page, in: zone)
-            if !page.changed.isEmpty || !page.deleted.isEmpty { await deliver(.fetchedRecordZoneChanges(.init(page))) }
+            if !page.changed.isEmpty || !page.deleted.isEmpty {
+                await deliver(.fetchedRecordZoneChanges(.init(page)), of: epoch)
+            }
+            guard epoch == accountEpoch else { return [] }
             note(page, in: zone)
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))
         case .zone(let zone, .failure(let error)):
@@ -174,7 +189,10 @@ extension SyncDriver {
     /// Adds what a listing does not say, and lets answers about lost zones come first that are on their way.
     private func complete(_ page: inout DatabasePage) async {
         let (changed, moreComing) = (page.changed, page.moreComing)
-        let missing = state.update { $0.feed.missing(after: changed, moreComing: moreComing) }
+        if !moreComing, state.read({ $0.feed.listing != nil }) { await awaitExchanges() }
+        let missing = state.update {
+            $0.feed.missing(after: changed, moreComing: moreComing, besides: Set($0.unheard.types.keys))
+        }
         page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
         let lost = page.deleted.map(\.zone)
         if !lost.isEmpty { state.update { contents in lost.forEach { contents.unheard.forget($0) } } }

@@ -37,13 +37,14 @@ extension SyncDriver {
         await sendLane.enter()
         defer { sendLane.leave() }
         tell(.sendBegan)
+        let epoch = accountEpoch
         await deliver(.willSendChanges(.init(context: context)))
         var tally = Tally()
-        await sendZones(context, &tally)
+        await sendZones(context, &tally, epoch)
         var seen = state.read(\.revision)
-        while tally.error == nil, !Task.isCancelled {
+        while tally.error == nil, !Task.isCancelled, epoch == accountEpoch {
             seen = state.read(\.revision)
-            guard try await sendBatch(context, &tally) else { break }
+            guard try await sendBatch(context, &tally, epoch) else { break }
             await saveState()
         }
         await saveState()
@@ -64,7 +65,8 @@ extension SyncDriver {
 
     // MARK: Zones
 
-    private func sendZones(_ context: CKSyncEngine.SendChangesContext, _ tally: inout Tally) async {
+    private func sendZones(_ context: CKSyncEngine.SendChangesContext, _ tally: inout Tally, _ epoch: Int) async {
+        guard epoch == accountEpoch else { return }
         let entries = state.read(\.zones.versioned).filter { context.options.scope.contains($0.change.zoneID) }
         guard !entries.isEmpty else { return }
         var saves: [CKRecordZone] = []
@@ -75,7 +77,12 @@ extension SyncDriver {
             case .deleteZone(let id): deletes.append(id)
             }
         }
+        await zonesExchange.enter()
+        defer { zonesExchange.leave() }
+        guard epoch == accountEpoch else { return }
         let answer = await modifyZones(saves, deletes)
+        // What was sent for somebody else is theirs to hear of, when they come back and send it once more.
+        guard epoch == accountEpoch else { return }
         var saved: [CKRecordZone] = []
         var failedSaves: [CKSyncEngine.Event.SentDatabaseChanges.FailedZoneSave] = []
         var deleted: [CKRecordZone.ID] = []
@@ -102,6 +109,8 @@ extension SyncDriver {
             }
             settle(id, version: entry.version, error, &tally)
         }
+        let made = saved
+        state.update { $0.noteMade(made) }
         await saveState()
         await deliver(
             .sentDatabaseChanges(
@@ -111,7 +120,8 @@ extension SyncDriver {
                     deletedZoneIDs: deleted,
                     failedZoneDeletes: failedDeletes
                 )
-            )
+            ),
+            of: epoch
         )
     }
 
@@ -149,7 +159,11 @@ extension SyncDriver {
     /// Sends the application's next batch.
     ///
     /// Returns false when there is none.
-    private func sendBatch(_ context: CKSyncEngine.SendChangesContext, _ tally: inout Tally) async throws -> Bool {
+    private func sendBatch(
+        _ context: CKSyncEngine.SendChangesContext,
+        _ tally: inout Tally,
+        _ epoch: Int
+    ) async throws -> Bool {
         // Noted before the application reads its data: an edit made after that has a newer version, and stays.
         let versions = state.read(\.outbox.versions)
         guard let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) else {
@@ -157,19 +171,21 @@ extension SyncDriver {
         }
         let skipped = tally.failedRecords
         let items = BatchItem.items(of: batch).filter { !skipped.contains($0.id) }
-        guard !items.isEmpty else { return false }
+        guard !items.isEmpty, epoch == accountEpoch else { return false }
         var answer = SentBatch()
         var entered: [Turnstile] = []
         for zone in items.uniqueZones where tally.error == nil {
             let exchange = exchange(zone)
             await exchange.enter()
             entered.append(exchange)
+            guard epoch == accountEpoch else { break }
             await send(items.filter { $0.id.zone == zone }, atomically: batch.atomicByZone, into: &answer, &tally)
         }
+        defer { entered.forEach { $0.leave() } }
+        guard epoch == accountEpoch else { return false }
         settle(answer, versions, &tally)
         state.update { $0.noteSent(answer.event) }
-        await deliver(.sentRecordZoneChanges(answer.event))
-        entered.forEach { $0.leave() }
+        await deliver(.sentRecordZoneChanges(answer.event), of: epoch)
         return true
     }
 

@@ -22,6 +22,8 @@ actor SyncDriver {
     let sendLane = Turnstile()
     private let accountCheck = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
+    /// Of the requests that make and delete zones.
+    let zonesExchange = Turnstile()
 
     var chance: Chance
     var limits = BatchLimits()
@@ -29,6 +31,8 @@ actor SyncDriver {
     private var round: FetchRound?
     /// The generation of the credentials that were found to belong to the state's user.
     private var checkedAccount: Int?
+    /// How often the state has been given to another user: what was begun for an earlier one is not told any more.
+    private(set) var accountEpoch = 0
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
     private var background: [Int: Task<Void, Never>] = [:]
@@ -57,7 +61,7 @@ actor SyncDriver {
         chance = conditions.chance
         var settings = conditions.schedule
         settings.isAutomatic = configuration.automaticallySync
-        let wait = state.read(\.heldUntil)?.timeIntervalSince(conditions.wallClock()) ?? 0
+        let wait = state.read { $0.hold(at: conditions.wallClock()) }
         schedule = SyncSchedule(
             settings: settings,
             heldUntil: wait > 0 ? conditions.time.now() + .seconds(wait) : nil
@@ -111,10 +115,12 @@ actor SyncDriver {
 
     // MARK: Telling the delegate
 
-    func deliver(_ event: CKSyncEngine.Event) async {
+    ///
+    /// With an `epoch`, nothing is told once the state is another user's than it was then.
+    func deliver(_ event: CKSyncEngine.Event, of epoch: Int? = nil) async {
         await delivery.enter()
         defer { delivery.leave() }
-        guard !isStopped, let engine, let delegate else { return }
+        guard !isStopped, let engine, let delegate, epoch == nil || epoch == accountEpoch else { return }
         await conditions.time.application { await delegate.handleEvent(event, syncEngine: engine) }
     }
 
@@ -170,7 +176,12 @@ actor SyncDriver {
         // The two clocks never agree to the last bit; only a real difference is worth keeping.
         let known = state.read(\.heldUntil)
         let drift = until.flatMap { until in known.map { abs(until.timeIntervalSince($0)) } }
-        if (drift ?? 0) > 1 || (until == nil) != (known == nil) { state.update { $0.heldUntil = until } }
+        guard (drift ?? 0) > 1 || (until == nil) != (known == nil) else { return }
+        let wait = schedule.heldUntil.map { ($0 - conditions.time.now()).inSeconds }
+        state.update { contents in
+            contents.heldUntil = until
+            contents.heldFor = wait
+        }
     }
 
     private func wake(at moment: Moment?) {
@@ -262,12 +273,15 @@ actor SyncDriver {
         guard checkedAccount != generation else { return }
         let previous = state.read(\.user)
         do {
-            let name = try await connection.fetchCallerName()
+            // Whoever speaks now, also where somebody else's round has brought this about.
+            let name = try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
+            if name != previous { await accountChanged(from: previous, to: name) }
+            // Only now: what is still under way for the one before must not take itself for theirs.
             checkedAccount = generation
             await connection.notices.accountIsUsable(generation: generation)
-            if name != previous { await accountChanged(from: previous, to: name) }
         } catch {
-            if error.code == .notAuthenticated, previous != nil { await accountChanged(from: previous, to: nil) }
+            let isRefused = CKError(from: error).code == .notAuthenticated
+            if isRefused, previous != nil { await accountChanged(from: previous, to: nil) }
             throw error
         }
     }
@@ -288,6 +302,11 @@ actor SyncDriver {
             if previous != nil { contents = CKSyncEngine.State.Contents(stamp: contents.stamp) }
             contents.user = current
         }
+        if previous != nil {
+            // A round that is under way is about the other's data: from here on it changes nothing.
+            accountEpoch += 1
+            round = nil
+        }
         let before = previous.map { CKRecord.ID(recordName: $0) }
         let now = current.map { CKRecord.ID(recordName: $0) }
         switch (before, now) {
@@ -302,13 +321,17 @@ actor SyncDriver {
 
     // MARK: Rounds
 
-    /// Runs a round in a task of its own, so that `cancelOperations` can end it.
+    /// Runs a request of a round in a task of its own, so that `cancelOperations` can end it, and for the user for whom
+    /// the round was begun only.
     func cancellable<Result: Sendable>(
         _ work: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
         lastTask += 1
         let id = lastTask
-        let task: Task<Result, any Error> = conditions.time.start { try await work() }
+        let binding = try checkedAccount.map { AccountBinding(try database.session.connection(), generation: $0) }
+        let task: Task<Result, any Error> = conditions.time.start {
+            try await AccountBinding.$current.withValue(binding) { try await work() }
+        }
         requests[id] = { task.cancel() }
         defer { requests[id] = nil }
         return try await withTaskCancellationHandler {
@@ -328,6 +351,14 @@ actor SyncDriver {
         let made = Turnstile()
         exchanges[zone] = made
         return made
+    }
+
+    /// Returns when all that was sent before now has been answered, and told.
+    func awaitExchanges() async {
+        for exchange in Array(exchanges.values) + [zonesExchange] {
+            await exchange.enter()
+            exchange.leave()
+        }
     }
 
     func cancelOperations() {

@@ -23,6 +23,11 @@ struct UnheardSaves: Sendable {
         if known == nil { count += 1 }
     }
 
+    /// The zone was made here, and has not been fetched.
+    mutating func made(_ zone: ZoneID) {
+        if types[zone] == nil { types[zone] = [:] }
+    }
+
     mutating func deleted(_ record: RecordID) {
         if types[record.zone]?.removeValue(forKey: record.recordName) != nil { count -= 1 }
     }
@@ -38,11 +43,20 @@ extension CKSyncEngine.State.Contents {
             let id = record.recordID.record
             // What is saved while its zone is being listed may come too late for the listing.
             listings[id.zone]?.insert(id.recordName)
+            feed.wrote(id.zone)
             if feed.zoneTokens[id.zone] == nil { unheard.saved(id, type: record.recordType) }
         }
         for id in sent.deletedRecordIDs.map(\.record) {
             listings[id.zone]?.remove(id.recordName)
             unheard.deleted(id)
+        }
+    }
+
+    /// Zones that the relay has made, or that were there already.
+    mutating func noteMade(_ zones: [CKRecordZone]) {
+        for zone in zones.map(\.zoneID.zone) {
+            feed.wrote(zone)
+            if feed.zoneTokens[zone] == nil { unheard.made(zone) }
         }
     }
 

@@ -34,6 +34,32 @@ package struct CallFailure: Error {
     package var document: JSONDocument?
 }
 
+/// Whose requests a task makes: those of one sign-in on one connection, and nobody else's.
+///
+/// A round of fetching or sending is about one user's data. Where somebody else signs in while it is under way, what it has
+/// still to ask must not be asked, and above all not written, in the name of the other.
+package struct AccountBinding: Sendable {
+    @TaskLocal package static var current: AccountBinding?
+
+    private let credentials: ObjectIdentifier
+    private let generation: Int
+
+    package init(_ connection: RelayConnection, generation: Int) {
+        credentials = ObjectIdentifier(connection.credentials)
+        self.generation = generation
+    }
+
+    /// Throws where the task works for another sign-in than this one.
+    fileprivate static func check(_ connection: RelayConnection, _ generation: Int) throws(CallFailure) {
+        guard let current, current.credentials == ObjectIdentifier(connection.credentials),
+            current.generation != generation
+        else { return }
+        throw CallFailure(
+            error: CKError(.accountTemporarilyUnavailable, "Somebody else has signed in since this was begun.")
+        )
+    }
+}
+
 extension RelayConnection {
     /// Sends a call and reads the answer; keeps the fresh token that comes with it.
     package func send(_ call: RelayCall) async throws(CallFailure) -> JSONDocument {
@@ -46,6 +72,7 @@ extension RelayConnection {
         if token == nil, let fresh = try await signIn(insteadOf: nil) {
             (token, generation) = (fresh, credentials.current.generation)
         }
+        try AccountBinding.check(self, generation)
         do throws(CallFailure) {
             return try await exchange(call, token, generation)
         } catch {
@@ -53,7 +80,9 @@ extension RelayConnection {
             guard error.error.code == .notAuthenticated, let fresh = try await signIn(insteadOf: token) else {
                 throw error
             }
-            return try await exchange(call, fresh, credentials.current.generation)
+            let generation = credentials.current.generation
+            try AccountBinding.check(self, generation)
+            return try await exchange(call, fresh, generation)
         }
     }
 

@@ -43,6 +43,7 @@ extension MirrorSync {
     private func noteMoved(_ departure: ShareMoves.Departure, _ tags: [String: String]) async throws {
         let file = file
         try await file.pool.write { try ShareMoves.moved($0, departure, tags, file: file) }
+        feed.wrote(departure.to.zone)
     }
 
     /// Sends copies of records that the model does not know; all others go by the line.

@@ -127,7 +127,8 @@ final class StoreFile: Sendable {
 /// The few values that a store keeps about itself.
 enum State {
     enum Key: String {
-        case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, identity, quotaIsFull
+        case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, heldFor, identity
+        case quotaIsFull
         case wantsSweep, sealed, extents, mergeKeys, clearFields
     }
 

@@ -65,6 +65,7 @@ actor AccountGate {
                 "Another user has signed in; their own store is opened in place of this one."
             )
         }
+        try link.belongs(to: generation)
         passed = generation
         if previous != name {
             try? await file.pool.write { try State.set($0, .account, name) }

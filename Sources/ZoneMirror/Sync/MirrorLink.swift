@@ -1,5 +1,6 @@
 import Records
 import SyncCore
+import Synchronization
 import Wire
 import ZoneKit
 
@@ -22,16 +23,35 @@ struct MirrorPage: Sendable {
 /// In the private database every zone is the user's own, whatever the relay calls them.
 struct MirrorLink: Sendable {
     let database: CKDatabase
+    /// For whom it asks and writes; whoever signs in meanwhile is asked for first.
+    private let account = AccountHold()
+
+    init(database: CKDatabase) { self.database = database }
+
+    /// The sign-in of that generation was found to be that of the user whose data these are.
+    func belongs(to generation: Int) throws(CKError) {
+        let binding = AccountBinding(try connection(), generation: generation)
+        account.binding.withLock { $0 = binding }
+    }
+
+    /// Makes a request in the name of the user whose data these are, or not at all.
+    func asOwner<Answer>(_ ask: () async throws(CKError) -> Answer) async throws(CKError) -> Answer {
+        let binding = account.binding.withLock { $0 }
+        do {
+            return try await AccountBinding.$current.withValue(binding) { try await ask() }
+        } catch {
+            throw CKError(from: error)
+        }
+    }
 
     var isPrivate: Bool { database.databaseScope == .private }
 
     func connection() throws(CKError) -> RelayConnection { try database.session.connection() }
 
     func databaseChanges(since token: String?) async throws(CKError) -> DatabasePage {
-        let document = try await database.call(
-            "changes/database",
-            ClientRequest.databaseChanges(since: token, limit: nil)
-        )
+        let document = try await asOwner { () throws(CKError) in
+            try await database.call("changes/database", ClientRequest.databaseChanges(since: token, limit: nil))
+        }
         let isPrivate = isPrivate
         return try reading { () throws(JSONError) in
             let end = try ClientResponse.pageEnd(document.root)
@@ -88,7 +108,7 @@ struct MirrorLink: Sendable {
             limit: nil,
             countsRest: countsRest
         )
-        let document = try await database.call("changes/zone", body)
+        let document = try await asOwner { () throws(CKError) in try await database.call("changes/zone", body) }
         let outcome: Result<ZoneAnswer, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
                 return .failure(CKError(.internalError, "The relay's answer leaves the zone out."))
@@ -133,11 +153,13 @@ struct MirrorLink: Sendable {
 
     /// Makes zones; those that exist already stay as they are.
     func make(_ zones: [ZoneID]) async throws(CKError) {
-        let document = try await database.call(
-            "zones/modify",
-            ClientRequest.modify(creating: zones, deleting: []),
-            isWrite: true
-        )
+        let document = try await asOwner { () throws(CKError) in
+            try await database.call(
+                "zones/modify",
+                ClientRequest.modify(creating: zones, deleting: []),
+                isWrite: true
+            )
+        }
         let entries = try reading { () throws(JSONError) in try ClientResponse.zones(document.root) }
         for case .failed(_, let failure) in entries {
             let error = CKError(failure, at: .item)
@@ -147,7 +169,7 @@ struct MirrorLink: Sendable {
 
     /// `loss` is what other devices are told of why.
     func delete(_ zone: ZoneID, because loss: ZoneLoss = .deleted) async throws(CKError) {
-        try await database.end(CKRecordZone.ID(zone), because: loss)
+        try await asOwner { () throws(CKError) in try await database.end(CKRecordZone.ID(zone), because: loss) }
     }
 
     /// What became of one item.
@@ -170,7 +192,10 @@ struct MirrorLink: Sendable {
             body.key("records")
             body.array(names) { list, name in list.object { $0.member("recordName", name) } }
         }
-        let document = try await database.call("records/move", writer.bytes, isWrite: true)
+        let body = writer.bytes
+        let document = try await asOwner { () throws(CKError) in
+            try await database.call("records/move", body, isWrite: true)
+        }
         return try reading { () throws(JSONError) in
             var tags: [String: String] = [:]
             for entry in try document.root.required("records").elements() {
@@ -188,14 +213,16 @@ struct MirrorLink: Sendable {
         atomically: Bool
     ) async throws(CKError) -> [Answer] {
         let connection = try database.session.connection()
-        let document: JSONDocument
-        do throws(CallFailure) {
-            document = try await connection.modify(writes, in: zone, of: database.scope, atomically: atomically)
-        } catch {
-            // An atomic failure is an error answer that lists every item.
-            guard error.failure?.error.code == .atomicError, let listed = error.document, listed.root["records"] != nil
-            else { throw error.error }
-            document = listed
+        let document = try await asOwner { () throws(CKError) in
+            do throws(CallFailure) {
+                return try await connection.modify(writes, in: zone, of: database.scope, atomically: atomically)
+            } catch {
+                // An atomic failure is an error answer that lists every item.
+                guard error.failure?.error.code == .atomicError, let listed = error.document,
+                    listed.root["records"] != nil
+                else { throw error.error }
+                return listed
+            }
         }
         var answers: [Answer] = []
         try reading { () throws(JSONError) in
@@ -245,6 +272,16 @@ struct MirrorLink: Sendable {
     }
 
     func callerName() async throws(CKError) -> String {
-        try await database.session.connection().fetchCallerName()
+        let connection = try connection()
+        do {
+            return try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
+        } catch {
+            throw CKError(from: error)
+        }
     }
+}
+
+/// The sign-in that a link speaks for; `nil` until one was looked at.
+private final class AccountHold: Sendable {
+    let binding = Mutex<AccountBinding?>(nil)
 }

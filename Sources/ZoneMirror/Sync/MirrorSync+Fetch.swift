@@ -163,7 +163,14 @@ extension MirrorSync {
     /// Adds what a listing of the database does not say, and lets answers about lost zones come first that are on their way.
     private func completed(_ arrival: Arrival) async -> Arrival {
         guard case .database(.success(var page)) = arrival else { return arrival }
-        let missing = feed.missing(after: page.changed, moreComing: page.moreComing)
+        var known: Set<ZoneID> = []
+        if !page.moreComing, feed.listing != nil {
+            await awaitExchanges()
+            // Those too of which nothing was read yet, since all that is in them was written here.
+            let zones = (try? await file.pool.read { try KnownZone.all($0) }) ?? []
+            known = Set(zones.filter { $0.isThere && !$0.zone.isDefault }.map(\.zone))
+        }
+        let missing = feed.missing(after: page.changed, moreComing: page.moreComing, besides: known)
         page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
         for (zone, _) in page.deleted {
             // What was sent before the zone went, and is answered after, would bring its records back.

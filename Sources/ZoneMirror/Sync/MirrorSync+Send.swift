@@ -117,7 +117,7 @@ extension MirrorSync {
                 let (items, upTo, isLast) = try await file.pool.write { db in
                     var isFull = try State.text(db, .quotaIsFull) != nil
                     // Space may have been made elsewhere: tried again every quarter of an hour.
-                    if let since = try State.number(db, .quotaIsFull), now - since > 900 {
+                    if let since = try State.number(db, .quotaIsFull), abs(now - since) > 900 {
                         try State.set(db, .quotaIsFull, nil)
                         isFull = false
                     }
@@ -153,6 +153,9 @@ extension MirrorSync {
         guard link.isPrivate, !zone.isDefault else { return }
         let isThere = try await file.pool.read { try KnownZone.find($0, zone)?.isThere ?? false }
         guard !isThere else { return }
+        let turnstile = exchange(zone)
+        await turnstile.enter()
+        defer { turnstile.leave() }
         do throws(CKError) {
             try await link.make([zone])
         } catch {
@@ -163,6 +166,7 @@ extension MirrorSync {
             let known = try KnownZone.make(db, zone)
             try db.execute(sql: "UPDATE mirror_zone SET isThere = 1 WHERE id = ?", arguments: [known.id])
         }
+        feed.wrote(zone)
     }
 
     /// Sends one request and writes down what became of it; returns what is to be sent again at once.
@@ -181,6 +185,7 @@ extension MirrorSync {
         do throws(CKError) {
             answers = try await link.modify(writes, in: zone, atomically: isAtomic)
             limits.accepted()
+            feed.wrote(zone)
         } catch {
             if error.code == .limitExceeded, request.count > 1 {
                 limits.exceeded(by: request.count)

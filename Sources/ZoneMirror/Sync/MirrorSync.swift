@@ -111,10 +111,10 @@ actor MirrorSync {
             let extents = extents
             try await file.pool.write { try PollMarks.follow($0, extents) }
         }
-        let (token, zones, marks, held) = try await file.pool.read { db in
+        let (token, zones, marks, held, heldFor) = try await file.pool.read { db in
             (
                 try State.text(db, .databaseToken), try KnownZone.all(db), try PollMarks.load(db),
-                try State.number(db, .heldUntil)
+                try State.number(db, .heldUntil), try State.number(db, .heldFor)
             )
         }
         feed = FeedState(databaseToken: token.map { SyncToken($0) })
@@ -126,7 +126,11 @@ actor MirrorSync {
         if let held, held > conditions.wallClock().timeIntervalSince1970 {
             var settings = conditions.schedule
             settings.isAutomatic = conditions.isAutomatic
-            let wait = Duration.seconds(held - conditions.wallClock().timeIntervalSince1970)
+            // Never more than it was: the wall clock may have been ahead when it was noted.
+            let wait = min(
+                .seconds(held - conditions.wallClock().timeIntervalSince1970),
+                heldFor.map { .seconds($0) } ?? SyncSchedule.longestUnknownHold
+            )
             schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + wait)
         }
         // Space may have been made meanwhile.
@@ -231,7 +235,10 @@ actor MirrorSync {
         let isNews = until.map { abs($0 - (keptHold ?? 0)) > 1 } ?? (keptHold != nil)
         guard isNews else { return }
         keptHold = until
-        try? await file.pool.write { try State.set($0, .heldUntil, until) }
+        try? await file.pool.write { db in
+            try State.set(db, .heldUntil, until)
+            try State.set(db, .heldFor, wait)
+        }
     }
 
     func tell(_ event: SyncSchedule.Event) {
@@ -367,6 +374,14 @@ actor MirrorSync {
         let made = Turnstile()
         exchanges[zone] = made
         return made
+    }
+
+    /// Returns when all that was sent before now has been answered, and written down.
+    func awaitExchanges() async {
+        for exchange in Array(exchanges.values) {
+            await exchange.enter()
+            exchange.leave()
+        }
     }
 
     func withFetchLane<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {

@@ -8,8 +8,20 @@ extension TestDevice {
     ///
     /// - Throws: `notAuthenticated` for a visitor, and what the relay's storage throws.
     public func signIn() async throws {
-        guard let user, let token = try relay.running?.signIn(user, to: identity.container) else {
-            throw CKError(.notAuthenticated, "Only a user's device can sign in, and only while the relay runs.")
+        guard let user else { throw CKError(.notAuthenticated, "A visitor has no name to sign in by.") }
+        try await signIn(as: user)
+    }
+
+    /// Signs somebody on this device in, be it another user than the device's own.
+    ///
+    /// Engines and mirrors learn of it as they do of a change of the account in an application: engines tell their delegates,
+    /// mirrors open that user's files. `user` stays the device's own; `signIn()` brings that one back.
+    ///
+    /// - Parameter user: Any name; the user is made when first seen.
+    /// - Throws: `networkFailure` while the relay does not run, and what its storage throws.
+    public func signIn(as user: String) async throws {
+        guard let token = try relay.running?.signIn(user, to: identity.container) else {
+            throw CKError(.networkFailure, "Nobody can sign in while the relay does not run.")
         }
         try await container.signIn(.webAuthToken(token))
     }

@@ -145,18 +145,23 @@ extension TestNetwork: RelayTransport {
         world.carries(1, for: party)
         defer { world.carries(-1, for: party) }
         try await pass(plan.thither)
-        if case .meanwhile(let work) = fault { await work() }
+        if case .meanwhile(let work) = fault { await asATest(work) }
         if case .unreachable = fault { throw .unreachable("The test said so.") }
         guard !isCut else { throw .unreachable("The device went off the network.") }
         var answer = try await deliver(request)
         if case .doubled = fault { answer = try await deliver(request) }
-        if case .beforeAnswer(let work) = fault { await work() }
+        if case .beforeAnswer(let work) = fault { await asATest(work) }
         try await pass(plan.back)
         if case .losesAnswer = fault { throw .answerLost("The test said so.") }
         guard !isCut else { throw .answerLost("The device went off the network.") }
         state.withLock { $0.answers[operation, default: 0] += 1 }
         onRequest(operation, true)
         return answer
+    }
+
+    /// What a test does in the middle of a device's request is not done in the name of that request.
+    private func asATest(_ work: @Sendable () async -> Void) async {
+        await AccountBinding.$current.withValue(nil) { await work() }
     }
 
     private func deliver(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {

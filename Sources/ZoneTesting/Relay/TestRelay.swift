@@ -217,6 +217,11 @@ public final class TestRelay: Sendable {
     /// The relay itself; a stopped one gives nothing.
     package var relay: Relay? { running?.relay }
 
+    /// Removes the files that no record uses, however new they are; tells how many.
+    package func removeUnusedAssets() async throws -> Int {
+        try await running?.stores.removeUnusedAssets(before: Timestamp(milliseconds: .max)) ?? 0
+    }
+
     /// Where this life's notice connections are.
     var lane: TestLane? { running?.lane }
 

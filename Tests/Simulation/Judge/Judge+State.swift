@@ -18,6 +18,12 @@ extension Judge {
         /// The state that each zone token and database token stands for, as its holders have it.
         var known: [String: Known] = [:]
         var knownDatabases: [String: KnownDatabase] = [:]
+        /// What was ever brought as a file, by its checksum; and all addresses that were given out for it.
+        var contents: [String: [UInt8]] = [:]
+        var addresses: Set<PictureAddress> = []
+        /// Links that are good for one person each, and by which of them people were let in.
+        var links: Set<String> = []
+        var linksTaken: [String: Set<String>] = [:]
         /// Which operations of a named write have taken effect.
         var done: [WriteName: [Bool]] = [:]
         /// Who was removed from a share, and by which request from then on.

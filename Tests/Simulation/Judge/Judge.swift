@@ -20,6 +20,9 @@ final class Judge: Witness {
     /// Whether the relay's disk does what it should.
     let isDiskSound = Mutex<@Sendable () -> Bool>({ true })
 
+    /// `nil` until there is a relay.
+    let files = Mutex<FileCarrier?>(nil)
+
     init(clock: TestClock) { self.clock = clock }
 
     var violations: [String] { state.withLock { $0.violations } }

@@ -32,7 +32,7 @@ final class Hand: Sendable {
 
     func makeZones() {
         act("zones") { hand in
-            for zone in [Self.zone(0), Self.zone(1), CKRecordZone.ID(zoneName: "Far"), Self.tree] {
+            for zone in [Self.zone(0), Self.zone(1), CKRecordZone.ID(zoneName: "Far"), Self.tree, Self.once] {
                 _ = try await hand.database.save(CKRecordZone(zoneID: zone))
             }
             let family = Step.familyNames.map {

@@ -1,0 +1,85 @@
+import Synchronization
+import ZoneTesting
+
+/// What is looked at once nothing goes wrong any more.
+extension Simulation {
+    /// Every token that was ever handed out, or some of them, with pages of any size.
+    func audit() {
+        let bench = Party("auditor", on: world.stage)
+        let (relay, judge) = (relay, judge)
+        let questions = judge.questions(4) { Int(self.chance.number() % UInt64($0)) }
+        let names = Dictionary(uniqueKeysWithValues: people.map { ($0.value, $0.key) })
+        Task(executorPreference: bench) {
+            for question in questions {
+                guard let user = names[question.user] else { continue }
+                await question.ask(relay, as: user, judge)
+            }
+        }
+        workOff()
+    }
+
+    /// Whoever may see a picture gets it, and nobody else.
+    func lookAtPictures() {
+        let bench = Party("viewer", on: world.stage)
+        let (relay, judge) = (relay, judge)
+        let users = ["alice", "bob", "erin"]
+        Task(executorPreference: bench) {
+            for picture in judge.pictures {
+                for user in users { await judge.look(at: picture.record, in: picture.zone, as: user, relay) }
+            }
+        }
+        workOff()
+        for _ in 0..<3 { judge.lookAgain { Int(chance.number() % UInt64($0)) } }
+    }
+
+    /// What grows with what was done, and not with what there is, would grow for ever.
+    func checkBounds() {
+        if world.stage.strays > 0 {
+            judge.accuse(
+                "b",
+                "\(world.stage.strays) pieces of work came from other threads: the run cannot be repeated"
+            )
+        }
+        let sleepers = clock.sleeperCount
+        if sleepers > 60 + 20 * programs.count + 8 * steps.count { judge.accuse("l", "\(sleepers) sleepers are left") }
+        let sockets = judge.state.withLock { $0.sockets.count }
+        if relay.connectionCount > sockets {
+            judge.accuse(
+                "l",
+                "the relay knows of \(relay.connectionCount) notice connections, and there are \(sockets)"
+            )
+        }
+    }
+
+    func compare() {
+        let truth = judge.truth
+        for (index, program) in programs.enumerated() {
+            let name = "\(program.device.user ?? "")'s \(program.device.name) (program \(index))"
+            if !program.unsent().isEmpty { judge.accuse("b", "\(name) has not sent \(program.unsent())") }
+            guard let holdings = program.holdings() else {
+                judge.accuse("b", "\(name) cannot be read")
+                continue
+            }
+            let expected = program.expected(from: truth)
+            for zone in Set(holdings.keys).union(expected.keys).sorted(by: { $0.description < $1.description }) {
+                let (there, records) = (expected[zone] ?? [:], holdings[zone] ?? [:])
+                if holdings[zone] == nil { judge.accuse("b", "\(name) does not have \(zone)") }
+                for record in Set(there.keys).union(records.keys).sorted()
+                where !record.hasPrefix("zonecast.key") && !record.hasPrefix("pic") {
+                    let mine = records[record]?.filter { $0.key != "secret" }
+                    let theirs = there[record]?.fields
+                    let known = theirs?.filter { $0.key != "CD_entityName" && $0.key != "secret" }
+                    if mine != known {
+                        judge.accuse(
+                            "b",
+                            "\(record) in \(zone) is \(mine.map { "\($0)" } ?? "not there") on \(name), and \(known.map { "\($0)" } ?? "not there") on the relay"
+                        )
+                    }
+                }
+            }
+            if !truth.zones.values.contains(where: { $0.records.keys.contains { $0.hasSuffix("last\(index)") } }) {
+                judge.accuse("b", "\(name)'s last change is not on the relay")
+            }
+        }
+    }
+}
