@@ -114,4 +114,24 @@ import Wire
         #expect(alone > 20)
         #expect(shared <= alone + 2, "\(shared) statements, unshared \(alone)")
     }
+
+    /// To know who hears of changed records costs one statement for a zone with hierarchies, and none for others.
+    @Test(arguments: [true, false]) func watchingRecordsOfASharedZoneCostsNothingForEach(_ isHierarchy: Bool)
+        async throws
+    {
+        let world = try World()
+        try await world.makeZone(notes: ["root"])
+        // What is saved below stays where it stands.
+        try await world.modify((0..<20).map { HierarchyShareTests.child("n\($0)", of: "root") }).checked()
+        let people = [World.participant(World.bob), World.participant(World.carol)]
+        let share = try await world.one(
+            isHierarchy ? World.share(name: "share", root: "root", with: people) : World.share(with: people)
+        )
+        for user in [World.bob, World.carol] { try await world.accept(share, as: user) }
+        _ = try await saveCost(world, zone: "Notes")
+        let unwatched = try await saveCost(world, zone: "Notes")
+        for user in [World.bob, World.carol] { try await world.world.subscribe("all", in: "shared", as: user) }
+        let watched = try await saveCost(world, zone: "Notes")
+        #expect(watched == unwatched + (isHierarchy ? 1 : 0), "\(watched) statements, unwatched \(unwatched)")
+    }
 }
