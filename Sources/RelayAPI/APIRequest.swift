@@ -1,5 +1,6 @@
 package import HTTPTypes
 package import Records
+import Wire
 
 /// One HTTP request as a value, with no socket behind it: what `Relay.respond(to:)` takes.
 ///
@@ -75,7 +76,9 @@ package struct APIResponse: Sendable {
     package var usual: UsualFields?
     /// All fields but the usual ones.
     package var otherHeaders: HTTPFields
-    package var body: [UInt8]
+    /// The body as it was written, where it is JSON of the wire and nobody has put another in its place.
+    private var text: JSONText?
+    private var held: [UInt8]
     /// The body instead of `body`.
     package var file: FileBody?
     /// Why the request was refused, where it was; only for counting.
@@ -84,7 +87,30 @@ package struct APIResponse: Sendable {
     package init(status: HTTPResponse.Status, headers: HTTPFields = [:], body: [UInt8] = []) {
         self.status = status
         otherHeaders = headers
-        self.body = body
+        held = body
+    }
+
+    /// An answer in JSON, which is sent from where it was written.
+    init(status: HTTPResponse.Status, text: JSONText) {
+        self.init(status: status)
+        self.text = text
+    }
+
+    /// The body; of an answer in JSON a copy.
+    package var body: [UInt8] {
+        get { text?.bytes ?? held }
+        set {
+            text = nil
+            held = newValue
+        }
+    }
+
+    package var bodyLength: Int { text?.count ?? held.count }
+
+    /// Lends the body's bytes for the length of the call.
+    package func withBody<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+        if let text { return try text.withBytes(body) }
+        return try held.withUnsafeBytes(body)
     }
 
     /// All header fields.

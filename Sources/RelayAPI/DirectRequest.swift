@@ -36,9 +36,7 @@ final class DirectRequest: Sendable {
             let known = try relay.admit(request, route)
             authentication = known
             let context = try relay.context(request, route, known, id: id)
-            guard let user = known.caller.user, try !relay.welcomes.isDone(user, route.home, in: context.store) else {
-                return try perform(context)
-            }
+            guard let user = known.caller.user, try !isWelcomed(user, context) else { return try perform(context) }
             context.store.write(relay.welcomes.write(user, context.home).run) { [self] result in
                 lane.run { [self] in
                     do {
@@ -53,6 +51,13 @@ final class DirectRequest: Sendable {
         } catch {
             fail(error, authentication)
         }
+    }
+
+    private func isWelcomed(_ user: UserID, _ context: RequestContext) throws -> Bool {
+        let reading = request.head.reading
+        if reading.isWelcomed { return true }
+        reading.isWelcomed = try relay.welcomes.isDone(user, route.home, in: context.store)
+        return reading.isWelcomed
     }
 
     private func perform(_ context: RequestContext) throws {
@@ -73,7 +78,7 @@ final class DirectRequest: Sendable {
 
     private func end(_ answer: EndpointAnswer, _ context: RequestContext) {
         relay.count(answer, of: route)
-        var response = APIResponse(status: answer.status == 200 ? .ok : .init(code: answer.status), body: answer.body)
+        var response = APIResponse(status: answer.status == 200 ? .ok : .init(code: answer.status), text: answer.body)
         relay.decorate(&response, request, context.authentication, id: id)
         then(response)
     }

@@ -1,4 +1,5 @@
 import Records
+import Synchronization
 
 /// What the relay reads from a request's head, however often the head comes.
 final class HeadReading: Sendable {
@@ -6,6 +7,13 @@ final class HeadReading: Sendable {
     let shown: PresentedCredentials
     /// What the credentials are remembered by; `nil` for a path of no container.
     let grantKey: GrantKey?
+    private let welcomed = Atomic<Bool>(false)
+
+    /// Whether its user is known to have been welcomed: whoever the credentials stand for, they never stand for another.
+    var isWelcomed: Bool {
+        get { welcomed.load(ordering: .relaxed) }
+        set { welcomed.store(newValue, ordering: .relaxed) }
+    }
 
     init(_ head: RequestHead.Content) {
         route = Result { () throws(RelayError) in try Route(path: head.path) }

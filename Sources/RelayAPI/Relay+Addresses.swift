@@ -31,7 +31,7 @@ extension Relay {
                 response.headers[.accessControlMaxAge] = "600"
             case (.upload, .post), (.upload, .put):
                 let answer = try await assets.finish(request)
-                response = APIResponse(status: .ok, body: answer.body)
+                response = APIResponse(status: .ok, text: answer.body)
                 response.headers.append(Self.json)
             case (.upload, .get), (.upload, .head): response = try assets.progress(request)
             case (.download, .get), (.download, .head): response = try assets.download(request)

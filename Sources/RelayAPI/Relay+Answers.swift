@@ -23,7 +23,7 @@ extension Relay {
             $0.member("uuid", id)
             $0.members(of: error)
         }
-        var response = APIResponse(status: .init(code: status), body: answer.body)
+        var response = APIResponse(status: .init(code: status), text: answer.body)
         response.errorCode = error.code
         if let wait = error.retryAfter {
             // Whole seconds and at least one, as the header has no fractions.

@@ -18,7 +18,6 @@ package final class Relay: Sendable {
     package let queryUse = QueryUse()
     private let limits: Limits
     private let time: TimeSource
-    private let random: RandomSource
     private let hub: NoticeHub?
     /// Held while subscriptions are read and told to the hub, so that it hears of them in order.
     private let tellingHub = Mutex(())
@@ -29,8 +28,9 @@ package final class Relay: Sendable {
     private let publicRates: PublicRates
     private let transfers: TransferMeter
     let assets: AssetDesk
+    private let services: RequestServices
     /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
-    private let idStart: [UInt8]
+    private let idStart: UInt64
     let onFault: @Sendable (String, any Error) -> Void
     private let requestCount = Atomic<UInt64>(0)
     /// Bounds of single users, by the names that their containers know them by; and whether there are any.
@@ -64,7 +64,6 @@ package final class Relay: Sendable {
         self.hub = hub
         self.limits = limits
         self.time = time
-        self.random = random
         let publicRates = PublicRates(authenticator.settings)
         let transfers = TransferMeter(limits.quota.publicTransfer)
         self.publicRates = publicRates
@@ -80,7 +79,7 @@ package final class Relay: Sendable {
         )
         welcomes = Welcomes(authenticator, time: time)
         pages = Pages(authenticator, stores: stores, time: time, random: random)
-        idStart = random.bytes(8)
+        idStart = random.bytes(8).reduce(0) { $0 << 8 | UInt64($1) }
         couriers = Couriers(
             hub: hub,
             authenticator: authenticator,
@@ -101,6 +100,14 @@ package final class Relay: Sendable {
         } else {
             pushes = nil
         }
+        services = RequestServices(
+            authenticator: authenticator,
+            assets: self.assets,
+            couriers: couriers,
+            pushes: pushes,
+            queryUse: queryUse,
+            random: random
+        )
         hub?.queries.endSubscriptions { [weak self] home, user, scope, subscription in
             await self?.end(subscription, of: user, in: scope, home)
         }
@@ -147,7 +154,7 @@ package final class Relay: Sendable {
             let known = try admit(request, route)
             authentication = known
             let answer = try await answer(request, route, known, id: id)
-            response = APIResponse(status: .init(code: answer.status), body: answer.body)
+            response = APIResponse(status: .init(code: answer.status), text: answer.body)
         } catch {
             response = failure(error, id: id)
             if response.status == .methodNotAllowed, let route = try? request.head.reading.route.get() {
@@ -239,25 +246,18 @@ package final class Relay: Sendable {
         guard json.isObject else { throw json.mismatch("a JSON object") }
         let store = try stores.store(of: route.home)
         if isMetered(route) { try transfers.check(route.home, store, at: time.now()) }
-        let random = random
         return RequestContext(
             requestID: id,
             home: route.home,
             database: DatabaseAddress(scope: route.scope, caller: authentication.caller),
             authentication: authentication,
-            authenticator: authenticator,
+            services: services,
             remoteAddress: request.remoteAddress,
-            assets: assets,
-            couriers: couriers,
-            pushes: pushes,
-            queryUse: queryUse,
             isGet: request.method == .get,
             store: request.trace.map { TracedStore(store, of: route.home, $0) } ?? store,
             body: json,
             limits: limits(in: route.home),
-            now: time.now(),
-            newRecordName: { UUIDText.make(random.bytes(16)).uppercased() },
-            newSecret: { Base64URL.encode(random.bytes(16)) }
+            now: time.now()
         )
     }
 
@@ -306,6 +306,6 @@ package final class Relay: Sendable {
     /// Tells one request from all others; nobody need be unable to guess it.
     func requestID() -> String {
         let number = requestCount.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
-        return UUIDText.make(idStart + withUnsafeBytes(of: number.bigEndian) { Array($0) })
+        return UUIDText.make(idStart, number)
     }
 }

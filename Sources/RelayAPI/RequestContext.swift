@@ -2,6 +2,41 @@ import Records
 import RelayCore
 import Wire
 
+/// What every request of a relay may need beside what it brings: one reference, since each takes it along.
+final class RequestServices: Sendable {
+    /// Whom to ask about people.
+    let authenticator: Authenticator
+    /// Where assets come and go.
+    let assets: AssetDesk
+    /// Who takes in devices that poll.
+    let couriers: Couriers
+    /// Who takes in devices that sleep; `nil` where nobody wakes them.
+    let pushes: PushDesk?
+    /// Counts what queries ask of indexes.
+    let queryUse: QueryUse
+    /// Makes names for records whose client made none.
+    let newRecordName: @Sendable () -> String
+    /// Makes 128 random bits as text, for links.
+    let newSecret: @Sendable () -> String
+
+    init(
+        authenticator: Authenticator,
+        assets: AssetDesk,
+        couriers: Couriers,
+        pushes: PushDesk?,
+        queryUse: QueryUse,
+        random: RandomSource
+    ) {
+        self.authenticator = authenticator
+        self.assets = assets
+        self.couriers = couriers
+        self.pushes = pushes
+        self.queryUse = queryUse
+        newRecordName = { random.uuid().uppercased() }
+        newSecret = { Base64URL.encode(random.bytes(16)) }
+    }
+}
+
 /// One authenticated request on its way through an endpoint.
 ///
 /// A class, since it is handed on from function to function and is never changed.
@@ -11,65 +46,48 @@ final class RequestContext: Sendable {
     let home: ContainerEnvironment
     let database: DatabaseAddress
     let authentication: Authentication
-    /// Whom to ask about people.
-    let authenticator: Authenticator
+    private let services: RequestServices
     /// The peer's, for limits that count by address.
     let remoteAddress: String
-    /// Where assets come and go.
-    let assets: AssetDesk
-    /// Who takes in devices that poll.
-    let couriers: Couriers
-    /// Who takes in devices that sleep; `nil` where nobody wakes them.
-    let pushes: PushDesk?
-    /// Counts what queries ask of indexes.
-    let queryUse: QueryUse
     /// Called by GET, where the operation knows both.
     let isGet: Bool
     let store: any Store
     let body: JSONValue
     let limits: Limits
     let now: Timestamp
-    /// Makes names for records whose client made none.
-    let newRecordName: @Sendable () -> String
-    /// Makes 128 random bits as text, for links.
-    let newSecret: @Sendable () -> String
+
+    var authenticator: Authenticator { services.authenticator }
+    var assets: AssetDesk { services.assets }
+    var couriers: Couriers { services.couriers }
+    var pushes: PushDesk? { services.pushes }
+    var queryUse: QueryUse { services.queryUse }
+    var newRecordName: @Sendable () -> String { services.newRecordName }
+    var newSecret: @Sendable () -> String { services.newSecret }
 
     init(
         requestID: String,
         home: ContainerEnvironment,
         database: DatabaseAddress,
         authentication: Authentication,
-        authenticator: Authenticator,
+        services: RequestServices,
         remoteAddress: String,
-        assets: AssetDesk,
-        couriers: Couriers,
-        pushes: PushDesk?,
-        queryUse: QueryUse,
         isGet: Bool,
         store: any Store,
         body: JSONValue,
         limits: Limits,
-        now: Timestamp,
-        newRecordName: @escaping @Sendable () -> String,
-        newSecret: @escaping @Sendable () -> String
+        now: Timestamp
     ) {
         self.requestID = requestID
         self.home = home
         self.database = database
         self.authentication = authentication
-        self.authenticator = authenticator
+        self.services = services
         self.remoteAddress = remoteAddress
-        self.assets = assets
-        self.couriers = couriers
-        self.pushes = pushes
-        self.queryUse = queryUse
         self.isGet = isGet
         self.store = store
         self.body = body
         self.limits = limits
         self.now = now
-        self.newRecordName = newRecordName
-        self.newSecret = newSecret
     }
 
     /// The zone that a `zoneID` member of `json` names; the default zone where there is none.
@@ -111,7 +129,7 @@ final class RequestContext: Sendable {
 /// What an endpoint answers.
 struct EndpointAnswer: Sendable {
     var status: Int = 200
-    var body: [UInt8]
+    var body: JSONText
 
     init(status: Int = 200, reserving capacity: Int = 1024, _ write: (inout JSONWriter) throws -> Void) rethrows {
         self.status = status
@@ -119,6 +137,6 @@ struct EndpointAnswer: Sendable {
         writer.open(UInt8(ascii: "{"))
         try write(&writer)
         writer.close(UInt8(ascii: "}"))
-        body = writer.bytes
+        body = writer.finish()
     }
 }

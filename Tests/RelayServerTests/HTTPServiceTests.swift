@@ -1,3 +1,5 @@
+import Foundation
+import HTTPTypes
 import RelayAPI
 import Testing
 
@@ -25,6 +27,49 @@ import Testing
             let words = answer.split { $0.isWhitespace }
             let paths = zip(words, words.dropFirst()).filter { $0.0 == "GET" }.map { String($0.1) }
             #expect(paths == (0..<50).map { "/\($0)" } + ["/last"])
+        }
+    }
+
+    /// Most of what is sent finds no room with the system: the rest waits in the channel, and what follows behind it.
+    @Test func largeAnswersReachASlowReaderWhole() async throws {
+        let (letters, size) = (Array("abcde".utf8), 1_500_000)
+        try await withServer(respond: { request in
+            let letter = request.path.utf8.dropFirst().first ?? 0
+            return APIResponse(status: .ok, body: Array(repeating: letter, count: size))
+        }) { port in
+            let requests = letters.map {
+                "GET /\(Character(Unicode.Scalar($0))) HTTP/1.1\r\nHost: x\r\n"
+                    + ($0 == letters.last ? "Connection: close\r\n\r\n" : "\r\n")
+            }
+            let peer = try await RawPeer.connect(port: port, reads: false, sending: requests.joined())
+            // An answer on another connection: by now the first of the slow reader's has met a full socket.
+            let other = try await RawPeer.connect(port: port, sending: "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            _ = try await other.text(containing: "up")
+            try await peer.startReading()
+            var rest = try await peer.received(waitingFor: "the relay to close") { _ in false }[...]
+            for letter in letters {
+                let head = try #require(rest.firstRange(of: Array("\r\n\r\n".utf8)))
+                let body = rest[head.upperBound...].prefix(size)
+                let isWhole = body.elementsEqual(repeatElement(letter, count: size))
+                #expect(isWhole)
+                rest = rest[body.endIndex...]
+            }
+            let isOver = rest.isEmpty
+            #expect(isOver)
+            await other.close()
+        }
+    }
+
+    @Test func ofAnAnswerToHEADOnlyTheHeadIsSent() async throws {
+        try await withServer { port in
+            let peer = try await RawPeer.connect(
+                port: port,
+                sending: "HEAD /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            let answer = try await peer.untilClosed()
+            #expect(!answer.contains("HEAD /a"))
+            #expect(answer.contains("GET /b"))
+            #expect(answer.ranges(of: "Content-Length: ").count == 2)
         }
     }
 }

@@ -1,4 +1,5 @@
 package import HTTPTypes
+package import RelayCore
 
 /// Writes 16 random bytes as a version 4 UUID, lower-case.
 ///
@@ -7,23 +8,34 @@ enum UUIDText {
     private static let digits = Array("0123456789abcdef".utf8)
 
     static func make(_ bytes: [UInt8]) -> String {
-        String(unsafeUninitializedCapacity: 36) { text in
+        let (first, second) = (bytes.prefix(8), bytes.dropFirst(8).prefix(8))
+        return make(first.reduce(0) { $0 << 8 | UInt64($1) }, second.reduce(0) { $0 << 8 | UInt64($1) })
+    }
+
+    /// The same of two halves; every answer has one.
+    static func make(_ first: UInt64, _ second: UInt64) -> String {
+        let halves = (first & ~0xF000 | 0x4000, second & ~(3 << 62) | 1 << 63)
+        return String(unsafeUninitializedCapacity: 36) { text in
             var count = 0
-            for (index, byte) in bytes.prefix(16).enumerated() {
-                if index == 4 || index == 6 || index == 8 || index == 10 {
+            for index in 0..<32 {
+                if index == 8 || index == 12 || index == 16 || index == 20 {
                     text[count] = UInt8(ascii: "-")
                     count += 1
                 }
-                var byte = byte
-                if index == 6 { byte = byte & 0x0F | 0x40 }
-                if index == 8 { byte = byte & 0x3F | 0x80 }
-                text[count] = digits[Int(byte >> 4)]
-                text[count + 1] = digits[Int(byte & 15)]
-                count += 2
+                let half = index < 16 ? halves.0 : halves.1
+                text[count] = digits[Int(half >> UInt64(60 - index % 16 * 4) & 15)]
+                count += 1
             }
             return count
         }
     }
+}
+
+extension RandomSource {
+    /// A new version 4 UUID, lower-case.
+    ///
+    /// Foundation's opens the system's source of random bytes for each.
+    package func uuid() -> String { UUIDText.make(bytes(16)) }
 }
 
 extension HTTPField.Name {

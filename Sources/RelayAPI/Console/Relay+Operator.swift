@@ -17,7 +17,7 @@ extension Relay {
             let known = Authentication(operator: caller, in: route.home)
             let context = try context(request, route, known, id: id)
             let answer = try await route.operation.perform(context)
-            response = APIResponse(status: .init(code: answer.status), body: answer.body)
+            response = APIResponse(status: .init(code: answer.status), text: answer.body)
         } catch {
             response = failure(error, id: id)
         }

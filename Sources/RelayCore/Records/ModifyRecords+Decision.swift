@@ -164,14 +164,17 @@ extension ModifyRecords {
                 throw .badRequest("The record is of another type than '\(given.prefix(64))'.")
             }
             var prepared = try preparation(of: operation, type: type)
-            if hides != nil { try settleNames(of: &prepared, over: current) }
-            if !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty {
-                try checkAssets(prepared, over: current)
+            if hides != nil {
+                var fields = prepared.fields
+                try settleNames(of: &fields, over: current)
+                prepared = PreparedFields(fields)
             }
+            let bringsAssets = !prepared.fields.freshAssets.isEmpty || !prepared.fields.unprovenAssets.isEmpty
+            if bringsAssets { try checkAssets(prepared.fields, over: current) }
             let fields =
                 try current.flatMap { record throws(RelayError) in
-                    operation.kind.mergesFields ? try merge(prepared, into: record) : nil
-                } ?? prepared.encoded
+                    operation.kind.mergesFields ? try merge(prepared.fields, into: record) : nil
+                } ?? prepared.fields.encoded
             guard fields.count <= request.rules.limits.recordBytes else {
                 throw .badRequest("The record is larger than \(request.rules.limits.recordBytes) bytes.")
             }
@@ -186,10 +189,9 @@ extension ModifyRecords {
                 share: current?.share ?? newLink(for: operation),
                 fields: fields
             )
-            let bringsAssets = !prepared.freshAssets.isEmpty || !prepared.unprovenAssets.isEmpty
             try quota?.save(record, over: current, bringsAssets: bringsAssets, at: outcomes.count)
             try noteBonds(of: operation, prepared)
-            if let growth = prepared.growth {
+            if let growth = prepared.fields.growth {
                 schema.types[type] = growth
                 grown[type] = growth
             }
@@ -199,11 +201,11 @@ extension ModifyRecords {
 
         private mutating func noteBonds(
             of operation: Operation,
-            _ prepared: FieldPreparation
+            _ prepared: PreparedFields
         ) throws(RelayError) {
             let parent = operation.record.parent ?? nil
-            guard parent != nil || !prepared.references.isEmpty else { return }
-            var said = prepared.references.compactMap { StoredReference($1, from: operation.name, field: $0) }
+            guard parent != nil || !prepared.fields.references.isEmpty else { return }
+            var said = prepared.fields.references.compactMap { StoredReference($1, from: operation.name, field: $0) }
             if let parent {
                 guard !request.zone.isDefault else { throw .badRequest("Only records of a custom zone have a parent.") }
                 guard parent != operation.name, NameRules.isRecordName(parent) else {
@@ -238,19 +240,21 @@ extension ModifyRecords {
         }
 
         /// What was prepared ahead, where that still holds.
-        private func preparation(of operation: Operation, type: String) throws(RelayError) -> FieldPreparation {
-            if let prepared = operation.prepared, prepared.growth == nil, request.preparedVersion == schema.version,
-                grown.isEmpty
+        private func preparation(of operation: Operation, type: String) throws(RelayError) -> PreparedFields {
+            if let prepared = operation.prepared, prepared.fields.growth == nil, grown.isEmpty,
+                request.preparedVersion == schema.version
             {
                 return prepared
             }
-            return try FieldPreparation(
-                operation.record,
-                ofType: type,
-                in: request.zone,
-                of: request.database,
-                schema: schema,
-                rules: request.rules
+            return PreparedFields(
+                try FieldPreparation(
+                    operation.record,
+                    ofType: type,
+                    in: request.zone,
+                    of: request.database,
+                    schema: schema,
+                    rules: request.rules
+                )
             )
         }
 

@@ -12,13 +12,14 @@ package struct ModifyRecords: Sendable {
         /// The record's name, or the one made for it.
         package let name: String
         /// Its fields against the schema of `preparedVersion`; `nil` where that could not be done yet.
-        let prepared: FieldPreparation?
+        // Set by `prepare`, before the request is anybody else's.
+        nonisolated(unsafe) fileprivate(set) var prepared: PreparedFields?
 
         package convenience init(_ kind: OperationType, _ record: RecordInput, name: String) {
             self.init(kind, record, name: name, prepared: nil)
         }
 
-        fileprivate init(_ kind: OperationType, _ record: RecordInput, name: String, prepared: FieldPreparation?) {
+        fileprivate init(_ kind: OperationType, _ record: RecordInput, name: String, prepared: PreparedFields?) {
             self.kind = kind
             self.record = record
             self.name = name
@@ -84,11 +85,13 @@ package struct ModifyRecords: Sendable {
     }
 
     /// Does ahead of the writer what can be done with the schema as it is now: the writer's time is everybody's.
+    ///
+    /// To be called once at most, by whoever has made the request and its operations.
     package mutating func prepare(with schema: Schema) {
         preparedVersion = schema.version
-        operations = operations.map { operation in
-            guard !operation.kind.isDelete, let type = operation.record.recordType else { return operation }
-            let prepared = try? FieldPreparation(
+        for operation in operations {
+            guard !operation.kind.isDelete, let type = operation.record.recordType else { continue }
+            let fields = try? FieldPreparation(
                 operation.record,
                 ofType: type,
                 in: zone,
@@ -96,7 +99,7 @@ package struct ModifyRecords: Sendable {
                 schema: schema,
                 rules: rules
             )
-            return Operation(operation.kind, operation.record, name: operation.name, prepared: prepared)
+            operation.prepared = fields.map { PreparedFields($0) }
         }
     }
 

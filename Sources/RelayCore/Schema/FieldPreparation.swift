@@ -1,6 +1,13 @@
 package import Records
 package import Wire
 
+/// Prepared fields as they go from hand to hand: one reference, where the fields themselves are half a dozen.
+package final class PreparedFields: Sendable {
+    package let fields: FieldPreparation
+
+    package init(_ fields: FieldPreparation) { self.fields = fields }
+}
+
 /// A record's fields as a client sent them, held against the schema: what they are, and what the schema must learn first.
 ///
 /// Made outside of the writer with the schema of that moment; the writer makes it anew where the schema has moved on or
@@ -34,9 +41,8 @@ package struct FieldPreparation: Sendable {
         let isShare = typeName == Share.recordType
         // Shares may have fields of the program's own everywhere; no schema speaks of them.
         let known = isShare ? .share : schema.types[typeName]
-        var rules = rules
-        if isShare { rules.mayGrow = true }
-        guard known != nil || rules.mayGrow else {
+        let mayGrow = isShare || rules.mayGrow
+        guard known != nil || mayGrow else {
             throw RelayError(
                 .notFound,
                 "Record type '\(typeName.prefix(64))' does not exist in this environment; "
@@ -57,7 +63,14 @@ package struct FieldPreparation: Sendable {
                 continue
             }
             let retired = schema.retired[typeName]?[field.name]
-            let declared = try definition.declare(field, value, rules, typeName: typeName, retired: retired)
+            let declared = try definition.declare(
+                field,
+                value,
+                rules.scope,
+                mayGrow: mayGrow,
+                typeName: typeName,
+                retired: retired
+            )
             var entry = try Self.entry(field, value: value, declared: declared, rules: rules)
             if declared.type.isAsset { entry.value = try judge(entry.value, of: field.name, rules) }
             if declared.type.isReference { entry.value = try settle(entry.value, of: field.name, zone, database) }
@@ -159,14 +172,16 @@ package struct FieldPreparation: Sendable {
 }
 
 /// Under which rules records are held against the schema.
-package struct SchemaRules: Sendable {
+///
+/// A class, since a write goes through many hands with its rules, which never change.
+package final class SchemaRules: Sendable {
     /// Do unknown types and fields become known by being saved? Only in development, and not for a server key.
-    package var mayGrow: Bool
+    package let mayGrow: Bool
     /// Encrypted fields do not exist in the public database.
-    package var scope: DatabaseScope
-    package var limits: Limits
+    package let scope: DatabaseScope
+    package let limits: Limits
     /// Tells what the receipt of an asset proves.
-    package var judgeAsset: @Sendable (Asset) -> AssetVerdict
+    package let judgeAsset: @Sendable (Asset) -> AssetVerdict
 
     package init(
         mayGrow: Bool,
@@ -196,15 +211,16 @@ extension RecordType {
     fileprivate mutating func declare(
         _ field: FieldInput,
         _ value: JSONValue,
-        _ rules: SchemaRules,
+        _ scope: DatabaseScope,
+        mayGrow: Bool,
         typeName: String,
         retired: Field?
     ) throws(RelayError) -> Field {
-        if field.isEncrypted, rules.scope == .public {
+        if field.isEncrypted, scope == .public {
             throw .badRequest("encrypted fields are not supported in the public database")
         }
         if let declared = fields[field.name] { return declared }
-        guard rules.mayGrow else {
+        guard mayGrow else {
             throw .badRequest(
                 "Field '\(field.name.prefix(64))' does not exist in record type '\(typeName)' in this environment; "
                     + "'zonecast schema promote --dry-run' shows what development has."

@@ -14,6 +14,7 @@ extension ConnectionGate {
         // A file that went away meanwhile: the head speaks of a body that there is not, so nothing is said at all.
         guard let sending = FileSending(file) else { return close(context) }
         self.sending = sending
+        direct = nil
         isClosing = isClosing || isLast
         context.write(wrapOutboundOut(head), promise: nil)
         if isSecure { return readMore(isLast: isLast, on: context) }

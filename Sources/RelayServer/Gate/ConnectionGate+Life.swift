@@ -11,6 +11,7 @@ extension ConnectionGate {
 
     func handlerRemoved(context: ChannelHandlerContext) {
         loop.remove(self)
+        direct = nil
         self.context = nil
     }
 
@@ -21,6 +22,8 @@ extension ConnectionGate {
 
     func channelInactive(context: ChannelHandlerContext) {
         isClosing = true
+        // Its number may be another connection's from now on.
+        direct = nil
         loop.remove(self)
         ready = nil
         endServing()

@@ -74,6 +74,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     private var intakeIsFull = false
     /// The file that is being sent as an answer's body.
     var sending: FileSending?
+    /// Where answers can go without a way through the channel; `nil` while that may have unsent bytes, and once it is closed.
+    var direct: DirectSend?
 
     /// TLS is below: files have to be read to be sent.
     let isSecure: Bool
@@ -125,18 +127,17 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         let isLast =
             !plan.keepAlive || isQuiescing || served >= loop.door.limits.requestsPerConnection
             || (inputClosed && queue.isEmpty)
-        let buffer = ResponseBytes.write(
-            Gzip.encoded(response, for: plan.request),
+        let isHead = plan.request.method == .head
+        let answer = Answer(
+            response: Gzip.encoded(response, for: plan.request),
             persistence: isLast ? .close : plan.isHTTP10 ? .keepAliveHTTP10 : .keepAlive,
-            date: loop.dateText,
-            omitsBody: plan.request.method == .head,
-            allocator: context.channel.allocator
+            omitsBody: isHead
         )
-        if let file = response.file, plan.request.method != .head {
-            return send(file, after: buffer, isLast: isLast, on: context)
+        if let file = response.file, !isHead {
+            return send(file, after: bytes(of: answer, context), isLast: isLast, on: context)
         }
-        if isLast { return finish(with: buffer, on: context) }
-        context.writeAndFlush(wrapOutboundOut(buffer), promise: nil)
+        if isLast { return finish(with: bytes(of: answer, context), on: context) }
+        send(answer, on: context)
         pump(context)
     }
 
@@ -264,6 +265,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     private func payContinue(_ context: ChannelHandlerContext) {
         guard owesContinue, current == nil, queue.isEmpty else { return }
         owesContinue = false
+        direct = nil
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(staticString: "HTTP/1.1 100 Continue\r\n\r\n")), promise: nil)
     }
 

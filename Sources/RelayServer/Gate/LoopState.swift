@@ -22,6 +22,8 @@ final class LoopState {
     let lane: LoopLane?
     private var residents: [any LoopResident] = []
     private var date = DateText()
+    /// Room for the head of the answer that is being written; kept, so that an answer needs none of its own.
+    var headBytes = ByteBuffer()
     private var sweeper: RepeatedTask?
     /// The time of the last sweep: good to one interval, and free.
     private(set) var coarseNow = NIODeadline.now()

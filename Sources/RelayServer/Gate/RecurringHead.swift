@@ -12,7 +12,9 @@ import NIOCore
 ///
 /// Clients send the same head request after request, but for the length of the body. Comparing it costs a fortieth of
 /// reading it, and whatever the parser and the rules refuse they have refused of this one too.
-struct RecurringHead {
+///
+/// A class, since every request looks at it and it never changes.
+final class RecurringHead {
     /// A length of more digits is left to the parser, and so are heads so long that a digit more could matter to a limit.
     private static let mostDigits = 7
     private static let mostBytes = 4096

@@ -34,11 +34,27 @@ enum ResponseBytes {
         omitsBody: Bool,
         allocator: ByteBufferAllocator
     ) -> ByteBuffer {
+        let sendsBody = hasBody(response) && !omitsBody
+        var buffer = allocator.buffer(capacity: 512 + (sendsBody ? response.bodyLength : 0))
+        writeHead(response, persistence: persistence, date: date, into: &buffer)
+        if sendsBody { _ = response.withBody { buffer.writeBytes($0) } }
+        return buffer
+    }
+
+    /// Whether an answer of this status has a body at all.
+    static func hasBody(_ response: APIResponse) -> Bool {
         let status = response.status
-        let hasBody = !(status.kind == .informational || status.code == 204 || status.code == 304)
-        let length = response.file.map { Int($0.length) } ?? response.body.count
-        var buffer = allocator.buffer(capacity: 512 + (hasBody && !omitsBody ? response.body.count : 0))
-        writeStatusLine(status, into: &buffer)
+        return !(status.kind == .informational || status.code == 204 || status.code == 304)
+    }
+
+    /// All that stands before the body, with the empty line.
+    static func writeHead(
+        _ response: APIResponse,
+        persistence: Persistence,
+        date: String,
+        into buffer: inout ByteBuffer
+    ) {
+        writeStatusLine(response.status, into: &buffer)
         if let usual = response.usual {
             buffer.writeStaticString(UsualFields.start)
             buffer.writeString(usual.requestID)
@@ -54,9 +70,9 @@ enum ResponseBytes {
             buffer.writeString(field.value)
             buffer.writeStaticString("\r\n")
         }
-        if hasBody {
+        if hasBody(response) {
             buffer.writeStaticString("Content-Length: ")
-            buffer.writeString(String(length))
+            buffer.writeString(String(response.file.map { Int($0.length) } ?? response.bodyLength))
             buffer.writeStaticString("\r\n")
         }
         buffer.writeStaticString("Date: ")
@@ -67,8 +83,6 @@ enum ResponseBytes {
         case .close: buffer.writeStaticString("\r\nConnection: close\r\n\r\n")
         case .closeUpgradeRequired: buffer.writeStaticString("\r\nConnection: Upgrade, close\r\n\r\n")
         }
-        if hasBody, !omitsBody { buffer.writeBytes(response.body) }
-        return buffer
     }
 
     private static func writeStatusLine(_ status: HTTPResponse.Status, into buffer: inout ByteBuffer) {

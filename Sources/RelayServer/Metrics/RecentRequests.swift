@@ -68,7 +68,7 @@ package final class RecentRequests: Sendable {
             status: response.status.code,
             error: response.errorCode?.rawValue,
             milliseconds: time.inSeconds * 1_000,
-            bytes: response.file.map { Int($0.length) } ?? response.body.count
+            bytes: response.file.map { Int($0.length) } ?? response.bodyLength
         )
         lines.withLock { $0.add(line, limit: Self.kept) }
     }

@@ -67,7 +67,7 @@ package final class RelayMetrics: Sendable {
             $0.statuses[response.status.code, default: 0] += 1
             if let error = response.errorCode { $0.errors[error, default: 0] += 1 }
             $0.times.observe(time / .seconds(1))
-            $0.sentBytes += UInt64(response.body.count)
+            $0.sentBytes += UInt64(response.bodyLength)
         }
     }
 

@@ -30,11 +30,36 @@ struct DirectSend {
 
     private func send(_ bytes: UnsafeRawBufferPointer) -> Int {
         #if canImport(Glibc)
-            Glibc.send(socket, bytes.baseAddress, bytes.count, Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL))
+            Glibc.send(socket, bytes.baseAddress, bytes.count, Self.flags)
         #elseif canImport(Musl)
-            Musl.send(socket, bytes.baseAddress, bytes.count, MSG_DONTWAIT | MSG_NOSIGNAL)
+            Musl.send(socket, bytes.baseAddress, bytes.count, Self.flags)
         #else
-            Darwin.send(socket, bytes.baseAddress, bytes.count, MSG_DONTWAIT)
+            Darwin.send(socket, bytes.baseAddress, bytes.count, Self.flags)
         #endif
+    }
+
+    /// The same of two pieces that stand apart, in one call.
+    func send(_ first: UnsafeRawBufferPointer, then second: UnsafeRawBufferPointer) -> Int {
+        withUnsafeTemporaryAllocation(of: iovec.self, capacity: 2) { pieces in
+            pieces.initializeElement(at: 0, to: iovec(first))
+            pieces.initializeElement(at: 1, to: iovec(second))
+            var message = msghdr()
+            message.msg_iov = pieces.baseAddress
+            message.msg_iovlen = 2
+            return max(0, sendmsg(socket, &message, Self.flags))
+        }
+    }
+
+    #if canImport(Darwin)
+        private static let flags = MSG_DONTWAIT
+    #else
+        private static let flags = Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL)
+    #endif
+}
+
+extension iovec {
+    /// For sending: what is there is not changed.
+    fileprivate init(_ bytes: UnsafeRawBufferPointer) {
+        self.init(iov_base: UnsafeMutableRawPointer(mutating: bytes.baseAddress), iov_len: bytes.count)
     }
 }

@@ -34,7 +34,11 @@ final class CheckedFile {
     private var looseFrames: Set<Int> = []
     private var latestFrameHead = -1
     private let fresh: FreshFrames?
+    /// Of the database's file a page that is being sealed, of a log the frame that is being put together.
     private var scratch: [UInt8] = []
+    /// Where the head of a frame belongs that waits for its page; and where the next frame does, if that is known.
+    private var heldHead: Int?
+    private var logEnd: Int?
 
     init(_ real: UnsafeMutablePointer<sqlite3_file>, path: String?, flags: CInt) {
         self.real = real
@@ -54,6 +58,8 @@ final class CheckedFile {
     // MARK: Reading
 
     func read(_ bytes: UnsafeMutableRawBufferPointer, at offset: Int) -> CInt {
+        let settled = settle()
+        guard settled == SQLITE_OK else { return settled }
         let status = readReal(bytes, at: offset)
         switch role {
         case .other: return status
@@ -195,7 +201,7 @@ final class CheckedFile {
         let place = offset - LogSum.headSize
         if bytes.count == LogSum.frameHeadSize, place >= 0, place % log.frameSize == 0 {
             latestFrameHead = place / log.frameSize
-            looseFrames.remove(latestFrameHead)
+            if !looseFrames.isEmpty { looseFrames.remove(latestFrameHead) }
         } else if let frame = frame(ofPage: bytes.count, at: offset) {
             if frame != latestFrameHead { looseFrames.insert(frame) }
             fresh?.wrote(frame)
@@ -205,10 +211,11 @@ final class CheckedFile {
     // MARK: Writing
 
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> CInt {
-        guard let write = methods?.pointee.xWrite else { return CheckedVFS.ioError }
         switch role {
         case .other: break
-        case .log: noteLogWrite(bytes, at: offset)
+        case .log:
+            noteLogWrite(bytes, at: offset)
+            return log.map { writeLog(bytes, at: offset, $0) } ?? writeReal(bytes, at: offset)
         case .pages:
             if offset == 0 { learn(from: bytes) }
             guard isPage(bytes.count, at: offset) else { break }
@@ -216,10 +223,50 @@ final class CheckedFile {
             return scratch.withUnsafeMutableBytes { page in
                 page.copyMemory(from: bytes)
                 PageSum.seal(page, number: offset / pageSize + 1)
-                return write(real, page.baseAddress, CInt(page.count), sqlite3_int64(offset))
+                return writeReal(UnsafeRawBufferPointer(page), at: offset)
             }
         }
+        return writeReal(bytes, at: offset)
+    }
+
+    private func writeReal(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> CInt {
+        guard let write = methods?.pointee.xWrite else { return CheckedVFS.ioError }
         return write(real, bytes.baseAddress, CInt(bytes.count), sqlite3_int64(offset))
+    }
+
+    /// Writes to a log, a frame that is added to its end as one piece.
+    ///
+    /// SQLite hands over a frame's 24 bytes of head and then its page, and each write costs as much as the copy of a page.
+    private func writeLog(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ log: LogHead) -> CInt {
+        if let head = heldHead, bytes.count == log.pageSize, offset == head + LogSum.frameHeadSize {
+            heldHead = nil
+            logEnd = head + log.frameSize
+            return scratch.withUnsafeMutableBytes { frame in
+                UnsafeMutableRawBufferPointer(rebasing: frame[LogSum.frameHeadSize...]).copyMemory(from: bytes)
+                return writeReal(UnsafeRawBufferPointer(frame), at: head)
+            }
+        }
+        let status = settle()
+        guard status == SQLITE_OK else { return status }
+        if bytes.count == LogSum.frameHeadSize, offset == logEnd {
+            if scratch.count != log.frameSize { scratch = [UInt8](repeating: 0, count: log.frameSize) }
+            scratch.withUnsafeMutableBytes { $0.copyMemory(from: bytes) }
+            heldHead = offset
+            return SQLITE_OK
+        }
+        if offset == 0 { logEnd = LogSum.headSize }
+        let latestPage = LogSum.headSize + latestFrameHead * log.frameSize + LogSum.frameHeadSize
+        if bytes.count == log.pageSize, offset == latestPage { logEnd = offset + bytes.count }
+        return writeReal(bytes, at: offset)
+    }
+
+    /// Writes what is held back; to be called before anything else is done with the file.
+    func settle() -> CInt {
+        guard let head = heldHead else { return SQLITE_OK }
+        heldHead = nil
+        return scratch.withUnsafeBytes {
+            writeReal(UnsafeRawBufferPointer(rebasing: $0[..<LogSum.frameHeadSize]), at: head)
+        }
     }
 
     // MARK: Looks

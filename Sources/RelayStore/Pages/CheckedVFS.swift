@@ -119,6 +119,14 @@ package enum CheckedVFS {
             ._withUnsafeGuaranteedRef(body)
     }
 
+    /// The same for what needs the file as SQLite thinks that it is.
+    private static func settled(_ file: UnsafeMutablePointer<sqlite3_file>?, _ body: (CheckedFile) -> CInt) -> CInt {
+        with(file, else: ioError) { file in
+            let status = file.settle()
+            return status == SQLITE_OK ? body(file) : status
+        }
+    }
+
     /// Hands a page out where the system has mapped it, if it is as it was written.
     private static func fetch(
         _ file: CheckedFile,
@@ -164,13 +172,13 @@ package enum CheckedVFS {
     /// The rest is the system's own.
     private static func passOn(_ table: inout sqlite3_io_methods) {
         table.xTruncate = { file, size in
-            CheckedVFS.with(file, else: CheckedVFS.ioError) { $0.methods?.pointee.xTruncate?($0.file, size) ?? 1 }
+            CheckedVFS.settled(file) { $0.methods?.pointee.xTruncate?($0.file, size) ?? 1 }
         }
         table.xSync = { file, flags in
-            CheckedVFS.with(file, else: CheckedVFS.ioError) { $0.methods?.pointee.xSync?($0.file, flags) ?? 1 }
+            CheckedVFS.settled(file) { $0.methods?.pointee.xSync?($0.file, flags) ?? 1 }
         }
         table.xFileSize = { file, size in
-            CheckedVFS.with(file, else: CheckedVFS.ioError) { $0.methods?.pointee.xFileSize?($0.file, size) ?? 1 }
+            CheckedVFS.settled(file) { $0.methods?.pointee.xFileSize?($0.file, size) ?? 1 }
         }
         table.xLock = { file, level in
             CheckedVFS.with(file, else: CheckedVFS.ioError) { $0.methods?.pointee.xLock?($0.file, level) ?? 1 }

@@ -10,7 +10,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     struct Memory {
         var schema: Schema
         var lastChange: UInt64
-        var zones: [ZoneID: Zone] = [:]
+        var zones = KnownZones()
         /// `nil` until they are looked up.
         var indexes: KeptIndexes?
         /// How many query subscriptions watch each record type; types that nobody watches are not in it.
@@ -28,8 +28,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     var memory: Memory
-    /// Zones whose rows have to be written before the commit: once each, however many requests touched them.
-    private var stamped: Set<ZoneID> = []
+    /// Zones, by their numbers, whose rows have to be written before the commit: once each, however many requests touched
+    /// them.
+    private var stamped: Set<Int64> = []
     /// What listeners hear once this is committed, in the order of the zones' first changes.
     private(set) var changes: [CommittedChange] = []
     /// Changed records of watched types, likewise.
@@ -97,8 +98,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ?, last_modified = ? WHERE id = ?",
             in: database
         )
-        for id in stamped {
-            guard let zone = memory.zones[id] else { continue }
+        for number in stamped {
+            guard let zone = memory.zones[number] else { continue }
             statement.bind(1, zone.lastChange)
             statement.bind(2, zone.use.records)
             statement.bind(3, zone.use.assets)
@@ -175,7 +176,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     override func zone(_ id: ZoneID) throws(RelayError) -> Zone? {
         if let zone = memory.zones[id] { return zone }
         let zone = try super.zone(id)
-        memory.zones[id] = zone
+        if let zone { memory.zones.keep(zone) }
         return zone
     }
 
@@ -203,7 +204,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             statement.bind(4, change)
             try statement.run()
             let zone = Zone(number: database.lastInsertedRowID, id: id, identity: identity, lastChange: change)
-            memory.zones[id] = zone
+            memory.zones.keep(zone)
             try enterRun(of: change, zone: zone.number)
             note(zone, by: device, of: id.owner)
             return zone
@@ -221,9 +222,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             statement.bind(2, zone.loss.rawValue)
             statement.bind(3, zone.number)
             try statement.run()
-            memory.zones[zone.id] = nil
+            memory.zones.forget(zone)
             memory.use[zone.id.owner] = nil
-            stamped.remove(zone.id)
+            stamped.remove(zone.number)
             note(zone, by: device, of: zone.id.owner)
         }
     }
@@ -265,7 +266,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         }
         try attempt {
             // It may have been written to in this very commit, since the caller looked.
-            var zone = memory.zones[zone.id] ?? zone
+            var zone = memory.zones[zone.number] ?? zone
             var run = zone.lastChange >> StoreLayout.runShift
             var growth = StorageUse()
             let insert = try SQL(Self.insert, in: database)
@@ -285,9 +286,11 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             zone.lastChange = last
             if zone.isPublic, let time = records.last?.modified.at { zone.lastModified = max(zone.lastModified, time) }
             zone.use = zone.use + growth
-            memory.zones[zone.id] = zone
-            if let use = memory.use[zone.id.owner] { memory.use[zone.id.owner] = use + growth }
-            stamped.insert(zone.id)
+            memory.zones.keep(zone)
+            if let place = memory.use.index(forKey: zone.id.owner) {
+                memory.use.values[place] = memory.use.values[place] + growth
+            }
+            stamped.insert(zone.number)
             note(zone, by: device, of: author)
         }
     }

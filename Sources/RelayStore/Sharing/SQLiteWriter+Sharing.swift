@@ -138,7 +138,7 @@ extension SQLiteWriter {
         statement.bind(1, zone.sharing.rawValue)
         statement.bind(2, zone.number)
         try statement.run()
-        memory.zones[zone.id] = zone
+        memory.zones.keep(zone)
     }
 
     private func write(_ participants: [Share.Participant], of share: Int64) throws {

@@ -19,6 +19,12 @@ package struct JSONWriter: ~Copyable {
 
     /// A copy of what has been written.
     package var bytes: [UInt8] { Array(UnsafeBufferPointer(start: start, count: count)) }
+    /// What has been written, in the memory where it stands.
+    package consuming func finish() -> JSONText {
+        let text = JSONText(start: start, count: count)
+        discard self
+        return text
+    }
     /// How many bytes have been written.
     package var length: Int { count }
 

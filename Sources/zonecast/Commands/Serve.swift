@@ -59,6 +59,7 @@ struct Serve: AsyncParsableCommand {
         let lock = try FolderLock(folder: settings.data)
         defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }
+        Allocator.stopCountingOfSQLite()
         try await RunningRelay(settings, rows: reading.consoleRows, restart: restart) { address in
             lock.note(address: address)
             Terminal.say("ready \(address)")

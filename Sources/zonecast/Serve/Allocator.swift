@@ -1,4 +1,4 @@
-/// The C library's allocator, tuned for a server.
+/// The C library's allocator and SQLite's use of it, tuned for a server.
 enum Allocator {
     /// Keeps the memory of freed answers for the next ones.
     ///
@@ -10,7 +10,24 @@ enum Allocator {
             _ = mallopt(trimThreshold, 16 << 20)
         #endif
     }
+
+    /// Has SQLite not count its memory, which takes a lock that all its connections share for every piece.
+    ///
+    /// To be called before SQLite is used. sqlite.org/c3ref/c_config_covering_index_scan.html
+    static func stopCountingOfSQLite() {
+        #if os(Linux)
+            _ = configureSQLite(memoryStatus, 0)
+        #endif
+    }
 }
+
+#if os(Linux)
+    private let memoryStatus: CInt = 9
+
+    // Swift imports no function of variable arguments; on Linux the first of them come like any others.
+    @_silgen_name("sqlite3_config")
+    private func configureSQLite(_ option: CInt, _ value: CInt) -> CInt
+#endif
 
 #if canImport(Glibc)
     // From <malloc.h>, which Swift's Glibc module leaves out.

@@ -22,7 +22,7 @@ struct RequestLog: Sendable {
                 "path": "\(Self.loggable(request.path))",
                 "status": "\(response.status.code)",
                 "ms": "\(took)",
-                "bytes": "\(response.file.map { Int($0.length) } ?? response.body.count)",
+                "bytes": "\(response.file.map { Int($0.length) } ?? response.bodyLength)",
             ]
         )
     }

@@ -5,7 +5,9 @@ import RelayAPI
 import RelayServer
 
 /// Stands between the server and the relay: counts every request, logs it where that is wanted, and shows the counts.
-struct RequestWatch: Sendable {
+///
+/// A class, since every request on its way holds on to it.
+final class RequestWatch: Sendable {
     private let relay: Relay
     private let metrics: RelayMetrics
     private let door: MetricsDoor
@@ -52,7 +54,7 @@ struct RequestWatch: Sendable {
     ) -> Bool {
         let start = ContinuousClock.now
         let request = traced(request)
-        return relay.answer(request, on: lane) { response in
+        return relay.answer(request, on: lane) { [self] response in
             note(response, to: request, since: start)
             then(response)
         }

@@ -49,7 +49,7 @@ struct RunningRelay {
         let hub = NoticeHub(
             limits: settings.notices,
             relayName: "zonecast \(Zonecast.version)",
-            noticeID: { UUID().uuidString.lowercased() },
+            noticeID: { RandomSource.system.uuid() },
             timing: .init(uptime: TimeSource.system.uptime) { metrics.delivered($0, after: $1) }
         )
         metrics.showProcess(data: settings.data, version: Zonecast.version)

@@ -94,7 +94,7 @@ private final class History {
         let operations: Set<FaultyDisk.Operation>? = isFull || draw.below(3) > 0 ? nil : [.sync]
         return FaultyDisk.Fault(
             operations,
-            number: 1 + draw.below(operations == nil ? 24 : 3),
+            number: 1 + draw.below(operations == nil ? 8 : 3),
             effect,
             lasts: isFull && draw.below(2) == 0
         )

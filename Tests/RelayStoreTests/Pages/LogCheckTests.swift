@@ -56,6 +56,38 @@ import Testing
         #expect(!found.isDamaged)
     }
 
+    /// Pages are written to the log before their transaction's end, and again where they change once more.
+    @Test func aTransactionLargerThanTheCacheLeavesAWholeLog() throws {
+        try withQueue { queue in
+            try queue.write { database in
+                try database.execute(sql: "PRAGMA cache_size = 4")
+                try database.execute(sql: "CREATE TABLE t (n INTEGER PRIMARY KEY, s TEXT)")
+            }
+            for text in ["a", "b"] {
+                try queue.write { database in
+                    for letter in [text, text + text] {
+                        for number in 0..<200 {
+                            try database.execute(
+                                sql: "INSERT OR REPLACE INTO t VALUES (?, ?)",
+                                arguments: [number, String(repeating: letter, count: 1_500)]
+                            )
+                        }
+                    }
+                }
+            }
+            let log = FileManager.default.contents(atPath: path + "-wal") ?? Data()
+            let found = try check(log)
+            #expect(!found.isDamaged && found.goodFrames > 100)
+            // Another connection reads what stands there, and not what the first one has in memory.
+            let other = try DatabaseQueue(path: CheckedVFS.address(of: path))
+            let rows = try other.read { database in
+                try String.fetchAll(database, sql: "SELECT DISTINCT s FROM t")
+            }
+            #expect(rows == [String(repeating: "bb", count: 1_500)])
+            #expect(try other.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") } == "ok")
+        }
+    }
+
     @Test func wherePowerWasCutNothingIsWrong() throws {
         let log = try log(commits: 6)
         // The last commit reached the disk in part: cut short, or any of its sectors missing.

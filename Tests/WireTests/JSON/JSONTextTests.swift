@@ -1,0 +1,20 @@
+import Testing
+import Wire
+
+/// Finished JSON is handed on with the memory that it stands in.
+@Suite struct JSONTextTests {
+    @Test func itIsWhatTheWriterWrote() {
+        var writer = JSONWriter(reserving: 64)
+        writer.array(0..<1_000) { $0.int($1) }
+        let copy = writer.bytes
+        let text = writer.finish()
+        #expect(text.count == copy.count)
+        #expect(text.bytes == copy)
+        #expect(text.withBytes { Array($0) } == copy)
+    }
+
+    @Test func ofNothingItIsEmpty() {
+        let text = JSONWriter().finish()
+        #expect(text.bytes.isEmpty && text.withBytes { $0.isEmpty })
+    }
+}
