@@ -54,13 +54,15 @@ package struct Route: Hashable, Sendable {
         case usersSignIn = "users/signin"
         /// Ours: ends the session that the request comes by.
         case usersSignOut = "users/signout"
+        /// Ours: bounds, space and rights of the caller.
+        case limits
 
         /// Besides POST, is GET a way to call it? Where it is the documented one, POST is accepted too.
         package var allowsGet: Bool {
             switch self {
             case .zonesList, .subscriptionsList, .pushKeys, .usersCaller, .usersCurrent, .usersDiscover,
                 .usersLookupContacts,
-                .usersDiscoverability:
+                .usersDiscoverability, .limits:
                 true
             default: false
             }
@@ -96,7 +98,7 @@ package struct Route: Hashable, Sendable {
         /// Whether nobody in particular may call it in the public database.
         var allowsAnonymous: Bool {
             switch self {
-            case .recordsLookup, .recordsQuery, .recordsResolve, .usersSignIn: true
+            case .recordsLookup, .recordsQuery, .recordsResolve, .usersSignIn, .limits: true
             default: false
             }
         }

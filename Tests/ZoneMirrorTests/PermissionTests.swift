@@ -11,7 +11,10 @@ import ZoneMirror
 
     static let kinds: [(String, Facts.Kind)] = [
         ("local", .local), ("private", .privateStore), ("public-mine", .publicStore(isMine: true)),
-        ("public-other", .publicStore(isMine: false)), ("shared-RO", .sharedStore(canWrite: false, isRoot: false)),
+        ("public-other", .publicStore(isMine: false)),
+        ("public-granted", .publicStore(isMine: false, isGranted: true)),
+        ("public-closed", .publicStore(isMine: true, isOpen: false)),
+        ("shared-RO", .sharedStore(canWrite: false, isRoot: false)),
         ("shared-RW", .sharedStore(canWrite: true, isRoot: false)),
         ("shared root", .sharedStore(canWrite: true, isRoot: true)),
     ]
@@ -23,12 +26,14 @@ import ZoneMirror
     static let update: [String: [Bool]] = [
         "local": [true, true, true], "private": [true, true, true], "public-mine": [true, true, true],
         "public-other": [true, true, false], "shared-RO": [true, false, false], "shared-RW": [true, true, true],
-        "shared root": [true, true, true],
+        "shared root": [true, true, true], "public-granted": [true, true, true],
+        "public-closed": [false, false, false],
     ]
     static let delete: [String: [Bool]] = [
         "local": [true, true, true], "private": [true, true, true], "public-mine": [true, true, true],
         "public-other": [true, true, false], "shared-RO": [true, false, false], "shared-RW": [true, true, true],
-        "shared root": [true, false, false],
+        "shared root": [true, false, false], "public-granted": [true, true, true],
+        "public-closed": [false, false, false],
     ]
 
     @Test(arguments: standings) func truthTable(_ standing: Account.Standing) {

@@ -1,4 +1,5 @@
 import Foundation
+import Records
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -84,6 +85,34 @@ struct Post: SyncedRecord, Equatable {
         try context.edit(Post.self, "a") { $0.text = "mine now" }
         let error = #expect(throws: MirrorError.self) { try context.save() }
         #expect(error?.code == .permissionFailure([theirs]))
+    }
+
+    /// Who may write by a role may do so with everybody's objects, and the mirror knows.
+    @Test func whoHasARoleMayChangeOthersToo() async throws {
+        let alice = try await board(relay.device(of: "alice"))
+        let bob = try await board(relay.device(of: "bob"))
+        for mirror in [alice, bob] { try await mirror.container.fetchFirst() }
+        try write(alice, Post(id: "a", text: "Hello"))
+        try await alice.container.sendChanges()
+        try await relay.changeSchema { $0["CD_Post"]?.grants[.authenticated] = [.create, .write] }
+        relay.clock.advance(by: .seconds(600))
+        try await bob.container.pollNow()
+        let post = ObjectID(store: bob.store, entity: "Post", name: "a")
+        #expect(bob.container.canUpdateRecord(for: post) && bob.container.canDeleteRecord(for: post))
+        let context = bob.context()
+        try context.edit(Post.self, "a") { $0.text = "edited" }
+        try context.save()
+        try await bob.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await alice.container.pollNow()
+        #expect(try texts(alice) == ["a": "edited"])
+        // Nobody but the creator may any more, and nobody may make any.
+        try await relay.changeSchema { $0["CD_Post"]?.grants = [.world: .read, .creator: .write] }
+        relay.clock.advance(by: .seconds(600))
+        try await bob.container.pollNow()
+        #expect(!bob.container.canUpdateRecord(for: post))
+        #expect(!bob.container.canModifyManagedObjects(in: bob.store))
+        #expect(throws: MirrorError.self) { try write(bob, Post(id: "b", text: "mine")) }
     }
 
     @Test func softDeletionTravelsAndDeletionDoesNot() async throws {

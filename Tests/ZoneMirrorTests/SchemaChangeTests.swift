@@ -70,7 +70,7 @@ import ZoneTesting
 
 extension TestRelay {
     /// Edits the record types of the development schema, as an administrator would.
-    fileprivate func changeSchema(_ change: @escaping @Sendable (inout [String: RecordType]) -> Void) async throws {
+    func changeSchema(_ change: @escaping @Sendable (inout [String: RecordType]) -> Void) async throws {
         let container = try #require(ContainerID(TestRelay.containerIdentifier))
         let store = try #require(try relay?.stores.store(of: ContainerEnvironment(container, .development)))
         try await store.write { writer throws(RelayError) in

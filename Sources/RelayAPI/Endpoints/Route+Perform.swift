@@ -35,6 +35,7 @@ extension Route.Operation {
         case .usersDiscoverability: try await discoverability(context)
         case .usersSignIn: try await signIn(context)
         case .usersSignOut: try await signOut(context)
+        case .limits: try describeLimits(context)
         }
     }
 }

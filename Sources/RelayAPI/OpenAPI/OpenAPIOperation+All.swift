@@ -297,6 +297,17 @@ extension OpenAPIOperation {
             response: "DiscoverabilityResponse"
         ),
         OpenAPIOperation(
+            route: "limits",
+            id: "describeLimits",
+            tag: "users",
+            summary: "The bounds that hold for the caller, the space used, and the rights of the caller's roles.",
+            details: "This relay's own, not CloudKit's.",
+            methods: [.post, .get],
+            callers: .everybody,
+            request: "Empty",
+            response: "LimitsResponse"
+        ),
+        OpenAPIOperation(
             route: "users/signin",
             id: "signIn",
             tag: "users",

@@ -188,6 +188,20 @@ extension OpenAPISchemas {
             """#
         ),
         (
+            "LimitsResponse",
+            #"""
+            { "type": "object", "required": ["limits", "schemaVersion"],
+              "properties": {
+                "limits": { "type": "object", "additionalProperties": { "type": "integer" },
+                  "description": "Bounds by name: recordBytes, fieldBytes, assetBytes, requestItems, zones, subscriptions, participants." },
+                "storage": { "type": "object", "required": ["used"], "description": "In the private database: bytes.",
+                  "properties": { "used": { "type": "integer" }, "limit": { "type": "integer" } } },
+                "rights": { "type": "object", "description": "In the public database, by record type: what the caller's roles may do, apart from being a record's creator.",
+                  "additionalProperties": { "type": "array", "items": { "type": "string", "enum": ["READ", "CREATE", "WRITE"] } } },
+                "schemaVersion": { "type": "integer" } } }
+            """#
+        ),
+        (
             "DiscoverabilityResponse",
             #"""
             { "type": "object", "required": ["userRecordName", "isDiscoverable"],

@@ -88,9 +88,62 @@ extension Query.Comparator {
 
 #if canImport(Darwin)
     extension PredicateForm {
-        /// Apple's predicates print themselves in the format language.
+        /// Comparisons are taken apart and written with their values as arguments, since not all values can be printed; what
+        /// else there is prints itself in the format language.
         private static func written(_ predicate: NSPredicate) -> PredicateForm {
-            PredicateForm(predicate.predicateFormat, PredicateParser.parse(predicate.predicateFormat, []))
+            let format = predicate.predicateFormat
+            if let comparison = predicate as? NSComparisonPredicate, let word = comparison.word,
+                let left = side(comparison.leftExpression), let right = side(comparison.rightExpression)
+            {
+                let text = "\(left.text) \(word) \(right.text)"
+                return PredicateForm(format, PredicateParser.parse(text, left.arguments + right.arguments))
+            }
+            return PredicateForm(format, PredicateParser.parse(format, []))
+        }
+
+        /// One side of a comparison with its arguments; `nil` for what only prints itself.
+        private static func side(_ expression: NSExpression) -> (text: String, arguments: [Any])? {
+            switch expression.expressionType {
+            case .keyPath: return ("%K", [expression.keyPath])
+            case .evaluatedObject: return ("self", [])
+            case .constantValue: return expression.constantValue.map { ("%@", [$0]) }
+            case .aggregate:
+                let values = (expression.collection as? [NSExpression])?.compactMap(\.constantValue)
+                return values.map { ("%@", [$0]) }
+            case .function:
+                guard expression.function == "distanceToLocation:fromLocation:",
+                    let parts = expression.arguments, parts.count == 2,
+                    let from = side(parts[0]), let to = side(parts[1])
+                else { return nil }
+                return (
+                    "distanceToLocation:fromLocation:(\(from.text), \(to.text))", from.arguments + to.arguments
+                )
+            default: return nil
+            }
+        }
+    }
+
+    extension NSComparisonPredicate {
+        /// The operator in the format language; `nil` for operators that CloudKit does not have.
+        fileprivate var word: String? {
+            guard comparisonPredicateModifier == .direct else { return nil }
+            let word: String? =
+                switch predicateOperatorType {
+                case .equalTo: "="
+                case .notEqualTo: "!="
+                case .lessThan: "<"
+                case .lessThanOrEqualTo: "<="
+                case .greaterThan: ">"
+                case .greaterThanOrEqualTo: ">="
+                case .beginsWith: "BEGINSWITH"
+                case .contains: "CONTAINS"
+                case .in: "IN"
+                case .between: "BETWEEN"
+                default: nil
+                }
+            var marks = options.contains(.caseInsensitive) ? "c" : ""
+            if options.contains(.diacriticInsensitive) { marks += "d" }
+            return word.map { marks.isEmpty ? $0 : "\($0)[\(marks)]" }
         }
     }
 

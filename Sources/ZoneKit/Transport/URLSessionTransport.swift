@@ -25,6 +25,8 @@
             session = URLSession(configuration: configuration)
         }
 
+        deinit { session.finishTasksAndInvalidate() }
+
         func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
             guard let url = NetworkTransport.address(of: request, below: base) else {
                 throw .unreachable("The relay's address makes no valid URL.")
@@ -43,6 +45,10 @@
                     let rest = InputStream(url: file)
                     rest?.setProperty(NSNumber(value: request.fileOffset), forKey: .fileCurrentOffsetKey)
                     urlRequest.httpBodyStream = rest
+                    if let size = try file.resourceValues(forKeys: [.fileSizeKey]).fileSize {
+                        let length = max(Int64(size) - request.fileOffset, 0)
+                        urlRequest.setValue(String(length), forHTTPHeaderField: "Content-Length")
+                    }
                     (data, response) = try await exchange(urlRequest, sending: nil)
                 } else {
                     (data, response) = try await exchange(urlRequest, sending: request.file)
@@ -67,7 +73,7 @@
                             exchange.end(.failure(error ?? URLError(.badServerResponse)))
                         }
                     }
-                    let task =
+                    let task: URLSessionDataTask =
                         if let file {
                             session.uploadTask(with: request, fromFile: file, completionHandler: heard)
                         } else {
@@ -94,7 +100,7 @@
             guard let failure = error as? URLError else { return .answerLost("\(error)") }
             switch failure.code {
             case .cancelled: return .cancelled
-            case .notConnectedToInternet: return .offline
+            case .notConnectedToInternet, .dataNotAllowed, .internationalRoamingOff: return .offline
             case .cannotConnectToHost, .cannotFindHost, .dnsLookupFailed, .unsupportedURL, .badURL,
                 .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
                 .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid,

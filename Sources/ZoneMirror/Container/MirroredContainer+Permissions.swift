@@ -7,14 +7,19 @@ import ZoneKit
 extension MirroredContainer {
     /// Whether objects of a store can be changed at all.
     ///
-    /// Local and private stores always, unless they are read-only; public and shared ones while somebody is signed in.
+    /// Local and private stores always, unless they are read-only; public and shared ones while somebody is signed in, and
+    /// public ones only if the relay lets them write or make something there.
     public func canModifyManagedObjects(in store: StoreID) -> Bool {
         guard let file = stores.file(store) else { return false }
         let kind: Permissions.Facts.Kind =
             switch file.scope {
             case nil: .local
             case .private?: .privateStore
-            case .public?: .publicStore(isMine: true)
+            case .public?:
+                .publicStore(
+                    isMine: true,
+                    isOpen: (try? file.pool.read { try GrantedRights.allowsAnything($0) }) ?? true
+                )
             case .shared?: .sharedStore(canWrite: true, isRoot: false)
             }
         let facts = Permissions.Facts(

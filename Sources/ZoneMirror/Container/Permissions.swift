@@ -11,7 +11,9 @@ struct Permissions {
         enum Kind: Hashable {
             case local
             case privateStore
-            case publicStore(isMine: Bool)
+            /// `isGranted`: the user's roles may write records of this type, whoever made them. `isOpen`: they may write or
+            /// make records of some type at all.
+            case publicStore(isMine: Bool, isGranted: Bool = false, isOpen: Bool = true)
             case sharedStore(canWrite: Bool, isRoot: Bool)
         }
 
@@ -33,7 +35,8 @@ struct Permissions {
         if facts.isReadOnly { return false }
         switch facts.kind {
         case .local, .privateStore: return true
-        case .publicStore, .sharedStore: return facts.standing == .signedIn
+        case .publicStore(_, _, let isOpen): return facts.standing == .signedIn && isOpen
+        case .sharedStore: return facts.standing == .signedIn
         }
     }
 
@@ -42,7 +45,7 @@ struct Permissions {
         if facts.stage == .temporary { return true }
         switch facts.kind {
         case .local, .privateStore: return true
-        case .publicStore(let isMine): return isMine || facts.stage == .unexported
+        case .publicStore(let isMine, let isGranted, _): return isMine || isGranted || facts.stage == .unexported
         case .sharedStore(let canWrite, _): return canWrite
         }
     }
@@ -62,7 +65,9 @@ struct Permissions {
         guard let scope = file.scope else { return facts(oid == nil ? .temporary : .exported, .local) }
         let row = try oid.flatMap { oid in
             try Row.fetchOne(
-                db.cachedStatement(sql: "SELECT zone, tag, creator, share, name FROM mirror_record WHERE oid = ?"),
+                db.cachedStatement(
+                    sql: "SELECT zone, tag, creator, share, name, type FROM mirror_record WHERE oid = ?"
+                ),
                 arguments: [oid]
             )
         }
@@ -72,7 +77,15 @@ struct Permissions {
         case .private: return facts(stage, .privateStore)
         case .public:
             let creator: String? = row?[2]
-            return facts(stage, .publicStore(isMine: creator != nil && creator == account.user))
+            let rights = try (row?[5] as String?).flatMap { try GrantedRights.of(db, type: $0) }
+            return facts(
+                stage,
+                .publicStore(
+                    isMine: creator != nil && creator == account.user,
+                    isGranted: rights?.contains(.write) ?? false,
+                    isOpen: try GrantedRights.allowsAnything(db)
+                )
+            )
         case .shared:
             let zone: Int64? = row?[0]
             let share: String? = row?[3]
@@ -88,7 +101,9 @@ struct Permissions {
     func canInsert(_ db: Database, entity: String) throws -> Bool {
         // The relay has the last word on creations; offline work of somebody known goes on.
         if file.scope == .private || file.scope == nil { return Self.canModifyStore(try facts(db, oid: nil)) }
-        return !file.description.isReadOnly && account.user != nil
+        guard !file.description.isReadOnly, account.user != nil else { return false }
+        guard file.scope == .public, let table = file.mapping.tables[entity] else { return true }
+        return try GrantedRights.of(db, type: file.mapping.recordType(of: table))?.contains(.create) ?? true
     }
 
     func canUpdate(_ db: Database, oid: String) throws -> Bool { Self.canUpdate(try facts(db, oid: oid)) }

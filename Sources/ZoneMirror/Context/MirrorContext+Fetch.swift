@@ -127,10 +127,11 @@ extension MirrorContext {
     }
 
     func pendingRows(_ entity: String) -> [String: Pending] {
-        state.withLock { state in
-            guard !state.pending.isEmpty else { return [:] }
+        let below = parent?.pendingRows(entity) ?? [:]
+        return state.withLock { state in
+            guard !state.pending.isEmpty else { return below }
             let mine = state.pending.filter { $0.key.entity == entity }
-            return Dictionary(mine.map { ($0.key.id, $0.value) }) { $1 }
+            return below.merging(mine.map { ($0.key.id, $0.value) }) { $1 }
         }
     }
 

@@ -40,8 +40,11 @@ extension MirrorContext {
         }
         let row = Self.row(pair, end.name, T.entityName, object.id.text, other.id.text)
         let own = Self.key(pair, end.name, T.entityName, object.id.text, other.id.text)
+        let below = parent?.overlay(own)?.change
         state.withLock { state in
             if case .insert? = state.pending[own]?.change { state.pending[own] = nil }
+            // New in a context below: taken back there with the save.
+            if case .insert? = below { state.touch(own, .delete(base: row), nil, row) }
         }
         // Another program may have linked the same two under a name of its own.
         for (store, id) in try linked(pair, row) {

@@ -6,11 +6,19 @@ import ZoneKit
 extension MirrorContext {
     /// Writes all changes of this context, one transaction for each store; or, where something is wrong, none.
     ///
-    /// Returns when the files have them; sending is nobody's wait. A pinned context moves on.
+    /// Returns when the files have them; sending is nobody's wait. A pinned context moves on. A child hands its changes to
+    /// the context that it was made of instead.
     ///
     /// - Throws: `mergeConflict` under the policy `error`, `permissionFailure`, `crossStoreRelationship`,
     ///   `noStoreForEntity`, and what SQLite throws.
     public func save() throws(MirrorError) {
+        if let parent {
+            let changes = state.withLock { state in
+                defer { (state.pending, state.assigned, state.assignedZones) = ([:], [:], [:]) }
+                return state
+            }
+            return parent.absorb(changes)
+        }
         let (pending, policy, author, saved) = state.withLock {
             ($0.pending, $0.mergePolicy, $0.author, $0.saved)
         }

@@ -51,10 +51,19 @@ public final class MirrorContext: Sendable {
     /// What the history calls the context.
     public let name: String?
     let state = Mutex(State())
+    /// The context whose changes this one's are made on; `nil`: the files'.
+    let parent: MirrorContext?
+
+    init(childOf parent: MirrorContext, name: String?) {
+        self.stores = parent.stores
+        self.parent = parent
+        self.name = name
+    }
 
     init(_ stores: OpenStores, name: String?, policy: MergePolicy, merges: Bool) {
         self.stores = stores
         self.name = name
+        parent = nil
         state.withLock {
             $0.mergePolicy = policy
             $0.merges = merges
@@ -215,7 +224,7 @@ public final class MirrorContext: Sendable {
     /// - Returns: `nil` where there is none, or this context has deleted it.
     public func object<T: SyncedRecord>(_ type: T.Type, _ id: RecordName) throws(MirrorError) -> T? {
         let key = Key(entity: T.entityName, id: id.text)
-        if let pending = state.withLock({ $0.pending[key] }) {
+        if let pending = overlay(key) {
             if case .delete = pending.change { return nil }
             return try decode(type, key.id, pending.row, pending.store)
         }
@@ -232,7 +241,7 @@ public final class MirrorContext: Sendable {
     /// The store that holds an object; `nil` for one that is not saved.
     public func store<T: SyncedRecord>(of object: T) throws(MirrorError) -> StoreID? {
         let key = Key(entity: T.entityName, id: object.id.text)
-        if let pending = state.withLock({ $0.pending[key] }) { return pending.store }
+        if let pending = overlay(key) { return pending.store }
         return try locate(key, object.id.origin)?.0
     }
 
@@ -242,13 +251,18 @@ public final class MirrorContext: Sendable {
     }
 
     /// Where an object was read from; for one that was not, where it is.
-    private func locate(_ key: Key, _ origin: Origin?) throws(MirrorError) -> (StoreID, [DatabaseValue])? {
+    private func locate(_ key: Key, _ origin: Origin?) throws(MirrorError) -> (StoreID?, [DatabaseValue])? {
         if let origin { return (origin.store, origin.row) }
         return try find(key)
     }
 
-    /// The row of a saved object, as this context sees it.
-    func find(_ key: Key) throws(MirrorError) -> (StoreID, [DatabaseValue])? {
+    /// The row of an object that this context has not changed, as it sees it; without a store where the object is new in a
+    /// context below.
+    func find(_ key: Key) throws(MirrorError) -> (StoreID?, [DatabaseValue])? {
+        if let below = parent?.overlay(key) {
+            if case .delete = below.change { return nil }
+            return (below.store, below.row)
+        }
         for file in stores.files(holding: key.entity) {
             guard let table = file.mapping.tables[key.entity] else { continue }
             if let row = try read(file, { try table.row($0, key.id) }) { return (file.id, row) }

@@ -99,6 +99,7 @@ extension MirrorContext {
     }
 
     private func held() throws -> QueryGeneration? {
+        if let parent { return try parent.held() }
         switch state.withLock({ $0.pin }) {
         case .none: return nil
         case .held(let generation) where stores.isTooOld(generation):

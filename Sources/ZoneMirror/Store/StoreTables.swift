@@ -64,6 +64,7 @@ enum StoreTables {
             id INTEGER PRIMARY KEY, at REAL NOT NULL, oid TEXT NOT NULL, entity TEXT NOT NULL, property TEXT NOT NULL,
             kept TEXT, dropped TEXT, policy TEXT NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_poll(type TEXT PRIMARY KEY, watermark INTEGER, recent TEXT) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS mirror_right(type TEXT PRIMARY KEY, rights INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS mirror_edit(
             oid TEXT NOT NULL, col TEXT NOT NULL, at INTEGER, PRIMARY KEY(oid, col)) WITHOUT ROWID;
         CREATE INDEX IF NOT EXISTS mirror_edit_new ON mirror_edit(oid) WHERE at IS NULL;

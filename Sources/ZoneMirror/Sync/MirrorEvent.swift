@@ -59,8 +59,9 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
         case zoneLost(zone: String, reason: String)
         /// The public database lacks an index; this type is skipped until it has one.
         case indexMissing(recordType: String, field: String)
-        /// There is no space left for saves.
-        case quotaExceeded
+        /// There is no space left for saves: how many bytes are used, may be, and wait to be sent, where that is known; of
+        /// others' databases it is not.
+        case quotaExceeded(used: Int64? = nil, limit: Int64? = nil, needed: Int64? = nil)
         /// There is space again.
         case quotaRecovered
         /// Many changes wait to be sent.

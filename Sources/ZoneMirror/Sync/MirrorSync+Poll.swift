@@ -71,6 +71,7 @@ extension MirrorSync {
     /// Asks about all types now; throws the first failure, after all have been asked.
     func pollNow() async throws {
         try await checkAccount()
+        await lookAtRights()
         try await withFetchLane {
             var failure: CKError?
             let effects = poll.handle(.pollNow, at: conditions.time.now(), using: &chance)
@@ -91,6 +92,7 @@ extension MirrorSync {
     func walk(_ type: String, _ since: Timestamp?) async {
         do throws(CKError) {
             try await checkAccount()
+            await lookAtRights()
             try await walkPages(type, since)
         } catch {
             lastTrouble = error

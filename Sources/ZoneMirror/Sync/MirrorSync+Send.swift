@@ -258,7 +258,7 @@ extension MirrorSync {
         tally.refusal = tally.refusal ?? result.refusal
         tally.goesOn = tally.goesOn || result.goesOn
         tally.looksAtZones = tally.looksAtZones || result.looksAtZones
-        tally.details += result.details
+        tally.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
         if let later = result.later { tally.error = tally.error ?? later }
         return result.resend
     }

@@ -57,6 +57,8 @@ actor MirrorSync {
     private var keptHold: Double?
     private var newsAsked: UInt64 = 0
     private var newsSeen: UInt64 = 0
+    /// For whom, and when, the rights in a public database were asked for last.
+    var rightsSeen: (generation: Int, at: Date)?
     /// The objects whose change is on its way.
     var inFlight: Set<String> = []
 

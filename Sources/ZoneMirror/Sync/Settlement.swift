@@ -104,7 +104,7 @@ struct Settlement {
         case .storeFull:
             if try State.text(db, .quotaIsFull) == nil {
                 try State.set(db, .quotaIsFull, now.timeIntervalSince1970)
-                result.details.append(.quotaExceeded)
+                result.details.append(.quotaExceeded())
             }
             result.later = result.later ?? error
         case .later:

@@ -1,0 +1,59 @@
+import Records
+import RelayCore
+import Wire
+
+/// `limits`, ours: the bounds that hold for this caller in this database, what of the space is used, and in the public
+/// database what the caller's roles may do with each type.
+///
+/// A client shows them before it runs into them; the word on each write is spoken when it comes. SDK reference 11 and 19.
+func describeLimits(_ context: RequestContext) throws -> EndpointAnswer {
+    let (limits, database) = (context.limits, context.database)
+    let schema = context.store.currentSchema
+    var use: StorageUse?
+    if database.scope == .private, let owner = database.owner {
+        use = try context.store.read { reader throws(RelayError) in try reader.storageUse(of: owner) }
+    }
+    let room = database.owner.flatMap { limits.quota.ownPrivateBytes[$0] } ?? limits.quota.privateBytes
+    return EndpointAnswer { writer in
+        writer.key("limits")
+        writer.object { $0.bounds(limits, assetBytes: context.assets.settings.largest) }
+        if let use {
+            writer.key("storage")
+            writer.object {
+                $0.member("used", use.total)
+                if let room, room < .max { $0.member("limit", room) }
+            }
+        }
+        if database.scope == .public {
+            writer.key("rights")
+            writer.object { writer in
+                for (name, type) in schema.types.sorted(by: { $0.key < $1.key }) {
+                    writer.key(name)
+                    let rights = database.rights(toType: type, in: schema)
+                    writer.array(rights.words) { $0.string($1) }
+                }
+            }
+        }
+        writer.member("schemaVersion", schema.version)
+    }
+}
+
+extension JSONWriter {
+    fileprivate mutating func bounds(_ limits: Limits, assetBytes: Int64) {
+        member("recordBytes", limits.recordBytes)
+        member("fieldBytes", limits.fieldBytes)
+        member("assetBytes", assetBytes)
+        member("requestItems", limits.itemsPerRequest)
+        member("zones", limits.zonesPerUser)
+        member("subscriptions", limits.subscriptionsPerDatabase)
+        member("participants", Share.participantLimit)
+    }
+}
+
+extension Rights {
+    /// As the schema language has them.
+    fileprivate var words: [String] {
+        let all: [(Rights, String)] = [(.read, "READ"), (.create, "CREATE"), (.write, "WRITE")]
+        return all.filter { contains($0.0) }.map(\.1)
+    }
+}

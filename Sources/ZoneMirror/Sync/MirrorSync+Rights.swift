@@ -1,0 +1,85 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+public import ZoneKit
+
+/// What the user may do in a public database by roles, kept in the store so that questions about it need no network.
+///
+/// SDK reference 11.
+enum GrantedRights {
+    /// What was granted for a record type; `nil` where the relay has not said, or does not know the type.
+    static func of(_ db: Database, type: String) throws -> Rights? {
+        let statement = try db.cachedStatement(sql: "SELECT rights FROM mirror_right WHERE type = ?")
+        return try Int.fetchOne(statement, arguments: [type]).map { Rights(rawValue: $0) }
+    }
+
+    /// Whether there is a type that may be written or made; true as long as nothing is known.
+    static func allowsAnything(_ db: Database) throws -> Bool {
+        let sql = "SELECT count(*) = 0 OR max(rights & ?) > 0 FROM mirror_right"
+        let wanted = Rights.create.union(.write).rawValue
+        return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [wanted]) ?? true
+    }
+
+    static func store(_ db: Database, _ rights: [String: Rights], of types: [String]) throws {
+        try db.execute(sql: "DELETE FROM mirror_right")
+        for type in types {
+            guard let right = rights[type] else { continue }
+            try db.execute(
+                sql: "INSERT INTO mirror_right(type, rights) VALUES (?, ?)",
+                arguments: [type, right.rawValue]
+            )
+        }
+    }
+}
+
+extension MirrorSync {
+    /// Between two looks at the rights of one user.
+    private static let rightsInterval: TimeInterval = 300
+
+    /// Asks what the user's roles may do, with the first poll of a user and now and then after it.
+    func lookAtRights() async {
+        guard isPublic, let generation = try? link.connection().credentials.current.generation else { return }
+        let now = conditions.wallClock()
+        if let last = rightsSeen, last.generation == generation,
+            abs(now.timeIntervalSince(last.at)) < Self.rightsInterval
+        {
+            return
+        }
+        rightsSeen = (generation, now)
+        guard let rights = try? await link.database.limits().rights else { return }
+        let types = file.mapping.recordTypes
+        let known = try? await file.pool.read { db in
+            try Row.fetchAll(db, sql: "SELECT type, rights FROM mirror_right").reduce(into: [String: Rights]()) {
+                $0[$1[0]] = Rights(rawValue: $1[1])
+            }
+        }
+        guard known != rights.filter({ types.contains($0.key) }) else { return }
+        try? await file.pool.write { try GrantedRights.store($0, rights, of: types) }
+    }
+
+    /// Adds the numbers to the news that there is no space left.
+    func withNumbers(_ details: [MirrorEvent.Detail], needed: Int) async -> [MirrorEvent.Detail] {
+        guard details.contains(.quotaExceeded()), link.isPrivate,
+            let storage = try? await link.database.limits().storage
+        else { return details }
+        return details.map { detail in
+            detail == .quotaExceeded()
+                ? .quotaExceeded(used: storage.used, limit: storage.limit, needed: Int64(needed)) : detail
+        }
+    }
+}
+
+extension MirroredContainer {
+    /// What the relay takes from the current user in a store's database, and how much of the space is used.
+    ///
+    /// - Throws: `wrongStore` for a store that mirrors nothing, and `relay` with what the call throws.
+    public func limits(of store: StoreID) async throws(MirrorError) -> RelayLimits {
+        guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
+        do {
+            return try await sync.link.database.limits()
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+}

@@ -1,0 +1,127 @@
+import Foundation
+import Synchronization
+import Testing
+import Wire
+import ZoneKit
+import ZoneTesting
+
+/// What happens to engines outside of textbooks: programs that end in the middle, states that are old, users that change.
+@Suite(.timeLimit(.minutes(1))) struct RealLifeTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func notes(_ device: String = "phone", of user: String = "alice") -> SyncedNotes {
+        SyncedNotes(relay.device(of: user, named: device))
+    }
+
+    /// The relay has the change; the program ended before it heard so, with the state of before.
+    @Test func aProgramThatEndedWhileSendingSendsAgainAndDoublesNothing() async throws {
+        let phone = notes()
+        phone.addZone()
+        try await phone.engine.sendChanges()
+        phone.write("milk", "one")
+        phone.write("bread", "two")
+        // The state is told of with the next sync; a program that ends keeps the last it was told.
+        phone.device.network.fail(.losesAnswer)
+        await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        let state = try #require(phone.saved)
+        let reborn = SyncedNotes(phone.device, from: state, texts: phone.contents.withLock { $0.texts })
+        reborn.write("milk", "one")
+        reborn.write("bread", "two")
+        // It knows no change tags of what it made: each is a conflict once, with the relay's record in it.
+        do {
+            try await reborn.engine.sendChanges()
+        } catch {
+            #expect((error as? CKError)?.code == .partialFailure)
+            try await reborn.engine.sendChanges()
+        }
+        #expect(reborn.engine.state.pendingRecordZoneChanges.isEmpty)
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["milk": "one", "bread": "two"])
+    }
+
+    /// A program that wrote its state down an hour ago hears everything since once more, deletions too.
+    @Test func anOldStateCatchesUp() async throws {
+        let (phone, laptop) = (notes(), notes("laptop"))
+        phone.addZone()
+        for number in 0..<10 { phone.write("n\(number)", "old") }
+        try await phone.engine.sendChanges()
+        try await phone.engine.fetchChanges()
+        let state = try #require(phone.saved)
+        let (texts, known) = phone.contents.withLock { ($0.texts, $0.known) }
+        try await laptop.engine.fetchChanges()
+        relay.clock.advance(by: .seconds(3_600))
+        for number in 0..<5 { laptop.write("n\(number)", "new") }
+        laptop.delete("n9")
+        try await laptop.engine.sendChanges()
+        try await phone.engine.fetchChanges()
+        phone.write("n5", "late")
+        try await phone.engine.sendChanges()
+        let reborn = SyncedNotes(phone.device, from: state, texts: texts)
+        reborn.contents.withLock { $0.known = known }
+        // What it writes on top of old versions does not undo the news of others.
+        reborn.write("n8", "mine")
+        try await reborn.engine.fetchChanges()
+        try await reborn.engine.sendChanges()
+        var expected = Dictionary(uniqueKeysWithValues: (0..<9).map { ("n\($0)", $0 < 5 ? "new" : "old") })
+        (expected["n5"], expected["n8"]) = ("late", "mine")
+        #expect(reborn.texts == expected)
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == expected)
+    }
+
+    /// Another user signs in while the program runs: it is told before anything else, and nothing crosses.
+    @Test func anotherUserUnderWayGetsNothingOfTheFirst() async throws {
+        let phone = notes()
+        phone.addZone()
+        phone.write("milk", "alice's")
+        try await phone.engine.sendChanges()
+        phone.device.network.cut()
+        phone.write("secret", "alice's, not sent")
+        await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        phone.device.network.heal()
+        phone.contents.withLock { $0.events = [] }
+        phone.device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try? await phone.engine.sendChanges()
+        try? await phone.engine.fetchChanges()
+        #expect(phone.log.first?.hasPrefix("accountChange(switchAccounts") == true, "\(phone.log)")
+        #expect(phone.engine.state.pendingRecordZoneChanges.isEmpty)
+        let bob = notes("other", of: "bob")
+        try await bob.engine.fetchChanges()
+        #expect(bob.texts.isEmpty)
+        let alice = notes("laptop")
+        try await alice.engine.fetchChanges()
+        #expect(alice.texts == ["milk": "alice's"])
+    }
+
+    /// The reasons with which zones go, as programs switch over them.
+    @Test(arguments: [
+        (nil, CKDatabase.DatabaseChange.Deletion.Reason.deleted), ("purged", .purged),
+        ("encryptedDataReset", .encryptedDataReset),
+    ]) func zonesGoWithTheirReason(
+        _ word: String?,
+        _ reason: CKDatabase.DatabaseChange.Deletion.Reason
+    ) async throws {
+        let (phone, laptop) = (notes(), notes("laptop"))
+        phone.addZone()
+        phone.write("milk", "one")
+        try await phone.engine.sendChanges()
+        try await laptop.engine.fetchChanges()
+        let why = word.map { #","reason":"\#($0)""# } ?? ""
+        _ = try await phone.device.privateDatabase.call(
+            "zones/modify",
+            Array(#"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}\#(why)}]}"#.utf8),
+            isWrite: true
+        )
+        try await laptop.engine.fetchChanges()
+        let told = laptop.contents.withLock { contents in
+            contents.events.compactMap { event in
+                if case .fetchedDatabaseChanges(let changes) = event { changes.deletions.first?.reason } else { nil }
+            }
+        }
+        #expect(told == [reason])
+        #expect(laptop.texts.isEmpty)
+    }
+}
