@@ -171,10 +171,12 @@ import Testing
         #expect(early.complaint.contains("Stop it first") && !FileManager.default.fileExists(atPath: other))
         #expect(relay.stop().status == 0)
 
+        #expect(try Command.run(["alerts", "limit", "disk", "5e9", "--data", folder.path]).status == 0)
         let copied = try zonecast("storage", "copy", "--to", other, "--json")
         #expect(copied.status == 0, "\(copied.complaint)")
         let answer = try copied.json(Copied.self)
         #expect(answer.isEqual && answer.records >= 51 && answer.rows > 51 && answer.assets == 1, "\(answer)")
+        #expect(FileManager.default.fileExists(atPath: other + "/alerts.json"))
         #expect(try zonecast("storage", "copy", "--to", other).status == 1, "it is not empty")
         let far = try zonecast("storage", "copy", "--to", "postgres://relay@db1/relay")
         #expect(far.status == 2 && far.complaint.contains("folders of SQLite files"))

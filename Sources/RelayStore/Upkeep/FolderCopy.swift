@@ -17,7 +17,7 @@ package enum FolderCopy {
         package var bytes: Int64 = 0
     }
 
-    /// Copies everything but backups, and compares the copy with its source: every row of every table and every asset.
+    /// Copies everything but backups and their schedule, and compares the copy with its source: every row of every table and every asset.
     ///
     /// What is at `target` when this returns is whole and on the disk; before that nothing is there under that name. No relay
     /// may run on either folder.
@@ -51,6 +51,9 @@ package enum FolderCopy {
                 try copy(path, of: data, to: partial, files, &summary)
                 step("comparing \(path)")
                 try compare(path, data, partial, &summary)
+            }
+            if FileManager.default.fileExists(atPath: "\(data)/alerts.json") {
+                try files.copy("\(data)/alerts.json", to: "\(partial)/alerts.json")
             }
             chmod(partial, 0o700)
             try files.flushFolders(partial)
