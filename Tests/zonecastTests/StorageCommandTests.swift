@@ -39,11 +39,16 @@ import Testing
         #expect(try connection.send("POST", Self.path("zones/modify"), body: body).status == 200)
     }
 
-    /// Records of eight kilobytes, or their deletion.
-    private static func modify(_ numbers: Range<Int>, deletes: Bool = false, _ connection: HTTPConnection) throws {
+    /// Records of so many letters, or their deletion.
+    private static func modify(
+        _ numbers: Range<Int>,
+        deletes: Bool = false,
+        length: Int = 8_000,
+        _ connection: HTTPConnection
+    ) throws {
         for start in stride(from: numbers.lowerBound, to: numbers.upperBound, by: 100) {
             let operations = (start..<min(start + 100, numbers.upperBound)).map { number in
-                let text = String(repeating: "\(number % 10)", count: 8_000)
+                let text = String(repeating: "\(number % 10)", count: length)
                 return deletes
                     ? #"{"operationType":"forceDelete","record":{"recordName":"r\#(number)"}}"#
                     : #"{"operationType":"forceReplace","record":{"recordName":"r\#(number)","recordType":"Note","fields":{"text":{"value":"\#(text)"}}}}"#
@@ -103,7 +108,7 @@ import Testing
             let own = try? HTTPConnection(port: port)
             var number = 5_000
             while !writes.isOver, let own {
-                guard (try? Self.modify(number..<(number + 1), own)) != nil else { break }
+                guard (try? Self.modify(number..<(number + 1), length: 10, own)) != nil else { break }
                 number += 1
                 writes.count = number - 5_000
             }
