@@ -78,7 +78,7 @@ var package = Package(
             [
                 "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
                 nioExtras, nioSSL,
-                serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto,
+                serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto, cryptoExtras,
             ]
         ),
         // Requests that the relay makes: pushes to devices that sleep, traces to a collector.
@@ -165,7 +165,7 @@ var package = Package(
             ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes, logging]
         ),
         .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
-        .tests("zonecast", ["Records", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]),
+        .tests("zonecast", ["Records", "RelayStore", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]),
         // Readers of what strangers send, and inputs that are changed by chance.
         .target(
             name: "Fuzz",

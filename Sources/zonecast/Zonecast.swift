@@ -23,8 +23,9 @@ struct Zonecast: AsyncParsableCommand {
             IssuerCommand.self, KeyCommand.self, RecordsCommand.self, ZonesCommand.self, SharesCommand.self,
             SchemaCommand.self, RoleCommand.self, PushCommand.self, BackupCommand.self, ConsoleCommand.self,
             ConfigCommand.self, AssetsCommand.self, StorageCommand.self, BenchCommand.self, DoctorCommand.self,
+            AlertsCommand.self,
             LogsCommand.self, LoginCommand.self, LogoutCommand.self, VersionCommand.self, CompletionsCommand.self,
-        ] + ToolVerbs.all
+        ] + ToolVerbs.all + ToolVerbs.records
     )
 
     static let version = "0.1.0"

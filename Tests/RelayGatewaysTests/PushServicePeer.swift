@@ -102,7 +102,7 @@ final class PushServicePeer: Sendable {
         -----END CERTIFICATE-----
         """
 
-    private static let key = """
+    static let key = """
         -----BEGIN PRIVATE KEY-----
         MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg5wGvJEXyDwCR/hkp
         e1Dij8h2FkzY6AAeFxOQaxWkVtmhRANCAAS3f2X5v8SQRUAaOuVaqwFDdYTEY2Bd

@@ -36,7 +36,9 @@ import Testing
             #expect((Int(value ?? "") ?? 0) > 0, "\(gauge)")
         }
         #expect(Self.isWellFormed(lines))
-        for queue in ["writer_queue", "notice_queue", "query_queue", "notice_seconds_count"] {
+        for queue in [
+            "writer_queue", "notice_queue", "query_queue", "notice_seconds_count", "query_notice_seconds_count",
+        ] {
             #expect(lines.contains("zonecast_\(queue) 0"), "\(queue)")
         }
         #expect(lines.contains("zonecast_connections 1"))

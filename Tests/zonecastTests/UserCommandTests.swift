@@ -115,7 +115,7 @@ import Testing
         // A file that is not what its name says.
         let assets = "\(folder.path)/containers/\(container)/development.assets/ab"
         try FileManager.default.createDirectory(atPath: assets, withIntermediateDirectories: true)
-        let name = "ab" + String(repeating: "0", count: 62)
+        let name = "ab" + String(repeating: "0", count: 38)
         try Data("not that".utf8).write(to: URL(fileURLWithPath: "\(assets)/\(name)"))
         let wrong = try Command.run(["assets", "verify"] + place)
         #expect(wrong.status == 1 && wrong.output.contains("damaged  \(name)"))

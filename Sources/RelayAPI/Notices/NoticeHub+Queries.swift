@@ -12,6 +12,8 @@ extension NoticeHub {
         /// The device that made the change, which gets no notice.
         var device: String
         var schema: Schema
+        /// When the commit was, by the clock of the hub's timing; `nil` where nobody measures.
+        var committed: Duration?
     }
 
     /// Tells a user's devices of a record that some of their queries match: once for each query that asks for an alert,
@@ -27,8 +29,10 @@ extension NoticeHub {
         let drafts = news.matches.map { ($0, QueryNotice($0, zone: news.zone, schema: news.schema)) }
         var told = drafts.filter { $0.1.isVisible }
         if told.isEmpty, !isCovered { told = Array(drafts.prefix(1)) }
+        let delivery = timing.flatMap { timing in news.committed.map { NoticeDelivery(timing, ofQuerySince: $0) } }
         for (_, draft) in told {
-            let notice = OutgoingNotice(draft.notice(for: news.address, noticeID: newNoticeID()))
+            var notice = OutgoingNotice(draft.notice(for: news.address, noticeID: newNoticeID()))
+            notice.delivery = delivery
             deliver(notice, to: news.address, exceptDevice: news.device)
         }
         // One notice speaks for all silent ones.

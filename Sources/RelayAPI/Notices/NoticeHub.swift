@@ -12,7 +12,7 @@ package final class NoticeHub: Sendable {
     /// What `ready` calls the relay.
     package let relayName: String
     private let noticeID: @Sendable () -> String
-    private let timing: NoticeDelivery.Timing?
+    let timing: NoticeDelivery.Timing?
     private let state = Mutex(State())
     private let lastConnection = Atomic<UInt64>(0)
     /// Finds whom the changes of records concern, beside the commits.
@@ -30,7 +30,7 @@ package final class NoticeHub: Sendable {
     ///   - limits: The bounds of each connection.
     ///   - relayName: Name and version, for people.
     ///   - noticeID: Draws the identifier of a notice.
-    ///   - timing: How long notices of zones and databases take is told there; `nil` where nobody wants to know.
+    ///   - timing: How long notices take is told there; `nil` where nobody wants to know.
     ///   - tasks: Where queries are matched with changes; left out, by the process's own threads.
     package init(
         limits: NoticeLimits = NoticeLimits(),
@@ -43,7 +43,7 @@ package final class NoticeHub: Sendable {
         self.relayName = relayName
         self.noticeID = noticeID
         self.timing = timing
-        queries = QueryNotices(tasks: tasks)
+        queries = QueryNotices(tasks: tasks, uptime: timing?.uptime)
         queries.attach(self)
     }
 

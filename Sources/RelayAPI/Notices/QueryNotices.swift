@@ -12,7 +12,8 @@ package final class QueryNotices: Sendable {
     package typealias Ending = @Sendable (ContainerEnvironment, UserID, DatabaseScope, Subscription) async -> Void
 
     private enum Job {
-        case commit(Commit, ContainerEnvironment)
+        /// With the moment it was left here, where somebody measures.
+        case commit(Commit, ContainerEnvironment, since: Duration?)
         case mark(CheckedContinuation<Void, Never>)
     }
 
@@ -34,7 +35,12 @@ package final class QueryNotices: Sendable {
 
     private struct WeakHub { weak var hub: NoticeHub? }
 
-    init(tasks: (any TaskExecutor)? = nil) { self.tasks = tasks }
+    private let uptime: (@Sendable () -> Duration)?
+
+    init(tasks: (any TaskExecutor)? = nil, uptime: (@Sendable () -> Duration)? = nil) {
+        self.tasks = tasks
+        self.uptime = uptime
+    }
 
     func attach(_ hub: NoticeHub) { self.hub.withLock { $0.hub = hub } }
 
@@ -44,7 +50,9 @@ package final class QueryNotices: Sendable {
     /// Leaves what a commit did here.
     ///
     /// To be called in the order of commits.
-    func post(_ commit: Commit, of home: ContainerEnvironment) { add(.commit(commit, home)) }
+    func post(_ commit: Commit, of home: ContainerEnvironment) {
+        add(.commit(commit, home, since: commit.records.isEmpty ? nil : uptime?()))
+    }
 
     /// Commits that wait to be matched.
     var waitingCount: Int { waiting.withLock { $0.jobs.count } }
@@ -77,7 +85,8 @@ package final class QueryNotices: Sendable {
                 return waiting.jobs.isEmpty ? nil : waiting.jobs.removeFirst()
             }
             switch next {
-            case .commit(let commit, let home): match(commit, home, &indexes[home, default: SubscriptionIndex()])
+            case .commit(let commit, let home, let start):
+                match(commit, home, since: start, &indexes[home, default: SubscriptionIndex()])
             case .mark(let waiter): waiter.resume()
             case nil: return false
             }
@@ -85,7 +94,12 @@ package final class QueryNotices: Sendable {
         }
     }
 
-    private func match(_ commit: Commit, _ home: ContainerEnvironment, _ index: inout SubscriptionIndex) {
+    private func match(
+        _ commit: Commit,
+        _ home: ContainerEnvironment,
+        since start: Duration?,
+        _ index: inout SubscriptionIndex
+    ) {
         for change in commit.subscriptions { index.apply(change, schema: commit.schema) }
         guard !commit.records.isEmpty, let hub = hub.withLock({ $0.hub }) else { return }
         for change in commit.records {
@@ -99,7 +113,8 @@ package final class QueryNotices: Sendable {
                         zone: change.zone,
                         // Two people's devices may be called alike.
                         device: change.after.modified.by == run[0].user ? change.device : "",
-                        schema: commit.schema
+                        schema: commit.schema,
+                        committed: start
                     )
                 )
                 for match in told where match.subscription.query?.firesOnce == true {

@@ -32,6 +32,7 @@ enum ConsoleFiles {
         "logs.js": .script(logsScript),
         "main.js": .script(mainScript),
         "overview.js": .script(overviewScript),
+        "passkeys.js": .script(passkeysScript),
         "promote.js": .script(promoteScript),
         "query.js": .script(queryScript),
         "quotas.js": .script(quotasScript),

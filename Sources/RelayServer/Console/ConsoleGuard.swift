@@ -23,6 +23,7 @@ final class ConsoleGuard: Sendable {
     private let uptime: @Sendable () -> Duration
     /// Passwords are checked one after the other: each takes a core and 32 MiB for a quarter of a second.
     let desk = DispatchQueue(label: "zonecast console sign-in")
+    let challenges = PasskeyChallenges()
 
     /// - Parameter uptime: Time that never goes back.
     init(uptime: @escaping @Sendable () -> Duration) {

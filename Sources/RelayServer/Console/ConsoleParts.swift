@@ -13,6 +13,8 @@ package struct ConsoleParts: Sendable {
     package var requests: RecentRequests
     package var facts: ConsoleFacts
     package var time: TimeSource
+    /// Sends a message to whoever is told of alerts and gives why it did not arrive; `nil` where nobody is.
+    package var sendAlert: (@Sendable (AlertMessage) async -> String?)?
 
     package init(
         accounts: AccountStore,
@@ -23,7 +25,8 @@ package struct ConsoleParts: Sendable {
         telemetry: Telemetry,
         requests: RecentRequests,
         facts: ConsoleFacts,
-        time: TimeSource
+        time: TimeSource,
+        sendAlert: (@Sendable (AlertMessage) async -> String?)? = nil
     ) {
         self.accounts = accounts
         self.stores = stores
@@ -34,6 +37,7 @@ package struct ConsoleParts: Sendable {
         self.requests = requests
         self.facts = facts
         self.time = time
+        self.sendAlert = sendAlert
     }
 }
 
@@ -70,6 +74,8 @@ package struct ConsoleFacts: Sendable {
     package var started: Int64
     package var limits: Limits
     package var settings: [Setting]
+    /// Who is told of alerts, in words: no address, which may be a secret.
+    package var alertReceiver: String?
 
     package init(
         version: String,
@@ -79,7 +85,8 @@ package struct ConsoleFacts: Sendable {
         data: String,
         started: Int64,
         limits: Limits,
-        settings: [Setting]
+        settings: [Setting],
+        alertReceiver: String? = nil
     ) {
         self.version = version
         self.isDev = isDev
@@ -89,5 +96,6 @@ package struct ConsoleFacts: Sendable {
         self.started = started
         self.limits = limits
         self.settings = settings
+        self.alertReceiver = alertReceiver
     }
 }

@@ -5,7 +5,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// How an operator comes in: by a one-time link the first time, then by name and password.
+/// How an operator comes in: by a one-time link the first time, then by name and password, or by a passkey.
 struct ConsoleSignIn: Sendable {
     private let parts: ConsoleParts
     private let guardian: ConsoleGuard
@@ -49,11 +49,13 @@ struct ConsoleSignIn: Sendable {
         case ("setup", .get): return try checkLink()
         case ("setup", .post): return try await setUp()
         case ("password", .post): return try await changePassword()
+        case ("passkey", .get), ("passkey", .post), ("passkeys", _), ("passkeys/begin", .post):
+            return try await ConsolePasskeys(self, parts, guardian, request).answer(name)
         default: return nil
         }
     }
 
-    private func person() throws -> Operator {
+    func person() throws -> Operator {
         guard let secret = ConsoleGuard.secret(of: request),
             let person = try parts.accounts.operatorSession(secret, OperatorSessionRules())
         else { throw ConsoleRefusal.signInFirst }
@@ -116,7 +118,7 @@ struct ConsoleSignIn: Sendable {
         return try begin(found)
     }
 
-    private func begin(_ person: Operator) throws -> APIResponse {
+    func begin(_ person: Operator) throws -> APIResponse {
         let secret = try parts.accounts.startOperatorSession(person.id)
         var response = ConsoleDoor.json(try welcome(person))
         response.headers[.setCookie] = ConsoleGuard.cookie(secret, isSecure: parts.facts.isSecure)
@@ -147,7 +149,7 @@ struct ConsoleSignIn: Sendable {
         return ConsoleDoor.json(Done())
     }
 
-    private func note(_ action: String, _ person: Operator) throws {
+    func note(_ action: String, _ person: Operator) throws {
         try parts.accounts.note(
             AuditEntry(at: parts.time.now(), actor: person.name, action: action, subject: person.name)
         )

@@ -33,27 +33,51 @@ extension DemoPages {
 
         /** Why something was refused, or did not arrive. */
         export class RelayError extends Error {
-          /** @param {Object<string, any>} answer @param {number} [status] */
+          /**
+           * @param {Object<string, any>} answer
+           * @param {number} [status]
+           */
           constructor(answer, status = 0) {
             super(`${answer.serverErrorCode ?? "UNKNOWN_ERROR"}: ${answer.reason ?? "no reason given"}`);
             this.name = "RelayError";
-            /** `CONFLICT`, `NOT_FOUND`, …; `NETWORK_ERROR` where no answer came. @type {string} */
+            /**
+             * `CONFLICT`, `NOT_FOUND`, …; `NETWORK_ERROR` where no answer came.
+             * @type {string}
+             */
             this.serverErrorCode = answer.serverErrorCode ?? "UNKNOWN_ERROR";
-            /** What the published codes have no word for, such as `CHANGE_TOKEN_EXPIRED`. @type {string | undefined} */
+            /**
+             * What the published codes have no word for, such as `CHANGE_TOKEN_EXPIRED`.
+             * @type {string | undefined}
+             */
             this.ckErrorCode = answer.ckErrorCode;
             /** @type {string} */ this.reason = answer.reason ?? "";
-            /** Seconds to wait before a retry; `undefined`: a retry does not help. @type {number | undefined} */
+            /**
+             * Seconds to wait before a retry; `undefined`: a retry does not help.
+             * @type {number | undefined}
+             */
             this.retryAfter = answer.retryAfter === undefined ? undefined : Number(answer.retryAfter);
-            /** Where to sign in, with `AUTHENTICATION_REQUIRED`. @type {string | undefined} */
+            /**
+             * Where to sign in, with `AUTHENTICATION_REQUIRED`.
+             * @type {string | undefined}
+             */
             this.redirectURL = answer.redirectURL;
             /** @type {string | undefined} */ this.uuid = answer.uuid;
             /** @type {number} */ this.status = status;
-            /** Which record, in an answer about several. @type {string | undefined} */
+            /**
+             * Which record, in an answer about several.
+             * @type {string | undefined}
+             */
             this.recordName = answer.recordName;
             /** @type {ZoneID | undefined} */ this.zoneID = answer.zoneID;
-            /** The record as the relay has it, with `CONFLICT`. @type {Record | undefined} */
+            /**
+             * The record as the relay has it, with `CONFLICT`.
+             * @type {Record | undefined}
+             */
             this.serverRecord = answer.serverRecord;
-            /** What became of each record, with `ATOMIC_ERROR`. @type {(Record | RelayError)[] | undefined} */
+            /**
+             * What became of each record, with `ATOMIC_ERROR`.
+             * @type {(Record | RelayError)[] | undefined}
+             */
             this.records = answer.records?.map(result);
           }
 
@@ -66,16 +90,23 @@ extension DemoPages {
           get isTokenExpired() { return this.ckErrorCode === "CHANGE_TOKEN_EXPIRED"; }
         }
 
-        /** An item of an answer, or the error that it says. @returns {any} */
+        /**
+         * An item of an answer, or the error that it says.
+         * @returns {any}
+         */
         const result = (item) => (item.serverErrorCode ? new RelayError(item) : item);
 
-        /** @param {Zone} zone @returns {ZoneID} */
+        /**
+         * @param {Zone} zone
+         * @returns {ZoneID}
+         */
         export const zoneID = (zone) => (typeof zone === "string" ? { zoneName: zone } : zone);
 
         /**
          * A field for the wire: from a text, number, boolean (1 or 0), `Date`, `Uint8Array`, list of these, reference or
          * location; `null` clears the field. What has a `value` already is left as it is.
-         * @param {any} value @returns {Field}
+         * @param {any} value
+         * @returns {Field}
          */
         export function field(value) {
           if (value === null || value === undefined) return { value: null };
@@ -98,7 +129,8 @@ extension DemoPages {
 
         /**
          * A record's fields as plain values: `TIMESTAMP` as `Date`, `BYTES` as `Uint8Array`, all else as it came.
-         * @param {Record} record @returns {Object<string, any>}
+         * @param {Record} record
+         * @returns {Object<string, any>}
          */
         export function values(record) {
           const plain = (value, type) =>
@@ -142,7 +174,10 @@ extension DemoPages {
             this.sharedDatabase = new Database(this, "shared");
           }
 
-          /** Becomes another user, or nobody. @param {string | undefined} token */
+          /**
+           * Becomes another user, or nobody.
+           * @param {string | undefined} token
+           */
           setWebAuthToken(token) {
             if (token === this.webAuthToken) return;
             this.webAuthToken = token;
@@ -168,6 +203,11 @@ extension DemoPages {
             }
           }
 
+          /**
+           * @param {string} operation
+           * @param {any} body
+           * @param {{ signal?: AbortSignal, of?: "database" | "device" }} options
+           */
           async #callOnce(operation, body, { signal, of = "database" }) {
             const path = `/${of}/1/${encodeURIComponent(this.name)}/${this.environment}/${operation}`;
             const query = new URLSearchParams();
@@ -203,13 +243,16 @@ extension DemoPages {
           /** Who speaks; throws `AUTHENTICATION_REQUIRED` with a `redirectURL` when nobody does. */
           currentUser() { return this.call("public/users/caller"); }
 
-          /** People who may be found. @param {{ emailAddress?: string, phoneNumber?: string, userRecordName?: string }[]} infos */
+          /**
+           * People who may be found.
+           * @param {{ emailAddress?: string, phoneNumber?: string, userRecordName?: string }[]} infos
+           */
           async discoverUsers(infos) { return (await this.call("public/users/discover", { lookupInfos: infos })).users; }
 
           /**
            * Signs in by the relay's page in a window of its own; to be called in answer to a click, or the browser opens none.
            * The API token must name this page's origin (`--allowed-origin`). Resolves with the user when the page has called back.
-           * @param {{ signal?: AbortSignal }} [options]
+           * @param {{ signal?: AbortSignal }} options
            */
           async signIn({ signal } = {}) {
             // Opened before anything is awaited: afterwards it is no answer to the click any more.
@@ -244,7 +287,10 @@ extension DemoPages {
             return this.currentUser();
           }
 
-          /** Where the sign-in page is; `undefined` for a container that has a user. @returns {Promise<string | undefined>} */
+          /**
+           * Where the sign-in page is; `undefined` for a container that has a user.
+           * @returns {Promise<string | undefined>}
+           */
           async signInAddress() {
             try {
               await this.currentUser();
@@ -255,7 +301,10 @@ extension DemoPages {
             }
           }
 
-          /** Trades an identity token (JWT) of an issuer that the container trusts for a sign-in. @param {string} identityToken */
+          /**
+           * Trades an identity token (JWT) of an issuer that the container trusts for a sign-in.
+           * @param {string} identityToken
+           */
           async signInWithIdentityToken(identityToken) {
             const answer = await this.call("public/users/signin", { identityToken });
             this.setWebAuthToken(answer.ckWebAuthToken);
@@ -286,7 +335,10 @@ extension DemoPages {
             return this.call("push/register", { webPush: subscription.toJSON() }, { of: "device" });
           }
 
-          /** Wakes this browser no longer. @param {ServiceWorkerRegistration} registration */
+          /**
+           * Wakes this browser no longer.
+           * @param {ServiceWorkerRegistration} registration
+           */
           async unregisterPush(registration) {
             await (await registration.pushManager.getSubscription())?.unsubscribe();
             await this.call("push/unregister", {}, { of: "device" });
@@ -294,10 +346,16 @@ extension DemoPages {
 
           // Shares of others
 
-          /** What links lead to, without joining. @param {string[]} links Addresses of shares, or their last part. */
+          /**
+           * What links lead to, without joining.
+           * @param {string[]} links Addresses of shares, or their last part.
+           */
           resolveShares(links) { return this.#shares("resolve", links); }
 
-          /** Joins shares; each item is what the wire says, or a `RelayError`. @param {string[]} links */
+          /**
+           * Joins shares; each item is what the wire says, or a `RelayError`.
+           * @param {string[]} links
+           */
           acceptShares(links) { return this.#shares("accept", links); }
 
           async #shares(verb, links) {

@@ -4,7 +4,10 @@ extension DemoPages {
 
         /** One database of a container: public, private, or what others have shared with the user. */
         export class Database {
-          /** @param {Container} container @param {"public" | "private" | "shared"} scope */
+          /**
+           * @param {Container} container
+           * @param {"public" | "private" | "shared"} scope
+           */
           constructor(container, scope) {
             this.container = container;
             this.scope = scope;
@@ -17,23 +20,29 @@ extension DemoPages {
           /**
            * Creates a record, or updates it if it has a `recordChangeTag`, and returns it as it is now. Throws a `RelayError`;
            * with `CONFLICT` its `serverRecord` is what somebody else has saved meanwhile.
-           * @param {Record} record @param {RequestOptions} [options] @returns {Promise<Record>}
+           * @param {Record} record
+           * @param {RequestOptions} [options]
+           * @returns {Promise<Record>}
            */
           async save(record, options) { return one((await this.modify([saveOperation(record)], options)).records); }
 
-          /** The same for up to 200; each item is a record or a `RelayError`. @param {Record[]} records */
+          /**
+           * The same for up to 200; each item is a record or a `RelayError`.
+           * @param {Record[]} records
+           */
           async saveAll(records, options) { return (await this.modify(records.map(saveOperation), options)).records; }
 
           /**
            * Deletes a record: of the version named by its change tag, or whatever there is when it has none.
-           * @param {Record | string} record @param {RequestOptions} [options]
+           * @param {Record | string} record
+           * @param {RequestOptions} [options]
            */
           async delete(record, options) { return one((await this.modify([deleteOperation(record)], options)).records); }
 
           /**
            * Any operations: `{ operationType: "forceUpdate", record }` and its like, at most one for each record.
            * @param {{ operationType: string, record: Record }[]} operations
-           * @param {RequestOptions} [options] With `atomic` all or none are applied; else each for itself.
+           * @param {RequestOptions} options With `atomic` all or none are applied; else each for itself.
            * @returns {Promise<{ records: (Record | RelayError)[], syncToken?: string }>}
            */
           async modify(operations, { zone, atomic = false, ...options } = {}) {
@@ -44,10 +53,18 @@ extension DemoPages {
             return { ...answer, records: answer.records.map(result) };
           }
 
-          /** Throws `NOT_FOUND` if there is none. @param {string} recordName @param {RequestOptions} [options] */
+          /**
+           * Throws `NOT_FOUND` if there is none.
+           * @param {string} recordName
+           * @param {RequestOptions} [options]
+           */
           async fetch(recordName, options) { return one(await this.fetchAll([recordName], options)); }
 
-          /** In the order asked for; each item is a record or a `RelayError`. @param {string[]} recordNames */
+          /**
+           * In the order asked for; each item is a record or a `RelayError`.
+           * @param {string[]} recordNames
+           * @param {RequestOptions} options
+           */
           async fetchAll(recordNames, { zone, ...options } = {}) {
             const records = recordNames.map((recordName) => ({ recordName }));
             const answer = await this.#call("records/lookup", { records, ...(zone && { zoneID: zoneID(zone) }), ...options });
@@ -57,7 +74,7 @@ extension DemoPages {
           /**
            * One page of what matches; `next()` is there while there is more.
            * @param {{ recordType: string, filterBy?: object[], sortBy?: object[] }} query As on the wire; `filter` makes filters.
-           * @param {RequestOptions & { zoneWide?: boolean, resultsLimit?: number, continuationMarker?: string }} [options]
+           * @param {RequestOptions & { zoneWide?: boolean, resultsLimit?: number, continuationMarker?: string }} options
            * @returns {Promise<{ records: Record[], next?: () => Promise<any> }>}
            */
           async query(query, { zone, ...options } = {}) {
@@ -69,8 +86,10 @@ extension DemoPages {
 
           /**
            * Uploads a file for a field of a record that is then saved with what is returned: its name, and the field.
-           * @param {{ recordType: string, recordName?: string }} record @param {string} fieldName
-           * @param {Blob | Uint8Array} data @param {{ zone?: Zone }} [options]
+           * @param {{ recordType: string, recordName?: string }} record
+           * @param {string} fieldName
+           * @param {Blob | Uint8Array} data
+           * @param {{ zone?: Zone }} options
            */
           async uploadAsset({ recordType, recordName }, fieldName, data, { zone } = {}) {
             const tokens = [{ recordType, fieldName, ...(recordName && { recordName }) }];
@@ -90,7 +109,10 @@ extension DemoPages {
           /** All zones, with their tokens. */
           async zones() { return (await this.#call("zones/list")).zones; }
 
-          /** Creates zones, or leaves them as they are. @param {Zone[]} zones */
+          /**
+           * Creates zones, or leaves them as they are.
+           * @param {Zone[]} zones
+           */
           async saveZones(zones) { return this.#modifyZones("create", zones); }
 
           /** @param {Zone[]} zones */
@@ -106,7 +128,8 @@ extension DemoPages {
           /**
            * One page of the zones that have changed since a token; without one, of all. Deleted ones, and those no longer shared,
            * are marked `deleted`.
-           * @param {string} [syncToken] @returns {Promise<{ zones: any[], syncToken: string, moreComing: boolean }>}
+           * @param {string} [syncToken]
+           * @returns {Promise<{ zones: any[], syncToken: string, moreComing: boolean }>}
            */
           async databaseChanges(syncToken) {
             const answer = await this.#call("changes/database", syncToken ? { syncToken } : {});
@@ -115,7 +138,8 @@ extension DemoPages {
 
           /**
            * One page of what has changed in a zone: records, and `{ recordName, deleted: true }` for those that have gone.
-           * @param {Zone} zone @param {string} [syncToken]
+           * @param {Zone} zone
+           * @param {string} [syncToken]
            * @param {{ resultsLimit?: number, desiredKeys?: string[], desiredRecordTypes?: string[] }} [options]
            * @returns {Promise<{ records: Record[], syncToken: string, moreComing: boolean }>}
            */
@@ -129,7 +153,10 @@ extension DemoPages {
           /** @returns {Promise<any[]>} */
           async subscriptions() { return (await this.#call("subscriptions/list")).subscriptions; }
 
-          /** Creates or replaces subscriptions, in the wire's own form. @param {object[]} subscriptions */
+          /**
+           * Creates or replaces subscriptions, in the wire's own form.
+           * @param {object[]} subscriptions
+           */
           async saveSubscriptions(subscriptions) {
             const operations = subscriptions.map((subscription) => ({ operationType: "create", subscription }));
             return (await this.#call("subscriptions/modify", { operations })).subscriptions.map(result);
@@ -153,7 +180,7 @@ extension DemoPages {
            * Shares a whole zone, or a record with all below it, and returns the share record; its `shortGUID` is what others accept.
            * @param {Zone} zone
            * @param {{ record?: Record, publicPermission?: "NONE" | "READ_ONLY" | "READ_WRITE", participants?: object[],
-           *   title?: string }} [options]
+           *   title?: string }} options
            */
           async share(zone, { record, publicPermission = "NONE", participants = [], title } = {}) {
             const fields = title ? { "cloudkit.title": title } : {};
@@ -169,7 +196,10 @@ extension DemoPages {
             return one(records.slice(1));
           }
 
-          /** A zone's own share; `undefined` if it has none. @param {Zone} zone */
+          /**
+           * A zone's own share; `undefined` if it has none.
+           * @param {Zone} zone
+           */
           async zoneShare(zone) {
             const [share] = await this.fetchAll(["cloudkit.zoneshare"], { zone });
             if (!(share instanceof RelayError)) return share;
@@ -179,7 +209,9 @@ extension DemoPages {
 
           /**
            * Changes who may do what.
-           * @param {Zone} zone @param {Record} share @param {{ publicPermission?: string, participants?: object[] }} change
+           * @param {Zone} zone
+           * @param {Record} share
+           * @param {{ publicPermission?: string, participants?: object[] }} change
            */
           async updateShare(zone, share, { publicPermission = share.publicPermission, participants = share.participants }) {
             const { recordName, recordChangeTag } = share;
@@ -187,13 +219,26 @@ extension DemoPages {
             return one((await this.modify([{ operationType: "update", record: { ...record, fields: {} } }], { zone })).records);
           }
 
-          /** The owner stops sharing; in the shared database, the participant leaves. @param {Zone} zone @param {Record} share */
+          /**
+           * The owner stops sharing; in the shared database, the participant leaves.
+           * @param {Zone} zone
+           * @param {Record} share
+           */
           async endShare(zone, share) { return this.delete(share, { zone }); }
         }
 
-        /** A filter of a query. @param {string} fieldName @param {string} comparator @param {any} value */
+        /**
+         * A filter of a query.
+         * @param {string} fieldName
+         * @param {string} comparator
+         * @param {any} value
+         */
         export const filter = (fieldName, comparator, value) => ({ fieldName, comparator, fieldValue: field(value) });
 
+        /**
+         * The only one of a list, if it is no refusal.
+         * @param {any[]} list
+         */
         function one([item]) {
           if (item instanceof RelayError) throw item;
           return item;
@@ -208,16 +253,19 @@ extension DemoPages {
 
         const saveOperation = (record) => ({ operationType: record.recordChangeTag ? "update" : "create", record });
 
+        /** @param {Record | string} record */
         function deleteOperation(record) {
-          const { recordName, recordChangeTag } = typeof record === "string" ? { recordName: record } : record;
+          const { recordName, recordChangeTag } = /** @type {Record} */ (typeof record === "string" ? { recordName: record } : record);
           if (!recordChangeTag) return { operationType: "forceDelete", record: { recordName } };
           return { operationType: "delete", record: { recordName, recordChangeTag } };
         }
 
         /**
          * What to do when a notice socket has closed; a pure function.
-         * @param {number} code The close code. @param {number} attempt How many connections have failed one after the other.
-         * @param {number | undefined} promised Seconds, as the relay's goodbye said. @param {number} chance 0 up to 1.
+         * @param {number} code The close code.
+         * @param {number} attempt How many connections have failed one after the other.
+         * @param {number | undefined} promised Seconds, as the relay's goodbye said.
+         * @param {number} chance 0 up to 1.
          * @returns {{ action: "reconnect" | "renew" | "stop", delay: number }} `delay` in milliseconds.
          */
         export function afterClose(code, attempt, promised, chance) {

@@ -32,6 +32,7 @@ package final class RelayMetrics: Sendable {
     private let others = Operation("other")
     private let commits = Mutex(Commits())
     private let noticeTimes = Mutex(Histogram.times)
+    private let queryNoticeTimes = Mutex(Histogram.times)
     private let gauges = Mutex<[Gauge]>([])
 
     /// A value that is looked at when somebody asks.
@@ -82,6 +83,11 @@ package final class RelayMetrics: Sendable {
     /// Counts one notice that was handed to so many devices, so long after its commit.
     package func delivered(_ devices: Int, after time: Duration) {
         noticeTimes.withLock { $0.observe(time / .seconds(1), times: devices) }
+    }
+
+    /// The same for a notice of a query subscription.
+    package func deliveredOfQuery(_ devices: Int, after time: Duration) {
+        queryNoticeTimes.withLock { $0.observe(time / .seconds(1), times: devices) }
     }
 
     /// Shows a value that is looked at when somebody asks, from any thread.
@@ -166,6 +172,12 @@ package final class RelayMetrics: Sendable {
             "From a commit to the hand-over of its notice to a device's socket, notices of queries apart."
         )
         text.samples("zonecast_notice_seconds", of: noticeTimes.withLock { $0 })
+        text.family(
+            "zonecast_query_notice_seconds",
+            "histogram",
+            "From a commit to the hand-over of a query subscription's notice to a device's socket."
+        )
+        text.samples("zonecast_query_notice_seconds", of: queryNoticeTimes.withLock { $0 })
         for gauge in gauges.withLock({ $0 }) {
             text.family(gauge.name, gauge.kind.rawValue, gauge.help)
             text.sample(gauge.name, gauge.labels, gauge.value())

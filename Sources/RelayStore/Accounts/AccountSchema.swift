@@ -9,7 +9,7 @@ enum AccountSchema {
     /// What made each version of the file out of the one before; never changed, only added to.
     ///
     /// A file with a higher version than there are steps is of a newer zonecast and left alone.
-    private static let steps = [tables, people, uses, pushes, operators, quotas]
+    private static let steps = [tables, people, uses, pushes, operators, quotas, passkeys]
     static var version: Int { steps.count }
 
     /// Brings the tables up to date and gives back the relay's key.
@@ -140,6 +140,16 @@ enum AccountSchema {
     /// What single users may store, where that is not what everybody may.
     private static let quotas = """
         CREATE TABLE quotas(account INTEGER PRIMARY KEY REFERENCES accounts(id), private_bytes INTEGER NOT NULL);
+        """
+
+    /// Keys on operators' own devices.
+    private static let passkeys = """
+        CREATE TABLE operator_passkeys(
+            id BLOB PRIMARY KEY, operator INTEGER NOT NULL REFERENCES operators(id), name TEXT NOT NULL,
+            algorithm INTEGER NOT NULL, public_key BLOB NOT NULL, host TEXT NOT NULL, sign_count INTEGER NOT NULL,
+            created INTEGER NOT NULL, used INTEGER
+        ) WITHOUT ROWID;
+        CREATE INDEX passkeys_of_operator ON operator_passkeys(operator);
         """
 
     /// Those who use the console, and what they have done.

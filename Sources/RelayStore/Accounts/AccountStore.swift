@@ -31,7 +31,7 @@ package final class AccountStore: Directory {
         folder: String,
         time: TimeSource = .system,
         random: RandomSource = .system,
-        cost: ScryptCost = .standard,
+        cost: ScryptCost = .usual,
         disk: DiskCalls = .system,
         onLostWrite: (@Sendable () -> Void)? = nil
     ) throws(DirectoryError) {
@@ -160,7 +160,7 @@ package final class AccountStore: Directory {
         } catch let error as DirectoryError {
             throw error
         } catch {
-            throw .unavailable("relay.sqlite: \(error)")
+            throw .unavailable("relay.sqlite: \(FolderAccess.words(for: error))")
         }
     }
 

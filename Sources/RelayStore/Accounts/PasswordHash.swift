@@ -18,6 +18,17 @@ package struct ScryptCost: Hashable, Sendable {
 
     /// 32 MiB, three times over: what OWASP's password storage page asks for.
     package static let standard = ScryptCost(rounds: 32_768, blockSize: 8, parallelism: 3)
+
+    /// What a new password costs: the standard, but for programs that tests start.
+    ///
+    /// The cryptography of a debug build is ten times slower, two seconds for each of dozens of accounts. A release build
+    /// does not know the variable.
+    package static var usual: ScryptCost {
+        #if DEBUG
+            if getenv("ZONECAST_QUICK_PASSWORDS") != nil { return ScryptCost(rounds: 16, blockSize: 8, parallelism: 1) }
+        #endif
+        return .standard
+    }
 }
 
 /// A password as it is stored: scrypt of it, with the salt and cost it was made with.

@@ -6,10 +6,12 @@ import RelayCore
 /// The files of one container's environment, looked at from outside and beside a running relay.
 package struct StoreFiles: Sendable {
     package struct Asset: Sendable {
-        /// 64 hex digits: the SHA-256 of the content, and the file's name.
+        /// The first 40 hex digits of the content's SHA-256, and the file's name.
         package var hash: String
         package var bytes: Int64
         package var isUsed: Bool
+        /// When it was uploaded, the last time that it was.
+        package var came: Timestamp
         fileprivate var path: String
     }
 
@@ -58,7 +60,7 @@ package struct StoreFiles: Sendable {
     /// Whether the content is what its name says.
     package func isWhole(_ asset: Asset) -> Bool {
         guard let (checksum, _) = try? BackupFiles.checksum(of: asset.path) else { return false }
-        return checksum == asset.hash
+        return checksum.hasPrefix(asset.hash)
     }
 
     private static func assets(in folder: String, _ used: Set<String>) -> [Asset] {
@@ -66,8 +68,22 @@ package struct StoreFiles: Sendable {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? [] where name != "incoming" {
             for file in (try? FileManager.default.contentsOfDirectory(atPath: "\(folder)/\(name)")) ?? [] {
                 let path = "\(folder)/\(name)/\(file)"
-                guard Hex.isDigits(file, count: 64) else { continue }
-                found.append(Asset(hash: file, bytes: size(path), isUsed: used.contains(file), path: path))
+                var facts = stat()
+                guard Hex.isDigits(file, count: AssetHash.byteCount * 2), stat(path, &facts) == 0 else { continue }
+                #if canImport(Darwin)
+                    let came = facts.st_mtimespec
+                #else
+                    let came = facts.st_mtim
+                #endif
+                found.append(
+                    Asset(
+                        hash: file,
+                        bytes: Int64(facts.st_size),
+                        isUsed: used.contains(file),
+                        came: Timestamp(milliseconds: Int64(came.tv_sec) * 1000 + Int64(came.tv_nsec) / 1_000_000),
+                        path: path
+                    )
+                )
             }
         }
         return found.sorted { $0.hash < $1.hash }

@@ -69,20 +69,7 @@ extension Backup {
     ) throws {
         let copied = "\(target)/\(path)"
         try files.makeFolder((copied as NSString).deletingLastPathComponent)
-        var configuration = Configuration()
-        configuration.readonly = true
-        configuration.busyMode = .timeout(30)
-        configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
-        do {
-            let address = CheckedVFS.address(of: "\(data)/\(path)")
-            let source = try DatabaseQueue(path: address, configuration: configuration)
-            try source.inDatabase { try $0.execute(sql: "VACUUM INTO ?", arguments: [copied]) }
-            try source.close()
-        } catch  where StoreFailure.isDamage(error) {
-            throw BackupFailure.damaged("\(data)/\(path)", DamageLedger.places(of: "\(data)/\(path)"))
-        }
-        chmod(copied, 0o600)
-        try files.flush(copied)
+        try copyFile("\(data)/\(path)", to: copied, files)
 
         let (checksum, bytes) = try BackupFiles.checksum(of: copied)
         var file = Manifest.File(path: path, bytes: bytes, checksum: checksum, zones: 0, records: 0, assets: 0)
@@ -101,6 +88,23 @@ extension Backup {
             }
         }
         manifest.files.append(file)
+    }
+
+    /// Copies a SQLite file as of one commit, while others may write to it; the copy is the owner's alone and on the disk.
+    static func copyFile(_ path: String, to target: String, _ files: BackupFiles) throws {
+        var configuration = Configuration()
+        configuration.readonly = true
+        configuration.busyMode = .timeout(30)
+        configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
+        do {
+            let source = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+            try source.inDatabase { try $0.execute(sql: "VACUUM INTO ?", arguments: [target]) }
+            try source.close()
+        } catch  where StoreFailure.isDamage(error) {
+            throw BackupFailure.damaged(path, DamageLedger.places(of: path))
+        }
+        chmod(target, 0o600)
+        try files.flush(target)
     }
 }
 

@@ -13,7 +13,8 @@ package enum BackupFailure: Error, CustomStringConvertible {
 
     package var description: String {
         switch self {
-        case .nothingThere(let folder): "There is no relay data in \(folder). Name the folder with --data."
+        case .nothingThere(let folder):
+            FolderAccess.refusal(folder) ?? "There is no relay data in \(folder). Name the folder with --data."
         case .missing(let name): "There is no backup \(name). zonecast backup list shows those there are."
         case .unreadable(let path, let why): "\(path) cannot be used: \(why)"
         case .damaged(let path, let places):

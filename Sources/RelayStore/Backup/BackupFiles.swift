@@ -134,7 +134,7 @@ struct BackupFiles {
         } catch let failure as BackupFailure {
             throw failure
         } catch {
-            throw .unreadable(path, "\(error).")
+            throw .unreadable(path, FolderAccess.words(for: error))
         }
     }
 }

@@ -45,7 +45,8 @@ extension AccountStore {
         }
     }
 
-    /// Uses a link up: makes an operator, or sets the password of the one it was made for and ends their sign-ins.
+    /// Uses a link up: makes an operator, or sets the password of the one it was made for and ends their sign-ins and
+    /// passkeys.
     package func useOperatorLink(
         _ code: String,
         name: String,
@@ -89,6 +90,8 @@ extension AccountStore {
             }
             let made = Self.operator(row)
             try db.execute(sql: "DELETE FROM operator_sessions WHERE operator = ?", arguments: [made.id])
+            // Whoever needs a link has lost something; what somebody else may have added must not stay.
+            try db.execute(sql: "DELETE FROM operator_passkeys WHERE operator = ?", arguments: [made.id])
             return made
         }
     }
@@ -134,6 +137,7 @@ extension AccountStore {
             guard let row = try Self.row(named: name, db) else { throw DirectoryError.missing("operator \(name)") }
             let id: Int64 = row["id"]
             try db.execute(sql: "DELETE FROM operator_sessions WHERE operator = ?", arguments: [id])
+            try db.execute(sql: "DELETE FROM operator_passkeys WHERE operator = ?", arguments: [id])
             try db.execute(sql: "DELETE FROM operators WHERE id = ?", arguments: [id])
         }
     }

@@ -7,8 +7,8 @@ struct LogsCommand: ParsableCommand {
         commandName: "logs",
         abstract: "Show a relay's log: the service's own, a file, or what is piped in.",
         discussion: """
-            Requests are there with log.access: true, each with its identifier, and with nothing private. Without --file, and
-            with nothing piped in, the log is the service's, by journalctl.
+            Requests are there with log.access: true, each with its identifier, and with nothing private: no user either. Without
+            --file, and with nothing piped in, the log is the service's, by journalctl.
             """
     )
 

@@ -9,8 +9,36 @@ struct TokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token",
         abstract: "Create, list, rotate and revoke API tokens.",
-        subcommands: [Create.self, List.self, Rotate.self, Revoke.self]
+        discussion: """
+            Besides API tokens there are server keys (zonecast key) and users' sign-ins (zonecast user sign-in); api, server-key and
+            session lead there too. Management tokens there are none: who may write the data folder may manage it.
+            """,
+        subcommands: [Create.self, List.self, Rotate.self, Revoke.self, API.self, ServerKey.self, Session.self]
     )
+
+    struct API: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "api",
+            abstract: "API tokens, as without this word.",
+            subcommands: [Create.self, List.self, Rotate.self, Revoke.self]
+        )
+    }
+
+    struct ServerKey: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "server-key",
+            abstract: "Server-to-server keys, as: zonecast key",
+            subcommands: [KeyCommand.Add.self, KeyCommand.List.self, KeyCommand.Revoke.self]
+        )
+    }
+
+    struct Session: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "session",
+            abstract: "Users' sign-ins, as: zonecast user sign-in and zonecast user sessions",
+            subcommands: [UserCommand.SignIn.self, UserCommand.Sessions.self]
+        )
+    }
 
     struct Create: ParsableCommand {
         static let configuration = CommandConfiguration(

@@ -12,8 +12,17 @@ struct ConfigurationKey: Sendable {
     var form: String
     /// The value now in `settings`, as it would be written.
     var read: @Sendable (ServeSettings) -> String
+    /// Whether the value opens something by itself; the console does not show it.
+    var isSecret = false
     /// Puts a written value into `settings`; `false` if it is none.
     var write: @Sendable (inout ServeSettings, _ value: String) -> Bool
+
+    /// The same, with a value that is a secret.
+    var secret: ConfigurationKey {
+        var key = self
+        key.isSecret = true
+        return key
+    }
 
     /// `limits.head-time` is `ZONECAST_LIMITS_HEAD_TIME`.
     var environmentName: String {

@@ -7,7 +7,7 @@ import RelayServer
 enum ConfigurationKeys {
     static let all: [ConfigurationKey] =
         places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets
-        + pushes + logs + traces
+        + pushes + logs + traces + alerts
 
     private static let year = 31_536_000
 

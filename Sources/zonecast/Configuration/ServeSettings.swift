@@ -28,6 +28,8 @@ struct ServeSettings: Sendable {
     var push = PushChoices()
     /// Where traces of requests go.
     var traces = TraceChoices()
+    /// Who is told when the relay is not well.
+    var alerts = AlertChoices()
     /// PEM files; both or neither.
     var tlsCertificates: String?
     var tlsKey: String?

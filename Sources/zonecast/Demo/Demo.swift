@@ -20,6 +20,12 @@ struct Demo: AsyncParsableCommand {
     @Flag(help: "Plain lines, no panes; the same as without a terminal.")
     var plain = false
 
+    @Flag(help: "Panes without colour, as with NO_COLOR in the environment.")
+    var noColor = false
+
+    @Flag(help: "Open the browser's demo of this relay too: three clients in one page.")
+    var browser = false
+
     @Flag(help: "One JSON object for each line: seconds, who, what, detail. Plays the tour.")
     var json = false
 
@@ -77,6 +83,7 @@ struct Demo: AsyncParsableCommand {
     }
 
     func run() async throws {
+        if noColor { setenv("NO_COLOR", "1", 1) }
         let hasTerminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1
         let isPlain = plain || json || !hasTerminal
         let journal = DemoJournal(json ? .json : isPlain ? .plain : .none)
@@ -128,6 +135,22 @@ struct Demo: AsyncParsableCommand {
         return held
     }
 
+    /// By what the system opens addresses with; where there is no such thing the address is on the screen anyway.
+    private static func open(_ address: String) {
+        #if os(macOS)
+            let opener = "open"
+        #else
+            let opener = "xdg-open"
+        #endif
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = [opener, address]
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = FileHandle.nullDevice
+        process.standardError = FileHandle.nullDevice
+        try? process.run()
+    }
+
     private func place(_ relay: DemoRelay?, _ folder: String, _ journal: DemoJournal) async throws -> DemoPlace {
         try await relay?.start()
         guard let address = relay?.url ?? url.flatMap({ URL(string: $0) }), address.scheme?.hasPrefix("http") == true
@@ -142,6 +165,7 @@ struct Demo: AsyncParsableCommand {
         if relay != nil {
             journal.note("demo", "panes", "\(address.absoluteString)/demo/  (three clients in one page)")
         }
+        if browser { Self.open("\(address.absoluteString)/demo/") }
         var tokens: [String: String] = [:]
         for token in webToken {
             let parts = token.split(separator: "=", maxSplits: 1).map(String.init)

@@ -15,6 +15,9 @@ struct FolderChecks: Sendable {
     var isThorough: Bool
 
     func storage() -> Finding {
+        if let refusal = FolderAccess.refusal(folder) {
+            return Finding("storage", .problem, refusal, next: "sudo zonecast doctor --data \(folder)")
+        }
         guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else {
             return Finding(
                 "storage",
@@ -37,7 +40,16 @@ struct FolderChecks: Sendable {
     }
 
     private func look() throws -> Finding {
-        if let fault = writeFault() { return unusable("\(folder) cannot be written: \(fault)") }
+        if let fault = writeFault() {
+            let found = "\(folder) cannot be written: \(String(cString: strerror(fault)))"
+            guard fault == ENOSPC || fault == EDQUOT else { return unusable(found) }
+            return Finding(
+                "storage",
+                .problem,
+                found,
+                next: "make room: writes are refused until there is, reads go on"
+            )
+        }
         let accounts = try AccountStore(folder: folder)
         let version = try DatabaseQueue().read { try String.fetchOne($0, sql: "SELECT sqlite_version()") } ?? "?"
         let (journal, synchronous) = (try accounts.pragma("journal_mode"), try accounts.pragma("synchronous"))
@@ -66,18 +78,20 @@ struct FolderChecks: Sendable {
         return Finding("storage", .good, found)
     }
 
-    /// Writes and flushes a file as the relay would; `nil` if that went well.
-    private func writeFault() -> String? {
+    /// Writes and flushes a file as the relay would; the system's error, or `nil` if that went well.
+    private func writeFault() -> Int32? {
         let path = "\(folder)/doctor-\(getpid()).tmp"
         let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_EXCL, 0o600)
-        guard descriptor >= 0 else { return String(cString: strerror(errno)) }
+        guard descriptor >= 0 else { return errno }
         defer {
             close(descriptor)
             unlink(path)
         }
         let bytes = [UInt8](repeating: 0, count: 4096)
+        errno = 0
         guard write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
-            return String(cString: strerror(errno))
+            // Less than a page was taken: there is no room for the rest.
+            return errno == 0 ? ENOSPC : errno
         }
         return nil
     }

@@ -90,6 +90,15 @@ struct RelayChecks: Sendable {
             end = await probe.certificateEnd()
             probe.close()
         }
+        if let end, end < Date() {
+            let ago = FolderChecks.words(seconds: Int64(-end.timeIntervalSinceNow))
+            return Finding(
+                "public address",
+                .problem,
+                "\(address) shows a certificate that ended \(ago) ago",
+                next: "renew it; a relay with tls-cert reads the new file by itself, a proxy may have to be reloaded"
+            )
+        }
         let when = end.map { "; it ends \($0.formatted(.iso8601))" } ?? ""
         return Finding(
             "public address",

@@ -43,13 +43,14 @@ extension ServeSettings {
             data: data,
             started: TimeSource.system.now().milliseconds,
             limits: limits,
-            settings: rows
+            settings: rows,
+            alertReceiver: alerts.receiver
         )
     }
 }
 
 extension ConfigurationReading {
-    /// Every key, for the console's configuration page; none is a secret itself, for those are in files that keys name.
+    /// Every key, for the console's configuration page; most secrets are in files that keys only name.
     var consoleRows: [ConsoleFacts.Setting] {
         ConfigurationKeys.all.map { key in
             let origin =
@@ -61,7 +62,7 @@ extension ConfigurationReading {
                 }
             return ConsoleFacts.Setting(
                 key: key.name,
-                value: key.read(settings),
+                value: key.isSecret && origin != "default" ? nil : key.read(settings),
                 unit: key.unit,
                 standard: key.read(ServeSettings()),
                 origin: origin,

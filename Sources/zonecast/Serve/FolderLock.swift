@@ -1,4 +1,5 @@
 import Foundation
+import RelayStore
 
 /// A data folder held by one relay: as long as this lives, another `serve` on the folder is refused.
 ///
@@ -19,6 +20,7 @@ final class FolderLock: Sendable {
                 "The data folder \(folder) cannot be made: \(Self.reason(error)). Name another with --data."
             )
         }
+        if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
         let path = folder + "/relay.lock"
         descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
@@ -36,6 +38,19 @@ final class FolderLock: Sendable {
             )
         }
         write("\(getpid())\n")
+    }
+
+    /// Holds the folder while a command changes what a running relay remembers.
+    ///
+    /// `instead` is what a relay that runs does about it, as the end of the sentence that refuses.
+    static func forUpkeep(of folder: String, _ instead: String = "would not see it. Stop it first") throws -> FolderLock
+    {
+        FolderOwner.become(ownerOf: folder)
+        do {
+            return try FolderLock(folder: folder)
+        } catch let failure as CommandFailure where failure.exit == .conflict {
+            throw CommandFailure(.conflict, "A relay runs on \(folder), and \(instead).")
+        }
     }
 
     /// Writes down where the relay listens, for commands on the same folder.

@@ -50,7 +50,11 @@ struct RunningRelay {
             limits: settings.notices,
             relayName: "zonecast \(Zonecast.version)",
             noticeID: { RandomSource.system.uuid() },
-            timing: .init(uptime: TimeSource.system.uptime) { metrics.delivered($0, after: $1) }
+            timing: .init(
+                uptime: TimeSource.system.uptime,
+                delivered: { metrics.delivered($0, after: $1) },
+                queryDelivered: { metrics.deliveredOfQuery($0, after: $1) }
+            )
         )
         metrics.showProcess(data: settings.data, version: Zonecast.version)
         let damage = StoreDamage(data: settings.data, logger: logger)
@@ -95,6 +99,8 @@ struct RunningRelay {
         let admission = RelayAdmission(relay: relay, hub: hub, time: .system)
         metrics.show(relay, hub, stores)
         let telemetry = Telemetry()
+        let alerts = try AlertPost(settings.alerts, relay: settings.signIn.publicURL ?? settings.data)
+        let sendAlert = alerts?.sending
         let recent = settings.servesConsole ? RecentRequests(now: TimeSource.system.now) : nil
         let watch = RequestWatch(
             relay,
@@ -115,7 +121,8 @@ struct RunningRelay {
                     telemetry: telemetry,
                     requests: recent,
                     facts: settings.consoleFacts(rows),
-                    time: .system
+                    time: .system,
+                    sendAlert: sendAlert
                 )
             }
         )
@@ -151,9 +158,10 @@ struct RunningRelay {
             server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups,
             StoreLook(data: settings.data, damage: damage),
         ]
-        if settings.servesConsole {
+        if settings.servesConsole || alerts != nil {
             services.append(TelemetryKeeping(telemetry: telemetry, metrics: metrics, hub: hub))
         }
+        if let alerts { services.append(keeping(alerts, telemetry, metrics)) }
         if let push { services.append(push) }
         if let tracing { services.append(tracing) }
         try await serve(services)
@@ -164,6 +172,18 @@ struct RunningRelay {
     private static func publish(to hub: NoticeHub, _ tracer: Tracer?) -> StoreFolder.CommitListener {
         guard let tracer else { return { home, commit in hub.publish(commit, of: home) } }
         return { home, commit in hub.publish(commit, of: home, traces: tracer.writes(in: home)) }
+    }
+
+    private func keeping(_ alerts: AlertPost, _ telemetry: Telemetry, _ metrics: RelayMetrics) -> AlertKeeping {
+        let started = TimeSource.system.now().milliseconds
+        return AlertKeeping(
+            post: alerts,
+            interval: settings.alerts.interval,
+            look: { [data = settings.data] in
+                AlertReading.all(telemetry, metrics, data: data, started: started, now: TimeSource.system.now())
+            },
+            logger: logger
+        )
     }
 
     private var accessLogger: Logger? { settings.logsAccess ? logger : nil }

@@ -21,6 +21,7 @@ struct FolderOptions: ParsableArguments {
     ///
     /// Makes the folder only where `creates` says so: a mistyped one should be told, not made.
     func withDirectory<Value>(creates: Bool = false, _ body: (AccountStore) throws -> Value) throws -> Value {
+        if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
         guard creates || FileManager.default.fileExists(atPath: folder + "/relay.sqlite") else {
             throw CommandFailure(
                 .failed,

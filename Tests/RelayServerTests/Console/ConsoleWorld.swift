@@ -17,6 +17,12 @@ final class ConsoleWorld: Sendable {
     let recent: RecentRequests
     private let door: RelayServer.Responder
     private let cookie = Mutex<String?>(nil)
+    private let shownHost = Mutex<String?>(nil)
+    /// The `Host` that the browser sends; none unless it is set.
+    var host: String? {
+        get { shownHost.withLock { $0 } }
+        set { shownHost.withLock { $0 = newValue } }
+    }
     private let stores: StoreFolder
 
     init(isOpen: Bool = true) throws {
@@ -78,6 +84,7 @@ final class ConsoleWorld: Sendable {
         var headers: HTTPFields = [:]
         if isOwnPage { headers[try #require(HTTPField.Name("X-Zonecast-Console"))] = "1" }
         if let cookie = cookie.withLock({ $0 }) { headers[.cookie] = cookie }
+        if let host { headers[try #require(HTTPField.Name("Host"))] = host }
         let place = "container=\(container)&environment=development"
         let response = await door(
             APIRequest(

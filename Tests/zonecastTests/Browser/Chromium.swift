@@ -175,6 +175,16 @@ final class Chromium {
 
         func type(_ text: String) throws { for letter in text { try press(String(letter)) } }
 
+        /// Gives the machine a device that keeps passkeys and knows its person, as a laptop with a fingerprint reader does.
+        func addAuthenticator() throws {
+            try tell("WebAuthn.enable", Empty())
+            let _: Authenticator = try browser.call(
+                "WebAuthn.addVirtualAuthenticator",
+                NewAuthenticator(),
+                session: session
+            )
+        }
+
         /// Keeps what the page looks like, in the folder that `ZONECAST_SCREENSHOTS` names, for a person to look at.
         func keepPicture(_ name: String) throws {
             guard let folder = ProcessInfo.processInfo.environment["ZONECAST_SCREENSHOTS"] else { return }
@@ -247,6 +257,20 @@ private struct NewTarget: Encodable {
 private struct Attachment: Encodable {
     var targetId: String
     var flatten = true
+}
+
+private struct Authenticator: Decodable { var authenticatorId: String }
+
+private struct NewAuthenticator: Encodable {
+    struct Options: Encodable {
+        var `protocol` = "ctap2"
+        var transport = "internal"
+        var hasResidentKey = true
+        var hasUserVerification = true
+        var isUserVerified = true
+        var automaticPresenceSimulation = true
+    }
+    var options = Options()
 }
 
 private struct Metrics: Encodable {

@@ -22,7 +22,8 @@ struct ConsoleTests {
         let relay: RelayProcess
         let link: String
 
-        init() throws {
+        /// The browser goes there by the name `host`.
+        init(host: String = "127.0.0.1") throws {
             let log = folder.path + "-log"
             relay = try RelayProcess(folder: folder.path, log: log)
             defer { unlink(log) }
@@ -33,7 +34,8 @@ struct ConsoleTests {
                 found = text.firstMatch(of: /console (http[^ ]+#setup=[\w-]+)/).map { String($0.1) }
                 if found == nil { usleep(20_000) }
             }
-            link = try #require(found, "waited 10 s for the console's link")
+            let printed = try #require(found, "waited 10 s for the console's link")
+            link = printed.replacing("127.0.0.1", with: host)
         }
 
         func wire(_ operation: String, _ body: String, user: String = "alice") throws {
@@ -251,6 +253,33 @@ struct ConsoleTests {
         try page.keepPicture("console-sign-in")
         let link = try Command.run(["console", "link", "--data", stage.folder.path])
         #expect(link.output.contains("http://127.0.0.1:\(stage.relay.port)/console/#setup="))
+    }
+
+    /// Made by somebody signed in, and good instead of name and password from then on.
+    @Test func aPasskeyOpensTheConsole() throws {
+        let stage = try Stage(host: "localhost")
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("none"))
+        try page.addAuthenticator()
+        try page.text("document.querySelector('.who').click()")
+        try page.wait(for: "document.querySelector('dialog #passkeys form') !== null")
+        try page.text("document.querySelector('#passkeys input[type=text]').focus()")
+        try page.type("my laptop")
+        try page.press("Tab")
+        try page.type("correct horse")
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('#passkeys tbody')?.innerText.includes('my laptop') === true")
+        try page.keepPicture("console-passkeys")
+        try page.text(
+            "[...document.querySelectorAll('dialog button')].find((one) => one.innerText === 'Sign out').click()"
+        )
+        try page.wait(for: "document.querySelector('.door h1')?.innerText === 'Sign in'")
+        try page.keepPicture("console-sign-in-passkey")
+        try page.text("document.getElementById('use-passkey').click()")
+        try page.wait(for: "document.querySelector('.who')?.innerText === 'ada@example.org'")
+        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        #expect(audit.output.contains("operator.sign-in-passkey"))
+        #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
     /// What a page says can be typed is a command.

@@ -11,7 +11,8 @@ struct Command {
     static let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         .deletingLastPathComponent().appendingPathComponent("zonecast")
 
-    /// Runs it to its end, with `input` on standard input and no `ZONECAST_` variables but `environment`.
+    /// Runs it to its end, with `input` on standard input and no `ZONECAST_` variables but `environment` and the one that makes
+    /// passwords cheap.
     static func run(_ arguments: [String], input: String = "", environment: [String: String] = [:]) throws -> Command {
         let process = Process()
         process.executableURL = program
@@ -36,7 +37,8 @@ struct Command {
     }
 
     static func cleanEnvironment(adding own: [String: String] = [:]) -> [String: String] {
-        ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("ZONECAST_") }.merging(own) { $1 }
+        ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("ZONECAST_") }
+            .merging(["ZONECAST_QUICK_PASSWORDS": "1"]) { $1 }.merging(own) { $1 }
     }
 
     /// The answer's one line of JSON.

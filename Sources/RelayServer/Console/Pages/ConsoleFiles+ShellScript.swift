@@ -7,6 +7,7 @@ extension ConsoleFiles {
 
         import { isProduction, place, post } from "./api.js";
         import { button, complain, dialog, field, fill, guarded, h, say, select } from "./dom.js";
+        import { passkeyList } from "./passkeys.js";
         import { passwordForm, signIn, signOut } from "./signin.js";
         import { sections } from "./sections.js";
 
@@ -186,6 +187,7 @@ extension ConsoleFiles {
             return dialog(this.welcome.name, (done) => [
               h("p.quiet", null, `You operate this relay (zonecast ${this.welcome.version}).`),
               h("h3", null, "Change your password"), passwordForm((value) => { done(value); say("Your password is changed."); }),
+              h("h3", null, "Passkeys"), passkeyList(),
               h("h3", null, "Sign out"),
               button("Sign out", () => signOut(() => {
                 done();

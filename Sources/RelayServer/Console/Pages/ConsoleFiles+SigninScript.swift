@@ -1,10 +1,11 @@
 extension ConsoleFiles {
     /// Coming in: by a one-time link the first time, then by name and password.
     static let signinScript = #"""
-        // Coming in: by a one-time link the first time, then by name and password.
+        // Coming in: by a one-time link the first time, then by name and password, or by a passkey.
 
         import { call } from "./api.js";
         import { button, complain, field, fill, h } from "./dom.js";
+        import { hasPasskeys, usePasskey } from "./passkeys.js";
 
         /** @param {Element} app @param {string} title @param {any[]} inside */
         function door(app, title, ...inside) {
@@ -40,6 +41,7 @@ extension ConsoleFiles {
             form("Sign in", [field("Name", name), field("Password", password)], async () => {
               open(await call("POST", "session", {}, { name: name.value, password: password.value }));
             }),
+            hasPasskeys() && h("p", null, button("Use a passkey", async () => open(await usePasskey()), { id: "use-passkey" })),
             h("p.quiet", null, "No name yet, or the password forgotten? On the relay's machine type ",
               h("code", null, "zonecast console link"), " and open what it prints."));
         }

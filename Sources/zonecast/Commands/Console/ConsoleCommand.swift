@@ -3,9 +3,10 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import ZoneKit
 
 /// `zonecast console`: who may use the console, and what they did.
-struct ConsoleCommand: ParsableCommand {
+struct ConsoleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "console",
         abstract: "Let people into the relay's console, and see what they did there.",
@@ -15,7 +16,7 @@ struct ConsoleCommand: ParsableCommand {
         subcommands: [Link.self, Operators.self, Remove.self, Audit.self]
     )
 
-    struct Link: ParsableCommand {
+    struct Link: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Print a one-time link to the console: one use, 15 minutes.",
             discussion: "It makes a new operator; with --operator it sets that one's password anew."
@@ -29,7 +30,7 @@ struct ConsoleCommand: ParsableCommand {
 
         @OptionGroup var options: FolderOptions
 
-        func run() throws {
+        func run() async throws {
             let code = try options.change("operator.link", `operator` ?? "new operator") { store in
                 try store.makeOperatorLink(for: `operator`)
             }
@@ -37,6 +38,13 @@ struct ConsoleCommand: ParsableCommand {
             let address = ConsoleLink.address(url ?? running ?? "http://127.0.0.1:8080", code)
             if options.json { return try Terminal.say(json: ["url": address, "code": code]) }
             Terminal.say("\(address)  (one use, 15 minutes)")
+            guard url == nil, let running else { return }
+            let page = RelayRequest(method: .get, path: "/console/")
+            guard let base = URL(string: running),
+                let answer = try? await NetworkTransport.to(base, timeout: 5).send(page),
+                answer.status == 404
+            else { return }
+            Terminal.complain("The relay that runs does not serve its console: set  console: true  and start it again.")
         }
     }
 

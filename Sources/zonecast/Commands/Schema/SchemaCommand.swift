@@ -13,7 +13,9 @@ struct SchemaCommand: ParsableCommand {
             A schema is changed in development, by importing a text or by saving records of new types and fields, and
             promoted to production from there. All of it works while a relay runs, but for reset.
             """,
-        subcommands: [Export.self, Import.self, Validate.self, Diff.self, Promote.self, Reset.self]
+        subcommands: [
+            Export.self, Import.self, Validate.self, Diff.self, Promote.self, Reset.self, Codegen.self,
+        ]
     )
 
     struct Export: ParsableCommand {

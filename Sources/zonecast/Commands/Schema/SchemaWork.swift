@@ -28,6 +28,10 @@ struct SchemaWork {
         try options.change(action, subject, in: ContainerEnvironment(container, environment)) { _ in }
     }
 
+    func schema(_ environment: Records.Environment) throws -> Schema {
+        try withSchemas { try $0.schema(of: environment) }
+    }
+
     func export(_ environment: Records.Environment, to path: String?) throws {
         let text = SchemaPrinter.text(of: try withSchemas { try $0.schema(of: environment) })
         if let path {

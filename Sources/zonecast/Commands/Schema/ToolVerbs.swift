@@ -86,7 +86,7 @@ enum ToolVerbs {
         func run() throws { try options.work.promote(applies: !dryRun) }
     }
 
-    private static func hidden(_ name: String, _ abstract: String) -> CommandConfiguration {
+    static func hidden(_ name: String, _ abstract: String) -> CommandConfiguration {
         CommandConfiguration(commandName: name, abstract: abstract, shouldDisplay: false)
     }
 }

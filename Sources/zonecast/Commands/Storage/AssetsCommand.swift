@@ -4,78 +4,6 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast storage`: the files of a data folder.
-struct StorageCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "storage",
-        abstract: "Show what a data folder holds, file by file.",
-        subcommands: [Info.self],
-        defaultSubcommand: Info.self
-    )
-
-    struct Info: ParsableCommand {
-        static let configuration = CommandConfiguration(
-            abstract: "Show each container's files: records, log, assets, and the layout's version."
-        )
-
-        @OptionGroup var options: FolderOptions
-
-        private struct Row: Encodable {
-            var container: String
-            var environment: String
-            var layout: Int
-            var recordBytes: Int64
-            var logBytes: Int64
-            var assets: Int
-            var assetBytes: Int64
-        }
-
-        private struct Answer: Encodable {
-            var folder: String
-            var sqlite: String
-            var freeBytes: Int64
-            var stores: [Row]
-        }
-
-        func run() throws {
-            let homes = try options.withDirectory { store in
-                try store.containers().flatMap { found in
-                    Records.Environment.allCases.map { ContainerEnvironment(found.container, $0) }
-                }
-            }
-            let rows = try homes.compactMap { home -> Row? in
-                guard let files = try StoreFiles(of: home, in: options.folder) else { return nil }
-                return Row(
-                    container: home.container.name,
-                    environment: home.environment.rawValue,
-                    layout: files.layout,
-                    recordBytes: files.bytes,
-                    logBytes: files.logBytes,
-                    assets: files.assets.count,
-                    assetBytes: files.assets.reduce(0) { $0 + $1.bytes }
-                )
-            }
-            var disk = statvfs()
-            let free = statvfs(options.folder, &disk) == 0 ? Int64(disk.f_bavail) * Int64(disk.f_frsize) : 0
-            let answer = Answer(folder: options.folder, sqlite: StoreFiles.engine, freeBytes: free, stores: rows)
-            if options.json { return try Terminal.say(json: answer) }
-            Terminal.say("folder  \(answer.folder)")
-            Terminal.say("engine  SQLite \(answer.sqlite), \(ByteText.of(free)) free")
-            Terminal.say("")
-            Terminal.say(
-                table: rows.map {
-                    [
-                        $0.container, $0.environment, ByteText.of($0.recordBytes), ByteText.of($0.logBytes),
-                        "\($0.assets)", ByteText.of($0.assetBytes), "\($0.layout)",
-                    ]
-                },
-                heading: ["CONTAINER", "ENVIRONMENT", "RECORDS", "LOG", "ASSETS", "ASSET BYTES", "LAYOUT"],
-                empty: "No container has been used yet."
-            )
-        }
-    }
-}
-
 /// `zonecast assets`: what was uploaded.
 struct AssetsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -83,9 +11,9 @@ struct AssetsCommand: ParsableCommand {
         abstract: "Count a container's assets, and check them.",
         discussion: """
             An asset is a file named by the hash of its content. What no record uses is removed by the running relay, some
-            hours after it came (assets.unused-lifetime).
+            hours after it came (assets.unused-lifetime); gc does it where no relay runs.
             """,
-        subcommands: [List.self, Verify.self]
+        subcommands: [List.self, Verify.self, Collect.self]
     )
 
     struct List: ParsableCommand {
@@ -129,7 +57,7 @@ struct AssetsCommand: ParsableCommand {
             Terminal.say("")
             Terminal.say(
                 table: answer.largest.map { [$0.checksum, ByteText.of($0.bytes), $0.isUsed ? "used" : "unused"] },
-                heading: ["SHA-256", "BYTES", ""],
+                heading: ["SHA-256 (FIRST 40 DIGITS)", "BYTES", ""],
                 empty: ""
             )
         }
@@ -173,6 +101,68 @@ struct AssetsCommand: ParsableCommand {
                     "Some assets are not what records say. A backup has them: zonecast backup list"
                 )
             }
+        }
+    }
+
+    struct Collect: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "gc",
+            abstract: "Remove the assets that no record uses. A running relay does so by itself.",
+            discussion: """
+                Only those that came longer ago than --older-than: an asset is uploaded before its record is saved. While a relay
+                runs, the console's page Assets removes them at once.
+                """
+        )
+
+        @OptionGroup var home: HomeOptions
+        @OptionGroup var options: FolderOptions
+        @Option(help: ArgumentHelp("How long an asset has been here at the least.", valueName: "hours"))
+        var olderThan = 6
+        @Flag(help: "Only show what would go.")
+        var dryRun = false
+
+        private struct Answer: Encodable {
+            var removed: Int
+            var bytes: Int64
+            var isDone: Bool
+        }
+
+        func validate() throws {
+            guard olderThan >= 0 else { throw ValidationError("--older-than is a number of hours, 0 or more.") }
+        }
+
+        func run() async throws {
+            let limit = TimeSource.system.now() + .seconds(-3600 * olderThan)
+            let before = try unused(until: limit)
+            guard !dryRun, !before.isEmpty else {
+                return try say(before.count, before.reduce(0) { $0 + $1.bytes }, isDone: !dryRun)
+            }
+            let lock = try FolderLock.forUpkeep(
+                of: options.folder,
+                "removes unused assets by itself, and the console's page Assets does it at once"
+            )
+            defer { withExtendedLifetime(lock) {} }
+            let stores = StoreFolder(folder: options.folder, draw: { UInt64.random(in: .min ... .max) }) { _, _ in }
+            defer { stores.close() }
+            do throws(RelayError) {
+                _ = try stores.sqliteStore(of: home.home)
+                _ = try await stores.removeUnusedAssets(before: limit)
+            } catch {
+                throw CommandFailure(.failed, "The store cannot be used: \(error.reason)")
+            }
+            let after = try unused(until: limit)
+            let left = after.reduce(0) { $0 + $1.bytes }
+            try say(before.count - after.count, before.reduce(0) { $0 + $1.bytes } - left, isDone: true)
+        }
+
+        private func unused(until limit: Timestamp) throws -> [StoreFiles.Asset] {
+            try AssetsCommand.files(home, options)?.assets.filter { !$0.isUsed && $0.came < limit } ?? []
+        }
+
+        private func say(_ count: Int, _ bytes: Int64, isDone: Bool) throws {
+            if options.json { return try Terminal.say(json: Answer(removed: count, bytes: bytes, isDone: isDone)) }
+            let what = "\(count == 1 ? "1 unused asset" : "\(count) unused assets"), \(ByteText.of(bytes))"
+            Terminal.say(isDone ? "removed  \(what)" : "would remove  \(what)")
         }
     }
 

@@ -1,0 +1,193 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+
+/// Passkeys of operators: made by somebody signed in, who says the password once more; then good instead of it.
+struct ConsolePasskeys: Sendable {
+    private let signIn: ConsoleSignIn
+    private let parts: ConsoleParts
+    private let guardian: ConsoleGuard
+    private let request: APIRequest
+
+    init(_ signIn: ConsoleSignIn, _ parts: ConsoleParts, _ guardian: ConsoleGuard, _ request: APIRequest) {
+        self.signIn = signIn
+        self.parts = parts
+        self.guardian = guardian
+        self.request = request
+    }
+
+    private struct Question: Encodable {
+        var challenge: String
+        /// For a new one: who it is for, which kinds of keys are taken, and which there are already.
+        var user: String?
+        var name: String?
+        var algorithms: [Int]?
+        var known: [String]?
+    }
+
+    private struct Row: Encodable {
+        var id: String
+        var name: String
+        var created: Int64
+        var used: Int64?
+    }
+
+    private struct Listed: Encodable {
+        var passkeys: [Row]
+    }
+
+    /// Byte strings in base64url.
+    private struct Use: Decodable {
+        var id: String
+        var clientData: String
+        var authenticatorData: String
+        var signature: String
+    }
+
+    private struct Making: Decodable {
+        var name: String
+        var password: String
+        var algorithm: Int
+        var publicKey: String
+        var clientData: String
+        var authenticatorData: String
+    }
+
+    func answer(_ name: String) async throws -> APIResponse? {
+        switch (name, request.method) {
+        case ("passkey", .get): return ConsoleDoor.json(Question(challenge: challenge()))
+        case ("passkey", .post): return try use()
+        case ("passkeys", .get): return try list()
+        case ("passkeys", .post): return try await make()
+        case ("passkeys", .delete): return try remove()
+        case ("passkeys/begin", .post): return try begin()
+        default: return nil
+        }
+    }
+
+    private func challenge() -> String { Base64URL.encode(guardian.challenges.ask(at: parts.time.now())) }
+
+    /// The address of the page, as the browser that shows it must see it.
+    private var ceremony: PasskeyCeremony {
+        if let address = parts.facts.publicURL {
+            let pieces = address.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
+            return PasskeyCeremony(origin: pieces.prefix(3).joined(separator: "/"))
+        }
+        let host = HTTPField.Name("Host").flatMap { request.headers[$0] } ?? "localhost"
+        return PasskeyCeremony(origin: "\(parts.facts.isSecure ? "https" : "http")://\(host)")
+    }
+
+    private func isOurs(_ challenge: [UInt8]) -> Bool { guardian.challenges.take(challenge, at: parts.time.now()) }
+
+    private func bytes(_ text: String) throws -> [UInt8] {
+        guard let bytes = Base64URL.decode(text.utf8) else { throw ConsoleRefusal("The browser's answer is damaged.") }
+        return bytes
+    }
+
+    // MARK: Signing in
+
+    private func use() throws -> APIResponse {
+        let said = try JSONDecoder().decode(Use.self, from: Data(request.body))
+        try guardian.charge(from: request.remoteAddress)
+        guard let (passkey, person) = try parts.accounts.passkey(try bytes(said.id)) else {
+            throw ConsoleRefusal("This passkey is not known here. Sign in by name and password.", status: 403)
+        }
+        let count: UInt32
+        do throws(PasskeyCeremony.Fault) {
+            count = try ceremony.checkUse(
+                of: passkey,
+                clientData: (try? bytes(said.clientData)) ?? [],
+                authenticatorData: (try? bytes(said.authenticatorData)) ?? [],
+                signature: (try? bytes(said.signature)) ?? [],
+                isOurs: isOurs
+            )
+        } catch {
+            throw ConsoleRefusal(error.reason, status: 403)
+        }
+        guardian.giveBack(from: request.remoteAddress)
+        try parts.accounts.usePasskey(passkey.id, signCount: count)
+        try signIn.note("operator.sign-in-passkey", person)
+        return try signIn.begin(person)
+    }
+
+    // MARK: One's own
+
+    private func list() throws -> APIResponse {
+        let person = try signIn.person()
+        return ConsoleDoor.json(
+            Listed(
+                passkeys: try parts.accounts.passkeys(of: person.id).map {
+                    Row(
+                        id: Base64URL.encode($0.id),
+                        name: $0.name,
+                        created: $0.created.milliseconds,
+                        used: $0.used?.milliseconds
+                    )
+                }
+            )
+        )
+    }
+
+    private func begin() throws -> APIResponse {
+        let person = try signIn.person()
+        return ConsoleDoor.json(
+            Question(
+                challenge: challenge(),
+                user: Base64URL.encode(Array(person.user.recordName.utf8)),
+                name: person.name,
+                algorithms: PasskeyCeremony.algorithms,
+                known: try parts.accounts.passkeys(of: person.id).map { Base64URL.encode($0.id) }
+            )
+        )
+    }
+
+    private func make() async throws -> APIResponse {
+        let person = try signIn.person()
+        let said = try JSONDecoder().decode(Making.self, from: Data(request.body))
+        try guardian.charge(name: person.name, from: request.remoteAddress)
+        let accounts = parts.accounts
+        let isRight = try await guardian.inTurn {
+            try accounts.operator(name: person.name, password: said.password) != nil
+        }
+        guard isRight else { throw ConsoleRefusal("The password is wrong.", status: 403) }
+        guardian.giveBack(name: person.name, from: request.remoteAddress)
+        let (key, ceremony) = (try bytes(said.publicKey), ceremony)
+        let made: (id: [UInt8], signCount: UInt32)
+        do throws(PasskeyCeremony.Fault) {
+            made = try ceremony.checkNew(
+                clientData: (try? bytes(said.clientData)) ?? [],
+                authenticatorData: (try? bytes(said.authenticatorData)) ?? [],
+                algorithm: said.algorithm,
+                publicKey: key,
+                isOurs: isOurs
+            )
+        } catch {
+            throw ConsoleRefusal(error.reason)
+        }
+        try accounts.addPasskey(
+            Passkey(
+                id: made.id,
+                operatorID: person.id,
+                name: PersonName.part(said.name) ?? "Passkey",
+                algorithm: said.algorithm,
+                publicKey: key,
+                host: ceremony.host,
+                signCount: made.signCount,
+                created: parts.time.now()
+            )
+        )
+        try signIn.note("operator.passkey-add", person)
+        return ConsoleDoor.json(Done())
+    }
+
+    private func remove() throws -> APIResponse {
+        let person = try signIn.person()
+        let id = FormFields((request.query ?? "").utf8)?["id"] ?? ""
+        try parts.accounts.removePasskey(try bytes(id), ofOperator: person.id)
+        try signIn.note("operator.passkey-remove", person)
+        return ConsoleDoor.json(Done())
+    }
+}

@@ -1,0 +1,199 @@
+import Crypto
+import CryptoExtras
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+import Synchronization
+
+/// What a browser says when a passkey is made or used, held against what the console knows.
+///
+/// Web Authentication level 2, sections 7.1 and 7.2. The passkey's person has to be verified by their device (PIN, finger,
+/// face), so that it stands for a password as well.
+struct PasskeyCeremony: Sendable {
+    /// Where the console's page is from: `https://sync.example.org`.
+    var origin: String
+
+    /// The relying party.
+    var host: String { URLComponents(string: origin)?.host ?? "" }
+
+    /// A sentence for the person.
+    struct Fault: Error {
+        var reason: String
+    }
+
+    private struct ClientData: Decodable {
+        var type: String
+        var challenge: String
+        var origin: String
+        var crossOrigin: Bool?
+    }
+
+    /// The part of an authenticator's data that is always there.
+    struct AuthenticatorData {
+        private static let isPresent: UInt8 = 0x01
+        private static let isVerified: UInt8 = 0x04
+        private static let hasKey: UInt8 = 0x40
+
+        let hostHash: [UInt8]
+        let flags: UInt8
+        let signCount: UInt32
+        private let rest: [UInt8]
+
+        init?(_ bytes: [UInt8]) {
+            guard bytes.count >= 37 else { return nil }
+            hostHash = Array(bytes[..<32])
+            flags = bytes[32]
+            signCount = bytes[33..<37].reduce(0) { $0 << 8 | UInt32($1) }
+            rest = Array(bytes[37...])
+        }
+
+        var isVerifiedPerson: Bool { flags & (Self.isPresent | Self.isVerified) == Self.isPresent | Self.isVerified }
+
+        /// The name of the key that was made: behind the authenticator's own kind, its length before it.
+        var keyID: [UInt8]? {
+            guard flags & Self.hasKey != 0, rest.count >= 18 else { return nil }
+            let length = Int(rest[16]) << 8 | Int(rest[17])
+            guard length > 0, length <= 1_023, rest.count >= 18 + length else { return nil }
+            return Array(rest[18..<(18 + length)])
+        }
+    }
+
+    /// Checks a new passkey; gives its name and its count.
+    ///
+    /// The key comes from the same page as the rest and is attested by nobody: whoever is signed in may add any. `isOurs`
+    /// says whether a challenge is one of ours and still unused.
+    func checkNew(
+        clientData: [UInt8],
+        authenticatorData: [UInt8],
+        algorithm: Int,
+        publicKey: [UInt8],
+        isOurs: ([UInt8]) -> Bool
+    ) throws(Fault) -> (id: [UInt8], signCount: UInt32) {
+        try check(clientData, type: "webauthn.create", isOurs)
+        let data = try check(authenticatorData, host: host)
+        guard let id = data.keyID else { throw Fault(reason: "The browser gave no key.") }
+        guard Self.key(algorithm, publicKey) != nil else {
+            throw Fault(reason: "This kind of key is not known here; try another device.")
+        }
+        return (id, data.signCount)
+    }
+
+    /// Checks the use of a passkey; gives its new count.
+    func checkUse(
+        of passkey: Passkey,
+        clientData: [UInt8],
+        authenticatorData: [UInt8],
+        signature: [UInt8],
+        isOurs: ([UInt8]) -> Bool
+    ) throws(Fault) -> UInt32 {
+        try check(clientData, type: "webauthn.get", isOurs)
+        let data = try check(authenticatorData, host: passkey.host)
+        let signed = authenticatorData + Array(SHA256.hash(data: clientData))
+        guard let key = Self.key(passkey.algorithm, passkey.publicKey), key.isGood(signature, of: signed) else {
+            throw Fault(reason: "The passkey's signature is wrong.")
+        }
+        guard data.signCount > passkey.signCount || (data.signCount == 0 && passkey.signCount == 0) else {
+            throw Fault(reason: "This passkey seems to have been copied. Sign in by password and remove it.")
+        }
+        return data.signCount
+    }
+
+    private func check(_ clientData: [UInt8], type: String, _ isOurs: ([UInt8]) -> Bool) throws(Fault) {
+        guard let said = try? JSONDecoder().decode(ClientData.self, from: Data(clientData)), said.type == type else {
+            throw Fault(reason: "The browser's answer is none to this question.")
+        }
+        guard said.origin == origin, said.crossOrigin != true else {
+            throw Fault(
+                reason: "The page is at \(said.origin), and the relay knows itself as \(origin): set public-url."
+            )
+        }
+        guard let challenge = Base64URL.decode(said.challenge.utf8), isOurs(challenge) else {
+            throw Fault(reason: "That took too long. Try again.")
+        }
+    }
+
+    @discardableResult
+    private func check(_ bytes: [UInt8], host: String) throws(Fault) -> AuthenticatorData {
+        guard let data = AuthenticatorData(bytes),
+            ConstantTime.areEqual(data.hostHash, Array(SHA256.hash(data: Array(host.utf8))))
+        else { throw Fault(reason: "This passkey is for another address.") }
+        guard data.isVerifiedPerson else {
+            throw Fault(reason: "The device did not ask who you are. Set a PIN, a finger or a face on it first.")
+        }
+        return data
+    }
+
+    // MARK: Keys
+
+    private enum Key {
+        case p256(P256.Signing.PublicKey)
+        case ed25519(Curve25519.Signing.PublicKey)
+        case rsa(_RSA.Signing.PublicKey)
+
+        func isGood(_ signature: [UInt8], of data: [UInt8]) -> Bool {
+            switch self {
+            case .p256(let key):
+                guard let parsed = try? P256.Signing.ECDSASignature(derRepresentation: signature) else { return false }
+                return key.isValidSignature(parsed, for: data)
+            case .ed25519(let key): return key.isValidSignature(signature, for: data)
+            case .rsa(let key):
+                let parsed = _RSA.Signing.RSASignature(rawRepresentation: signature)
+                return key.isValidSignature(parsed, for: SHA256.hash(data: data), padding: .insecurePKCS1v1_5)
+            }
+        }
+    }
+
+    /// What the console takes, in the order it likes it: the numbers of COSE.
+    static let algorithms = [-7, -8, -257]
+
+    /// `nil` for what is no key of this kind.
+    private static func key(_ algorithm: Int, _ info: [UInt8]) -> Key? {
+        switch algorithm {
+        case -7: return (try? P256.Signing.PublicKey(derRepresentation: info)).map { .p256($0) }
+        case -8:
+            // RFC 8410, section 4: these twelve bytes, then the key.
+            let head: [UInt8] = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00]
+            guard info.count == head.count + 32, info.starts(with: head) else { return nil }
+            return (try? Curve25519.Signing.PublicKey(rawRepresentation: info.dropFirst(head.count))).map {
+                .ed25519($0)
+            }
+        case -257: return (try? _RSA.Signing.PublicKey(derRepresentation: info)).map { .rsa($0) }
+        default: return nil
+        }
+    }
+}
+
+/// Questions to browsers, each good for one answer within five minutes.
+///
+/// Nothing is kept of those that are asked, so that strangers can ask as often as they like; only the answered ones are
+/// remembered until they end.
+final class PasskeyChallenges: Sendable {
+    private static let lifetime = Duration.seconds(300)
+
+    private let key = SymmetricKey(size: .bits256)
+    private let answered = Mutex<[[UInt8]: Timestamp]>([:])
+
+    /// 16 random bytes, the moment of its end, and a seal.
+    func ask(at now: Timestamp) -> [UInt8] {
+        let end = (now + Self.lifetime).milliseconds
+        let said = RandomSource.system.bytes(16) + withUnsafeBytes(of: end.bigEndian) { Array($0) }
+        return said + seal(said)
+    }
+
+    /// Whether it is one of ours; never twice.
+    func take(_ challenge: [UInt8], at now: Timestamp) -> Bool {
+        guard challenge.count == 56, ConstantTime.areEqual(Array(challenge[24...]), seal(Array(challenge[..<24])))
+        else {
+            return false
+        }
+        let end = Timestamp(milliseconds: challenge[16..<24].reduce(0) { $0 << 8 | Int64($1) })
+        guard end > now else { return false }
+        return answered.withLock { answered in
+            answered = answered.filter { $0.value > now }
+            return answered.updateValue(end, forKey: challenge) == nil
+        }
+    }
+
+    private func seal(_ said: [UInt8]) -> [UInt8] { Array(HMAC<SHA256>.authenticationCode(for: said, using: key)) }
+}

@@ -1,0 +1,118 @@
+import Foundation
+import GRDB
+import Records
+
+/// A data folder moved to another place: another disk, another file system, a mount of another machine.
+///
+/// Unlike a backup that is restored, the copy keeps every store's epoch, so the tokens that devices hold stay valid; that is
+/// right only while nobody writes to the first folder any more.
+package enum FolderCopy {
+    /// What was copied and found to be equal.
+    package struct Summary: Hashable, Sendable {
+        package var files = 0
+        package var rows = 0
+        package var zones = 0
+        package var records = 0
+        package var assets = 0
+        package var bytes: Int64 = 0
+    }
+
+    /// Copies everything but backups and their schedule, and compares the copy with its source: every row of every table and every asset.
+    ///
+    /// What is at `target` when this returns is whole and on the disk; before that nothing is there under that name. No relay
+    /// may run on either folder.
+    ///
+    /// - Parameters:
+    ///   - data: The data folder.
+    ///   - target: Where the copy goes: nothing, or an empty folder.
+    ///   - disk: What it is written by.
+    ///   - step: Hears what is being done, file by file.
+    /// - Returns: What was copied.
+    /// - Throws: `BackupFailure`; then nothing is left at `target`.
+    package static func make(
+        of data: String,
+        at target: String,
+        disk: DiskCalls = .system,
+        step: (String) -> Void = { _ in }
+    ) throws(BackupFailure) -> Summary {
+        let files = BackupFiles(disk: disk)
+        guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
+        return try BackupFiles.wrapping(target) {
+            let target = URL(fileURLWithPath: target).standardizedFileURL.path
+            if let there = try? FileManager.default.contentsOfDirectory(atPath: target), !there.isEmpty {
+                throw BackupFailure.unreadable(target, "it is not empty. Name a new folder.")
+            }
+            let partial = target + ".partial"
+            try? FileManager.default.removeItem(atPath: partial)
+            defer { try? FileManager.default.removeItem(atPath: partial) }
+            var summary = Summary()
+            for path in try BackupFiles.databases(in: data) {
+                step("copying \(path)")
+                try copy(path, of: data, to: partial, files, &summary)
+                step("comparing \(path)")
+                try compare(path, data, partial, &summary)
+            }
+            if FileManager.default.fileExists(atPath: "\(data)/alerts.json") {
+                try files.copy("\(data)/alerts.json", to: "\(partial)/alerts.json")
+            }
+            chmod(partial, 0o700)
+            try files.flushFolders(partial)
+            rmdir(target)
+            try files.rename(partial, to: target)
+            try files.flush((target as NSString).deletingLastPathComponent)
+            return summary
+        }
+    }
+
+    private static func copy(
+        _ path: String,
+        of data: String,
+        to target: String,
+        _ files: BackupFiles,
+        _ summary: inout Summary
+    ) throws {
+        let copied = "\(target)/\(path)"
+        try files.makeFolder((copied as NSString).deletingLastPathComponent)
+        try Backup.copyFile("\(data)/\(path)", to: copied, files)
+        summary.files += 1
+        summary.bytes += Int64((try FileManager.default.attributesOfItem(atPath: copied)[.size] as? Int) ?? 0)
+        guard path != "relay.sqlite" else { return }
+        let contents = try StoreContents(ofFile: copied)
+        summary.zones += contents.zones
+        summary.records += contents.records
+        for asset in contents.assets {
+            let place = "\(SQLiteStore.Place.assetFolder(ofFile: path))/\(asset.prefix(2))/\(asset)"
+            guard FileManager.default.fileExists(atPath: "\(data)/\(place)") else {
+                throw BackupFailure.unreadable(
+                    "\(data)/\(place)",
+                    "a record uses this asset and it is not there. Look at: zonecast assets verify"
+                )
+            }
+            try files.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
+            let (checksum, bytes) = try BackupFiles.checksum(of: "\(target)/\(place)")
+            guard checksum.hasPrefix(asset) else {
+                throw BackupFailure.damaged("\(data)/\(place)", ["its content is not what its name says"])
+            }
+            summary.assets += 1
+            summary.bytes += bytes
+        }
+    }
+
+    /// Throws unless the copy holds exactly what its source does, and SQLite finds it sound.
+    private static func compare(_ path: String, _ data: String, _ target: String, _ summary: inout Summary) throws {
+        let (before, after) = (
+            try TableDigest.all(ofFile: "\(data)/\(path)"), try TableDigest.all(ofFile: "\(target)/\(path)")
+        )
+        let differing = Set(before.keys).union(after.keys).filter { before[$0] != after[$0] }.sorted()
+        guard differing.isEmpty else {
+            throw BackupFailure.unreadable(
+                "\(target)/\(path)",
+                "it differs from its source in \(differing.joined(separator: ", ")). Did somebody write meanwhile? Try again."
+            )
+        }
+        if let fault = StoreCheck.fault(ofFile: "\(target)/\(path)") {
+            throw BackupFailure.unreadable("\(target)/\(path)", "\(fault).")
+        }
+        summary.rows += after.values.reduce(0) { $0 + $1.rows }
+    }
+}

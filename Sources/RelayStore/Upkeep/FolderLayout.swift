@@ -1,0 +1,83 @@
+import Foundation
+import GRDB
+import RelayCore
+
+/// How far the files of a data folder are behind this program, and how they catch up.
+///
+/// A relay does that by itself when it starts; this is for those who want to see it first, or have it done before.
+package struct FolderLayout: Hashable, Sendable {
+    /// One SQLite file's steps.
+    package struct File: Hashable, Sendable {
+        /// Its path in the data folder.
+        package var path: String
+        /// Steps that it has gone through.
+        package var done: Int
+        /// The names of those to come.
+        package var missing: [String]
+        /// Whether a later version of this program has gone further.
+        package var isNewer: Bool
+    }
+
+    package private(set) var files: [File] = []
+
+    package var isCurrent: Bool { files.allSatisfy { $0.missing.isEmpty && !$0.isNewer } }
+
+    /// Looks at the folder's files and changes nothing.
+    ///
+    /// - Throws: `DirectoryError.unavailable` where a file cannot be read.
+    package init(of data: String) throws {
+        for path in try BackupFiles.databases(in: data)
+        where FileManager.default.fileExists(atPath: "\(data)/\(path)") {
+            files.append(try Self.look(path, in: data))
+        }
+    }
+
+    private static func look(_ path: String, in data: String) throws -> File {
+        var configuration = Configuration()
+        configuration.readonly = true
+        configuration.busyMode = .timeout(10)
+        do {
+            let address = CheckedVFS.address(of: "\(data)/\(path)")
+            let queue = try DatabaseQueue(path: address, configuration: configuration)
+            defer { try? queue.close() }
+            return try queue.read { database in
+                guard path != "relay.sqlite" else { return try accounts(path, database) }
+                let migrator = StoreLayout.migrator
+                let applied = try migrator.appliedIdentifiers(database)
+                return File(
+                    path: path,
+                    done: applied.count,
+                    missing: migrator.migrations.filter { !applied.contains($0) },
+                    isNewer: try migrator.hasBeenSuperseded(database)
+                )
+            }
+        } catch let error as DatabaseError {
+            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+        }
+    }
+
+    private static func accounts(_ path: String, _ database: Database) throws -> File {
+        let done = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
+        return File(
+            path: path,
+            done: done,
+            missing: done < AccountSchema.version ? ((done + 1)...AccountSchema.version).map { "\($0) accounts" } : [],
+            isNewer: done > AccountSchema.version
+        )
+    }
+
+    /// Brings every file to this program's layout; no relay may run.
+    ///
+    /// Each step is a transaction: broken off, a file has gone through it or has not. `step` hears each file's path before
+    /// it is begun with.
+    package static func migrate(_ data: String, step: (String) -> Void = { _ in }) throws {
+        for file in try FolderLayout(of: data).files where !file.missing.isEmpty {
+            step(file.path)
+            guard file.path != "relay.sqlite" else {
+                _ = try AccountStore(folder: data)
+                continue
+            }
+            try StoreConnections(.file(path: "\(data)/\(file.path)")).close()
+        }
+    }
+}

@@ -1,0 +1,179 @@
+import ArgumentParser
+import Foundation
+import Records
+import RelayCore
+import RelayServer
+import RelayStore
+
+/// `zonecast alerts`: what is watched, and who is told.
+struct AlertsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "alerts",
+        abstract: "Show what a running relay watches, set limits, be silent about one, send a test.",
+        discussion: """
+            A relay tells a webhook (alerts.webhook), an ntfy topic (alerts.ntfy) or both. It cannot tell that it is dead itself:
+            have something else ask GET /readyz, or Prometheus (Deploy/monitoring).
+            """,
+        subcommands: [Show.self, Limit.self, Mute.self, Test.self],
+        defaultSubcommand: Show.self
+    )
+
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "List the alerts with their limits. How they stand shows the console."
+        )
+
+        @OptionGroup var settings: SettingsOption
+        @OptionGroup var options: FolderOptions
+
+        private struct Row: Encodable {
+            var id: String
+            var name: String
+            var limit: Double
+            var unit: String
+            var isAboveBad: Bool
+            var isOwnLimit: Bool
+            var mutedUntil: String?
+        }
+
+        private struct Answer: Encodable {
+            var receiver: String?
+            var alerts: [Row]
+        }
+
+        func run() async throws {
+            try options.withDirectory { _ in }
+            let receiver = try await settings.choices().receiver
+            let book = AlertBook(of: options.folder)
+            let now = TimeSource.system.now()
+            let rows = AlertRule.all.map { rule in
+                Row(
+                    id: rule.id,
+                    name: rule.name,
+                    limit: book.limits[rule.id] ?? rule.limit,
+                    unit: rule.unit,
+                    isAboveBad: rule.isAboveBad,
+                    isOwnLimit: book.limits[rule.id] != nil,
+                    mutedUntil: book.isMuted(rule.id, at: now)
+                        ? book.muted[rule.id].map { Timestamp(milliseconds: $0).iso8601 } : nil
+                )
+            }
+            if options.json { return try Terminal.say(json: Answer(receiver: receiver, alerts: rows)) }
+            Terminal.say(
+                table: zip(rows, AlertRule.all).map { row, rule in
+                    [
+                        row.id, row.name, "\(row.isAboveBad ? "over" : "under") \(rule.shown(row.limit))",
+                        row.mutedUntil.map { "silent until \($0)" } ?? (row.isOwnLimit ? "limit of your own" : ""),
+                    ]
+                },
+                heading: ["ID", "ALERT", "WHEN", ""],
+                empty: ""
+            )
+            Terminal.say("")
+            Terminal.say(
+                receiver.map { "told: \($0). Try it: zonecast alerts test" }
+                    ?? "Nobody is told. Set alerts.webhook or alerts.ntfy: zonecast config reference"
+            )
+        }
+    }
+
+    struct Limit: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract:
+                "Set an alert's limit, in its unit: bytes, milliseconds, percent or days. A running relay goes by it."
+        )
+
+        @Argument(help: "The alert's id, as in the list.")
+        var id: String
+        @Argument(help: "The limit; without it, the usual one.")
+        var limit: Double?
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            guard limit.map({ $0.isFinite && $0 >= 0 }) ?? true else {
+                throw CommandFailure(.usage, "A limit is a number, 0 or more.")
+            }
+            let rule = try AlertsCommand.change(id, options, "alert.limit") { $0.limits[id] = limit }
+            if options.json { return try Terminal.say(json: ["limit": limit ?? rule.limit]) }
+            Terminal.say("\(rule.name): alert \(rule.isAboveBad ? "over" : "under") \(rule.shown(limit ?? rule.limit))")
+        }
+    }
+
+    struct Mute: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Be silent about an alert for some hours; 0 ends that."
+        )
+
+        @Argument(help: "The alert's id, as in the list.")
+        var id: String
+        @Option(help: "For how long, up to a year.")
+        var hours = 24
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            guard (0...8_784).contains(hours) else {
+                throw CommandFailure(.usage, "--hours is a number from 0 to 8784.")
+            }
+            let until = TimeSource.system.now() + .seconds(3_600 * hours)
+            let rule = try AlertsCommand.change(id, options, "alert.mute") {
+                $0.muted[id] = hours > 0 ? until.milliseconds : nil
+            }
+            if options.json { return try Terminal.say(json: ["mutedUntil": hours > 0 ? until.iso8601 : ""]) }
+            Terminal.say(hours > 0 ? "\(rule.name): silent until \(until.iso8601)" : "\(rule.name): told again")
+        }
+    }
+
+    struct Test: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Send a test message to whoever is told.")
+
+        @OptionGroup var settings: SettingsOption
+        @Flag(help: "Answer with one line of JSON.")
+        var json = false
+
+        func run() async throws {
+            let choices = try await settings.choices()
+            guard let post = try AlertPost(choices, relay: "zonecast alerts test") else {
+                throw CommandFailure(
+                    .failed,
+                    "Nobody is told: set alerts.webhook or alerts.ntfy. See: zonecast config reference"
+                )
+            }
+            let fault = await post.send(.test(at: TimeSource.system.now()))
+            await post.end()
+            if let fault { throw CommandFailure(.unreachable, "The message did not arrive: \(fault)") }
+            if json { return try Terminal.say(json: ["sent": true]) }
+            Terminal.say("sent to \(choices.receiver ?? "")")
+        }
+    }
+
+    /// Which configuration file names the receivers.
+    struct SettingsOption: ParsableArguments {
+        @Option(help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"))
+        var config: String?
+
+        func choices() async throws -> AlertChoices {
+            let environment = ProcessInfo.processInfo.environment
+            let file = config ?? environment["ZONECAST_CONFIG"]
+            return try await ConfigurationReading(flags: [:], environment: environment, file: file).settings.alerts
+        }
+    }
+
+    private static func change(
+        _ id: String,
+        _ options: FolderOptions,
+        _ action: String,
+        _ body: (inout AlertBook) -> Void
+    ) throws -> AlertRule {
+        guard let rule = AlertRule.all.first(where: { $0.id == id }) else {
+            throw CommandFailure(.failed, "There is no alert \(id). See: zonecast alerts")
+        }
+        var book = AlertBook(of: options.folder)
+        body(&book)
+        try options.change(action, id) { _ in
+            do throws(BackupFailure) { try book.save(to: options.folder) } catch {
+                throw CommandFailure(.failed, error.description)
+            }
+        }
+        return rule
+    }
+}

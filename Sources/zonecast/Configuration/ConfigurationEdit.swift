@@ -1,0 +1,75 @@
+import Foundation
+
+/// Sets keys in a configuration file, and leaves everything else in it as a person wrote it.
+struct ConfigurationEdit {
+    private(set) var lines: [String]
+
+    init(_ text: String) {
+        lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+        if lines.last == "" { lines.removeLast() }
+    }
+
+    var text: String { lines.isEmpty ? "" : lines.joined(separator: "\n") + "\n" }
+
+    /// Puts a value in place of the key's, on its line, or with a new key at the end; `nil` takes the key out.
+    mutating func set(_ key: String, to value: String?) {
+        guard let entry = ConfigurationFile(text).entries.first(where: { $0.name == key }) else {
+            if let value { lines.append("\(key): \(ConfigurationText.written(value))") }
+            return
+        }
+        let index = entry.line - 1
+        let old = lines[index]
+        // A list stands on lines of its own.
+        let end = lines[(index + 1)...].firstIndex { !$0.drop(while: { $0 == " " }).hasPrefix("-") } ?? lines.count
+        guard let colon = Self.colon(in: old) else { return }
+        let new = value.map { ["\(old[...colon]) \(ConfigurationText.written($0))"] } ?? []
+        lines.replaceSubrange(index..<end, with: new)
+    }
+
+    /// The one that ends the key, which may itself be quoted.
+    private static func colon(in line: String) -> String.Index? {
+        line.indices.first { index in
+            guard line[index] == ":" else { return false }
+            let next = line.index(after: index)
+            return next == line.endIndex || line[next] == " "
+        }
+    }
+
+    /// Sets keys in the file at `path`, made where it is missing; nothing is changed unless a relay could start with the
+    /// result.
+    ///
+    /// `check` looks at what the result says, and throws a `CommandFailure` where that is no good.
+    static func apply(
+        _ values: [(key: String, value: String?)],
+        to path: String,
+        check: (ServeSettings) throws -> Void
+    ) async throws {
+        let old = FileManager.default.contents(atPath: path)
+        var edit = ConfigurationEdit(old.map { String(decoding: $0, as: UTF8.self) } ?? "")
+        for (key, value) in values { edit.set(key, to: value) }
+        var facts = stat()
+        let isThere = stat(path, &facts) == 0
+        // In the same folder, so that it can take the old one's place in one step; YAML is known by its ending.
+        let fresh = path + ".new.yaml"
+        defer { unlink(fresh) }
+        guard FileManager.default.createFile(atPath: fresh, contents: Data(edit.text.utf8)) else {
+            throw CommandFailure(
+                .failed,
+                "\(path) cannot be written: \(String(cString: strerror(errno))). Run this as its owner, or name another file with --config."
+            )
+        }
+        chmod(fresh, isThere ? facts.st_mode & 0o777 : 0o600)
+        if isThere { _ = chown(fresh, facts.st_uid, facts.st_gid) }
+        let reading = try await ConfigurationReading(flags: [:], environment: [:], file: fresh)
+        for (key, value) in values {
+            let found = ConfigurationKeys.all.first { $0.name == key }?.read(reading.settings)
+            guard value == nil || found == value else {
+                throw CommandFailure(.failed, "\(path): \(key) cannot be set there by this command. Set it by hand.")
+            }
+        }
+        try check(reading.settings)
+        guard rename(fresh, path) == 0 else {
+            throw CommandFailure(.failed, "\(path) cannot be written: \(String(cString: strerror(errno))).")
+        }
+    }
+}

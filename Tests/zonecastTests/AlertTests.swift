@@ -1,0 +1,70 @@
+import Foundation
+import Testing
+
+/// Alerts on their way out: by the command, and from a relay that runs.
+@Suite(.timeLimit(.minutes(1))) struct AlertTests {
+    private let folder = ScratchFolder()
+
+    private struct Message: Decodable { var state: String, rule: String, title: String, text: String, relay: String }
+
+    private func alerts(_ arguments: String..., environment: [String: String] = [:]) throws -> Command {
+        try Command.run(["alerts"] + arguments, environment: environment)
+    }
+
+    private func messages(_ collector: Collector, atLeast count: Int) throws -> [Message] {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while collector.bodies.count < count, ContinuousClock.now < deadline { usleep(20_000) }
+        try #require(
+            collector.bodies.count >= count,
+            "waited 20 s for \(count) messages, got \(collector.bodies.count)"
+        )
+        return try collector.bodies.map { try JSONDecoder().decode(Message.self, from: $0) }
+    }
+
+    @Test func aTestMessageArrivesOrSaysWhyNot() throws {
+        let collector = try Collector()
+        let hook = ["ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(collector.port)/hook"]
+        let sent = try alerts("test", environment: hook)
+        #expect(sent.status == 0 && sent.output == "sent to webhook at 127.0.0.1\n", "\(sent.complaint)")
+        let message = try #require(try messages(collector, atLeast: 1).first)
+        #expect(message.state == "test" && message.text.hasPrefix("A test"))
+
+        let nobody = try alerts("test")
+        #expect(nobody.status == 1 && nobody.complaint.contains("alerts.webhook"))
+        let refusing = try FixedAnswer("HTTP/1.1 500 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope")
+        let topic = ["ZONECAST_ALERTS_NTFY": "http://127.0.0.1:\(refusing.port)/topic"]
+        let failed = try alerts("test", environment: topic)
+        #expect(failed.status == 3 && failed.complaint.contains("alerts.ntfy answers 500 nope"), "\(failed.complaint)")
+        for wrong in ["http://example.org/hook", "ftp://127.0.0.1/", "https://user:pw@example.org/", "hook"] {
+            #expect(try alerts("test", environment: ["ZONECAST_ALERTS_WEBHOOK": wrong]).status == 2, "\(wrong)")
+        }
+    }
+
+    @Test func aRelayTellsOnceOfWhatGoesOn() throws {
+        let collector = try Collector()
+        let relay = try RelayProcess(
+            folder: folder.path,
+            environment: [
+                "ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(collector.port)/hook", "ZONECAST_ALERTS_INTERVAL": "1",
+                "ZONECAST_CONSOLE": "false",
+            ]
+        )
+        // More than any disk has: the alert is there from now on.
+        #expect(try alerts("limit", "disk", "1e20", "--data", folder.path).output.hasPrefix("Room on the disk: "))
+        let first = try messages(collector, atLeast: 1)
+        #expect(first.map(\.rule) == ["disk"] && first.first?.state == "firing")
+        #expect(first.first?.text.contains("Make room") == true)
+        #expect(try alerts("mute", "disk", "--hours", "1", "--data", folder.path).output.contains("silent until"))
+        struct Shown: Decodable {
+            struct Row: Decodable { var id: String, isOwnLimit: Bool, mutedUntil: String? }
+            var receiver: String?, alerts: [Row]
+        }
+        let shown = try alerts("show", "--data", folder.path, "--json").json(Shown.self)
+        #expect(shown.receiver == nil && shown.alerts.count > 7)
+        #expect(shown.alerts.first { $0.id == "disk" }?.isOwnLimit == true)
+        #expect(shown.alerts.first { $0.id == "disk" }?.mutedUntil != nil)
+        #expect(try alerts("mute", "none", "--data", folder.path).status == 1)
+        #expect(relay.stop().status == 0)
+        #expect(collector.bodies.count == 1)
+    }
+}

@@ -1,0 +1,138 @@
+import Foundation
+import Testing
+
+/// `zonecast schema codegen`: what it writes is Swift that compiles, against the very modules it is for.
+@Suite(.timeLimit(.minutes(2))) struct CodegenTests {
+    private let folder = ScratchFolder()
+
+    /// One of everything, names that Swift knows otherwise among them.
+    private static let schema = """
+        DEFINE SCHEMA
+            RECORD TYPE Note (
+                title STRING QUERYABLE, secret ENCRYPTED STRING, count INT64, weight DOUBLE, due TIMESTAMP, thumb BYTES,
+                link REFERENCE, place LOCATION, file ASSET, tags LIST<STRING>, counts LIST<INT64>, dates LIST<TIMESTAMP>,
+                links LIST<REFERENCE>, places LIST<LOCATION>, files LIST<ASSET>, blobs LIST<BYTES>, "default" STRING,
+                "class" INT64, record STRING, id STRING
+            );
+            RECORD TYPE Date ( at TIMESTAMP );
+            RECORD TYPE lowercase ( a STRING );
+            RECORD TYPE Users ( roles LIST<INT64>, nickname STRING );
+        """
+
+    private func generate(_ arguments: String..., schema: String = schema) throws -> Command {
+        try Command.run(["schema", "codegen", "--file", "-"] + arguments, input: schema)
+    }
+
+    /// The compiler's complaints about a text that is a file of its own; none where it is good.
+    private func complaints(about text: String, and use: String) throws -> String {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let files = ["made": text, "use": use].map { name, text -> String in
+            let path = "\(folder.path)/\(name).swift"
+            _ = FileManager.default.createFile(atPath: path, contents: Data(text.utf8))
+            return path
+        }
+        let built = Command.program.deletingLastPathComponent().path
+        let scratch = URL(fileURLWithPath: built).deletingLastPathComponent().deletingLastPathComponent().path
+        let source = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().path
+        let maps = try Self.moduleMaps([built, scratch + "/checkouts", source + "/Sources"])
+        let run = try Tool.run(
+            "swiftc",
+            [
+                "-typecheck", "-swift-version", "6", "-warnings-as-errors", "-enable-upcoming-feature",
+                "InternalImportsByDefault", "-I", built + "/Modules", "-module-name", "Made",
+            ] + maps.flatMap { ["-Xcc", "-fmodule-map-file=\($0)"] } + files.sorted()
+        )
+        return run.status == 0 ? "" : run.said
+    }
+
+    /// Those of C modules that ours stand on, each module once.
+    private static func moduleMaps(_ roots: [String]) throws -> [String] {
+        var known: Set<String> = []
+        var found: [String] = []
+        for root in roots {
+            let run = try Tool.run("find", [root, "-maxdepth", "5", "-name", "module.modulemap"])
+            for path in run.said.split(separator: "\n").map(String.init).sorted() {
+                let text = try String(contentsOfFile: path, encoding: .utf8)
+                let names = text.matches(of: /module\s+(\w+)/).map { String($0.1) }
+                guard known.isDisjoint(with: names) else { continue }
+                known.formUnion(names)
+                found.append(path)
+            }
+        }
+        return found
+    }
+
+    @Test(.enabled(if: Tool.isThere("swiftc"), "there is no compiler"))
+    func recordsCompile() throws {
+        let made = try generate("--form", "records", "--access", "public")
+        #expect(made.status == 0, "\(made.complaint)")
+        #expect(made.output.hasPrefix("// Made from standard input by: zonecast schema codegen --form records\n"))
+        let use = """
+            import ZoneKit
+
+            func use() -> String? {
+                let note = Note(id: CKRecord.ID(recordName: "milk"))
+                note.title = "Buy milk"
+                note.secret = "hush"
+                note.tags = ["a"]
+                note.`default` = "x"
+                note.recordField = "y"
+                note.link = CKRecord.Reference(recordID: note.record.recordID, action: .none)
+                DateRecord(note.record).at = note.due
+                return (note.record["title"] as String?) ?? Users(note.record).nickname ?? Lowercase.recordType
+            }
+            """
+        #expect(try complaints(about: made.output, and: use) == "")
+    }
+
+    @Test(.enabled(if: Tool.isThere("swiftc"), "there is no compiler"))
+    func mirrorsCompile() throws {
+        let made = try generate("--form", "mirror", "--access", "public")
+        #expect(made.status == 0, "\(made.complaint)")
+        #expect(made.output.contains("usesPrefix = false"))
+        #expect(made.output.contains("// tags, list of STRING: not for mirrors, read it with ZoneKit."))
+        let use = """
+            import ZoneMirror
+
+            func use() -> MirrorModel {
+                var note = Note()
+                note.title = "Buy milk"
+                note.`class` = 3
+                return note.due == nil ? .ofSchema : MirrorModel(Note.self, DateRecord.self)
+            }
+            """
+        #expect(try complaints(about: made.output, and: use) == "")
+
+        let prefixed = """
+            DEFINE SCHEMA
+                RECORD TYPE CD_Note (
+                    CD_entityName STRING QUERYABLE, CD_title STRING, CD_body BYTES, CD_body_ckAsset ASSET, CD_at TIMESTAMP
+                );
+                RECORD TYPE CDMR ( CD_entityNames STRING );
+            """
+        let core = try generate(
+            "--form",
+            "mirror",
+            schema: prefixed.replacing("RECORD TYPE CDMR", with: "RECORD TYPE CDMR")
+        )
+        #expect(core.output.contains("struct Note: SyncedRecord {"))
+        #expect(!core.output.contains("ckAsset") && !core.output.contains("entityNames"))
+        #expect(try complaints(about: core.output, and: "let note = Note().at") == "")
+    }
+
+    @Test func itIsTheSameEachTimeAndRefusesWhatIsNoSchema() throws {
+        #expect(try generate().output == generate().output)
+        let wrong = try generate(schema: "DEFINE SCHEMA RECORD TYPE A ( a STRIN );")
+        #expect(wrong.status == 1 && wrong.complaint.contains("standard input:1:"))
+        #expect(try Command.run(["schema", "codegen"]).status == 2)
+        let made = try Command.run(["container", "create", "iCloud.org.example.notes", "--data", folder.path])
+        #expect(made.status == 0)
+        let own = ["--container", "iCloud.org.example.notes", "--data", folder.path]
+        #expect(try Command.run(["schema", "import", "--file", "-"] + own, input: Self.schema).status == 0)
+        struct Answer: Decodable { var source: String, form: String, swift: String }
+        let answer = try Command.run(["schema", "codegen", "--module", "CloudKit", "--json"] + own).json(Answer.self)
+        #expect(answer.source == "iCloud.org.example.notes, development" && answer.form == "records")
+        #expect(answer.swift.contains("\nimport CloudKit\n") && answer.swift.contains("struct Note {"))
+    }
+}

@@ -1,0 +1,45 @@
+import Foundation
+import Testing
+
+/// Every command that people are promised is there, says how it is used, and tells wrong usage by its exit code.
+///
+/// Experience reference 6. More than one machine (`node`, `shard`, other stores than folders) is for later versions.
+@Suite(.timeLimit(.minutes(2))) struct CommandTreeTests {
+    private static let tree = [
+        "serve", "init", "demo", "bench", "doctor", "config show", "config check", "config reference", "container list",
+        "container create", "container delete", "schema export", "schema import", "schema validate", "schema diff",
+        "schema promote", "schema reset", "schema codegen", "records query", "records get", "records create",
+        "records update", "records delete", "records delete-many", "records changes", "records import",
+        "records export", "zones list", "zones create", "zones delete", "zones changes", "shares list", "shares create",
+        "shares invite", "shares accept", "shares participants", "shares permission", "shares stop", "watch",
+        "user add",
+        "user list", "user show", "user password", "user disable", "user delete", "user export", "user quota",
+        "token api create", "token api list", "token api revoke", "token api rotate", "token server-key list",
+        "token session sessions", "login", "logout", "push apns set", "push fcm set", "push webpush set",
+        "push unifiedpush set", "push apns test", "push webpush show", "assets list", "assets verify", "assets gc",
+        "backup create", "backup list", "backup verify", "backup restore", "backup schedule", "storage info",
+        "storage migrate", "storage copy", "storage compact", "alerts show", "logs", "version", "completions",
+        "query-records", "create-record", "get-record", "update-record", "delete-record", "delete-records",
+        "export-schema", "import-schema", "validate-schema", "reset-schema",
+    ]
+
+    @Test func everyOneIsThere() throws {
+        for command in Self.tree {
+            let words = command.split(separator: " ").map(String.init)
+            let help = try Command.run(words + ["--help"])
+            #expect(help.status == 0 && help.output.contains("USAGE: zonecast \(command)"), "\(command)")
+            let wrong = try Command.run(words + ["--no-such-option"])
+            #expect(wrong.status == 2 && wrong.output.isEmpty, "\(command): \(wrong.status)")
+        }
+    }
+
+    /// What answers at all answers programs too.
+    @Test func theyAnswerPrograms() throws {
+        let without = ["serve", "completions", "logs", "logout"]
+        for command in Self.tree where !without.contains(command) {
+            let help = try Command.run(command.split(separator: " ").map(String.init) + ["--help"])
+            let isTool = command.hasSuffix("-records") || command.hasSuffix("-record")
+            #expect(isTool || help.output.contains("--json"), "\(command)")
+        }
+    }
+}
