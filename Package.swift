@@ -213,7 +213,7 @@ var package = Package(
         ),
         .executableTarget(
             name: "simulate",
-            dependencies: ["Records", "Simulation", "ZoneKit", "ZoneTesting"],
+            dependencies: ["Records", "DiskTrials", "Simulation", "ZoneKit", "ZoneTesting"],
             path: "Tests/Simulate",
             swiftSettings: strict
         ),

@@ -46,6 +46,12 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case fullDiskStops
     /// A notice connection that has ended is never forgotten.
     case connectionKept
+    /// Files that records use are cleared away with the others.
+    case usedFileCleared
+    /// A link that is good for one person stays good.
+    case linkLetsInTwo
+    /// A page of the store is served whatever its sum says.
+    case pageSumUnchecked
 
     #if DEBUG
         private static let planted = Atomic<Int>(-1)

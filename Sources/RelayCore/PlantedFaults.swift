@@ -47,3 +47,14 @@ extension StoreReader {
         return nil
     }
 }
+
+extension AcceptShare {
+    /// What is left of an invitation that was taken: nothing.
+    func leaveOpen(_ invitation: Share.Participant, in share: inout Share) {
+        guard PlantedFault.linkLetsInTwo.isPlanted, invitation.user == nil,
+            let taken = share.participants.firstIndex(where: { $0.id == invitation.id })
+        else { return }
+        share.participants[taken].id = newID()
+        share.participants.append(invitation)
+    }
+}

@@ -72,3 +72,13 @@ extension SQLiteStore {
         later { [weak self] in turns == 0 ? body() : self?.wait(turns - 1, later, body) ?? () }
     }
 }
+
+extension SQLiteWriter {
+    /// Whether an asset must stay: where a record uses it.
+    func needs(_ hash: AssetHash) throws -> Bool { try isUsed(hash) && !PlantedFault.usedFileCleared.isPlanted }
+}
+
+extension PageSum {
+    /// What is wrong is called so.
+    static var damaged: Verdict { PlantedFault.pageSumUnchecked.isPlanted ? .good : .damaged }
+}

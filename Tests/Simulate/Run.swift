@@ -1,6 +1,9 @@
+import DiskTrials
+import Dispatch
 import Foundation
 import Records
 import Simulation
+import Synchronization
 
 /// Runs seeds and says what came of them.
 struct Run {
@@ -19,14 +22,15 @@ struct Run {
     /// True where it went as it should.
     func run() -> Bool {
         guard plant() else {
-            say("There is no fault \(options.plant ?? "") to plant in this build.")
+            Simulate.say("There is no fault \(options.plant ?? "") to plant in this build.")
             return false
         }
+        if options.plant == PlantedFault.pageSumUnchecked.rawValue { return findsDamage() }
         defer { try? FileManager.default.removeItem(at: home) }
         do {
             try FileManager.default.createDirectory(at: home, withIntermediateDirectories: true)
         } catch {
-            say("No folder for the runs' files: \(error.localizedDescription)")
+            Simulate.say("No folder for the runs' files: \(error.localizedDescription)")
             return false
         }
         var total = Total()
@@ -38,21 +42,53 @@ struct Run {
             let scenario = Scenario(seed: seed)
             let steps = scenario.steps()
             guard let outcome = try? Simulation(scenario, steps: steps, home: home).run() else {
-                say("Seed \(seed) cannot begin: the store cannot be made in \(home.path).")
+                Simulate.say("Seed \(seed) cannot begin: the store cannot be made in \(home.path).")
                 return false
             }
             total.count(outcome)
             if options.showsEach {
-                say("seed \(seed): \(outcome.requests) requests, \(outcome.pieces) pieces, \(outcome.simulated)")
+                Simulate.say(
+                    "seed \(seed): \(outcome.requests) requests, \(outcome.pieces) pieces, \(outcome.simulated)"
+                )
             }
-            if options.showsTrace { say(outcome.trace.joined(separator: "\n")) }
+            if options.showsTrace { Simulate.say(outcome.trace.joined(separator: "\n")) }
             guard !outcome.isClean else { continue }
             isRight = options.plant != nil
-            if isRight { say("Seed \(seed): \(outcome.violations[0])") } else { report(scenario, steps, outcome) }
+            if isRight {
+                Simulate.say("Seed \(seed): \(outcome.violations[0])")
+            } else {
+                report(scenario, steps, outcome)
+            }
             break
         }
-        say(total.json(seconds: (ContinuousClock.now - start).seconds))
+        Simulate.say(total.json(seconds: (ContinuousClock.now - start).seconds))
         return isRight
+    }
+
+    /// What only a damaged file shows: true where what was served of one was wrong.
+    private func findsDamage() -> Bool {
+        let (found, done) = (Found(), DispatchSemaphore(value: 0))
+        let (seeds, limit) = (options.seeds, ProcessorTime.now + options.processorSeconds)
+        Task {
+            for seed in seeds where ProcessorTime.now < limit && !found.isThere {
+                // Bytes that differ: a page by its form, and only its sum says otherwise.
+                guard let report = try? await DamageTrial(seed: seed, .flipped).run() else { continue }
+                if let objection = report.objection { found.say("Seed \(seed): \(objection)") }
+            }
+            done.signal()
+        }
+        done.wait()
+        return found.isThere
+    }
+
+    private final class Found: Sendable {
+        private let sentence = Mutex<String?>(nil)
+        var isThere: Bool { sentence.withLock { $0 != nil } }
+
+        func say(_ text: String) {
+            sentence.withLock { $0 = text }
+            Simulate.say(text)
+        }
     }
 
     private func plant() -> Bool {
@@ -61,20 +97,22 @@ struct Run {
     }
 
     private func report(_ scenario: Scenario, _ steps: [Step], _ outcome: Simulation.Outcome) {
-        say("FAILED \(scenario)")
-        outcome.violations.forEach { say("  \($0)") }
+        Simulate.say("FAILED \(scenario)")
+        outcome.violations.forEach { Simulate.say("  \($0)") }
         let (fewer, again) = Shrinking(scenario, home: home, time: .seconds(20)).shrink(steps, from: outcome)
-        say("\(fewer.count) of \(steps.count) steps are enough:")
-        fewer.forEach { say("  \($0)") }
-        (again ?? outcome).violations.forEach { say("  \($0)") }
-        say("The last of the trace:")
-        (again ?? outcome).trace.suffix(60).forEach { say("  \($0)") }
-        say("To repeat it: simulate --seed \(scenario.seed) --trace")
+        Simulate.say("\(fewer.count) of \(steps.count) steps are enough:")
+        fewer.forEach { Simulate.say("  \($0)") }
+        (again ?? outcome).violations.forEach { Simulate.say("  \($0)") }
+        Simulate.say("The last of the trace:")
+        (again ?? outcome).trace.suffix(60).forEach { Simulate.say("  \($0)") }
+        Simulate.say("To repeat it: simulate --seed \(scenario.seed) --trace")
     }
 }
 
-/// Writes a line that whoever reads along sees at once.
-private func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
+extension Simulate {
+    /// Writes a line that whoever reads along sees at once.
+    static func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
+}
 
 /// What all runs together were.
 private struct Total {

@@ -1,5 +1,7 @@
 import Foundation
+import HTTPTypes
 import Records
+import RelayAPI
 import RelayStore
 import Synchronization
 import ZoneKit
@@ -173,9 +175,29 @@ extension Simulation {
         }
         advance(by: .seconds(5))
         guard relay.isRunning, isEnded.isRaised else { return }
+        askAfterSignOut(token, device.name)
         if !before.isDisjoint(with: judge.sockets(of: "\(device.user ?? "")-\(device.name)")) {
             judge.accuse("j", "\(device.name) keeps its notice socket, though its sign-in was ended 5 s ago")
         }
+    }
+
+    /// Whoever has kept the token of a sign-in that has ended gets nothing by it.
+    private func askAfterSignOut(_ token: String, _ name: String) {
+        var allowed = CharacterSet.alphanumerics
+        allowed.insert(charactersIn: "-_.")
+        let query = token.addingPercentEncoding(withAllowedCharacters: allowed) ?? ""
+        let request = APIRequest(
+            method: .post,
+            path: "/database/1/\(TestRelay.containerIdentifier)/development/private/zones/list",
+            query: "ckWebAuthToken=\(query)",
+            body: Array("{}".utf8)
+        )
+        let (relay, judge) = (relay, judge)
+        Task(executorPreference: housekeeper) {
+            guard let answer = await relay.answer(request), answer.status.code == 200 else { return }
+            judge.accuse("j", "\(name) is served 5 s after its sign-in was ended")
+        }
+        workOff()
     }
 
     // MARK: Disk

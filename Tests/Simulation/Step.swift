@@ -132,7 +132,7 @@ extension Scenario {
     private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         let (program, zone, record) = (pick(programCount), pick(2), pick(5))
-        switch pick(149) {
+        switch pick(157) {
         case 0..<30: return .edit(program: program, zone: zone, record: record, field: pick(2))
         case 30..<38: return .delete(program: program, zone: zone, record: record)
         case 38..<48: return .editTwice(program: program, zone: zone, record: record, turns: pick(60))
@@ -170,6 +170,7 @@ extension Scenario {
         case 128: return .deviceClock(program: program, hours: pick(200_000) - 100_000)
         case 129: return .alterSchema(isPromotion: pick(3) == 0)
         case 130..<141: return .picture(pictureDeed(pick(12), pick(4), pick(4), pick(7)))
+        case 148..<157: return .crashInFetch(program: pick(3), turns: pick(5))
         case 141..<148: return .link(linkDeed(pick(7), pick(4), pick(4)))
         default: return .poll
         }

@@ -125,6 +125,7 @@ package struct AcceptShare: Sendable {
                 joined.hasAccepted = true
                 return joined
             }
+            leaveOpen(known, in: &share)
             share.requesters.removeAll { $0 == user }
         case .welcome(let permission):
             guard !share.isFull else { throw .tooManyParticipants }

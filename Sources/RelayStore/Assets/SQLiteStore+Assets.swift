@@ -16,7 +16,7 @@ extension SQLiteStore {
             defer { assets.spare(batch) }
             let unused = try await write { writer throws(RelayError) -> [AssetHash] in
                 guard let writer = writer as? SQLiteWriter else { return [] }
-                let unused = try writer.attempt { try batch.filter { try !writer.isUsed($0) } }
+                let unused = try writer.attempt { try batch.filter { try !writer.needs($0) } }
                 assets.condemn(unused)
                 return unused
             }

@@ -20,7 +20,7 @@ package enum PageSum {
     package static func verdict(on page: UnsafeRawBufferPointer, number: Int) -> Verdict {
         let kept = kept(in: page)
         if kept == 0 { return page.allSatisfy { $0 == 0 } ? .empty : .unsummed }
-        return kept == sum(of: page, number: number) ? .good : .damaged
+        return kept == sum(of: page, number: number) ? .good : damaged
     }
 
     /// Writes the sum behind what it is of.

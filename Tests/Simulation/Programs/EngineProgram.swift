@@ -70,6 +70,10 @@ final class EngineSide: CKSyncEngineDelegate {
         /// Fields that were changed here and not confirmed.
         var changed: [CKRecord.ID: Set<String>] = [:]
         var deleted: Set<CKRecord.ID> = []
+        /// The values of what was handed over last: only by them is seen what was changed again since.
+        ///
+        /// The answer to a write that was repeated has the record as it is now, with what others have made of it.
+        var sent: [CKRecord.ID: [String: String]] = [:]
         var zones: [CKRecordZone.ID] = []
         var state: CKSyncEngine.State.Serialization?
         /// Zones that are to be made before what is in them.

@@ -60,8 +60,9 @@ extension EngineSide.Storage {
     }
 
     /// The record as it is to be saved.
-    func record(_ id: CKRecord.ID) -> CKRecord? {
+    mutating func record(_ id: CKRecord.ID) -> CKRecord? {
         guard let values = fields[id], let mine = changed[id] else { return nil }
+        sent[id] = values
         guard let record = known[id]?.copy() as? CKRecord else {
             let record = CKRecord(recordType: "Item", recordID: id)
             for (key, value) in values.sorted(by: { $0.key < $1.key }) { record[key] = value }
@@ -76,7 +77,7 @@ extension EngineSide.Storage {
         known[id] = record
         guard let mine = changed[id] else { return }
         // A field that was changed again meanwhile is still to be sent.
-        let left = mine.filter { record[$0] as String? != fields[id]?[$0] }
+        let left = mine.filter { sent[id]?[$0] != fields[id]?[$0] }
         changed[id] = left.isEmpty ? nil : left
         if left.isEmpty { merge(record) }
     }

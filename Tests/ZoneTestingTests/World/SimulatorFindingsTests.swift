@@ -155,6 +155,35 @@ import ZoneTesting
         #expect(reader.records.count == 4)
     }
 
+    /// An engine waits in peace for somebody to sign in; a mirror goes on trying, and `settle` says so.
+    @Test func whatAnEndedSignInMeansForSettle() async throws {
+        let reader = Reader(phone.privateDatabase)
+        try await relay.settle()
+        try await phone.expireSignIn()
+        reader.send("a", in: zone)
+        try await relay.settle()
+        #expect(try await hand.privateDatabase.allRecordZones().count == 1)
+        try await phone.signIn()
+        try await relay.settle()
+        let tablet = relay.device(of: "bob", named: "tablet")
+        let mirror = try await tablet.mirror(of: MirrorModel(Jot.self))
+        try await relay.settle()
+        try await tablet.expireSignIn()
+        let context = mirror.newBackgroundContext()
+        try context.insert(Jot())
+        try context.save()
+        do {
+            try await relay.settle(within: .seconds(3600))
+            Issue.record("It settled, and nobody was signed in.")
+        } catch let error as NotSettled {
+            #expect(error.pending.count == 1)
+            #expect(error.pending.first?.hasPrefix("bob-tablet: The mirror of the private database") == true)
+        }
+        try await tablet.signIn()
+        try await relay.settle()
+        #expect(try await tablet.privateDatabase.allRecordZones().count == 2)
+    }
+
     // MARK: Clocks
 
     /// Everybody's database is followed by times of modification alone.
