@@ -210,6 +210,23 @@ struct Diary: SyncedRecord, Equatable {
         #expect(LargeValues.moved(out: sizes, total: 1_000, limit: 0) == ["a", "b", "c"])
     }
 
+    /// What another device has written to an object moves with it, though the one that shares has not seen it yet.
+    @Test func whatWasNotSeenBeforeAMoveIsSeenAfterIt() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let phone = try await Mirrored(device, model: MirrorModel(Diary.self))
+        try save(Diary(id: "d", title: "1", secret: ""), phone)
+        try await phone.sync()
+        let record = try await device.privateDatabase.record(for: CKRecord.ID(recordName: "d", zoneID: Self.home))
+        record["CD_title"] = "2"
+        try await device.privateDatabase.save(record)
+        let id = try phone.context().objectID(of: try #require(try phone.context().object(Diary.self, "d")))
+        let zone = try await phone.container.share([id], title: "Ours").share.recordID.zoneID
+        try await phone.sync()
+        #expect(try phone.context().object(Diary.self, "d")?.title == "2")
+        let moved = try await device.privateDatabase.record(for: CKRecord.ID(recordName: "d", zoneID: zone))
+        #expect(moved["CD_title"] == "2")
+    }
+
     /// What a newer program has put beside an object goes along into a share and back.
     @Test(arguments: [true, false]) func unknownRecordsAndFieldsMoveToo(_ relayMoves: Bool) async throws {
         var conditions = MirrorConditions()

@@ -25,24 +25,23 @@ extension MirrorSync {
             for start in stride(from: 0, to: departure.names.count, by: Self.moveLimit) {
                 var part = departure
                 part.names = Array(departure.names[start..<min(start + Self.moveLimit, departure.names.count)])
-                let tags: [String: String]
                 do throws(CKError) {
-                    tags = try await link.move(part.names, from: part.from.zone, to: part.to.zone)
+                    try await link.move(part.names, from: part.from.zone, to: part.to.zone)
                 } catch {
                     guard !error.trouble.isRetriedAutomatically else { throw error }
                     try await copyUnknown(part)
                     continue
                 }
                 try conditions.crashPoint(.afterRelayMove)
-                try await noteMoved(part, tags)
+                try await noteMoved(part, part.names)
             }
             await tellOthers([departure.from.zone, departure.to.zone])
         }
     }
 
-    private func noteMoved(_ departure: ShareMoves.Departure, _ tags: [String: String]) async throws {
+    private func noteMoved(_ departure: ShareMoves.Departure, _ names: [String]) async throws {
         let file = file
-        try await file.pool.write { try ShareMoves.moved($0, departure, tags, file: file) }
+        try await file.pool.write { try ShareMoves.moved($0, departure, names, file: file) }
         feed.wrote(departure.to.zone)
     }
 
@@ -58,11 +57,11 @@ extension MirrorSync {
                 let fields = known.allFields().filter { !$0.value.type.isAsset }.mapValues { Optional($0) }
                 return ClientRequest.Write(.forceReplace, known.name, recordType: known.type, fields: fields)
             }
-            var tags: [String: String] = [:]
-            for (known, answer) in zip(part, try await link.modify(writes, in: departure.to.zone, atomically: false)) {
-                if case .saved(let record) = answer { tags[known.name] = record.changeTag }
+            let answers = try await link.modify(writes, in: departure.to.zone, atomically: false)
+            let arrived = zip(part, answers).compactMap { known, answer in
+                if case .saved = answer { known.name } else { nil }
             }
-            try await noteMoved(departure, tags)
+            try await noteMoved(departure, arrived)
         }
     }
 

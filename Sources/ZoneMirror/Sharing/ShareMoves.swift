@@ -84,10 +84,12 @@ enum ShareMoves {
         return found
     }
 
-    /// The relay has moved records; `tags` are their new versions.
-    static func moved(_ db: Database, _ departure: Departure, _ tags: [String: String], file: StoreFile) throws {
+    /// The relay has moved records.
+    ///
+    /// They are taken in anew from there: another device may have written to them what was not seen here before.
+    static func moved(_ db: Database, _ departure: Departure, _ names: [String], file: StoreFile) throws {
         let (from, to) = (departure.from.id, departure.to.id)
-        for (name, tag) in tags {
+        for name in names {
             // What the model does not know waited in its old place.
             try db.execute(
                 sql: "UPDATE mirror_record SET zone = ? WHERE zone = ? AND name = ? AND oid IS NULL",
@@ -95,7 +97,7 @@ enum ShareMoves {
             )
             try db.execute(
                 sql: "UPDATE mirror_record SET tag = ? WHERE zone = ? AND name = ? AND (tag IS NULL OR oid IS NULL)",
-                arguments: [tag, to, name]
+                arguments: [KnownRecord.unseen, to, name]
             )
             try sealAnew(db, zone: to, name, file)
             try db.execute(

@@ -6,6 +6,9 @@ import ZoneKit
 
 /// What the mirror knows of one record besides the object: its address, its version, and what the relay had last.
 struct KnownRecord {
+    /// A version that no record ever has: the next one that comes is taken in, whichever it is.
+    static let unseen = "0"
+
     var id: Int64
     var zone: Int64
     var name: String

@@ -180,8 +180,8 @@ struct MirrorLink: Sendable {
         case failed(CKError, Record?)
     }
 
-    /// Moves records from one zone of this user to another, all or none; returns their new versions.
-    func move(_ names: [String], from: ZoneID, to: ZoneID) async throws(CKError) -> [String: String] {
+    /// Moves records from one zone of this user to another, all or none.
+    func move(_ names: [String], from: ZoneID, to: ZoneID) async throws(CKError) {
         var writer = JSONWriter(reserving: 256 + names.count * 64)
         writer.object { body in
             body.key("zoneID")
@@ -193,16 +193,8 @@ struct MirrorLink: Sendable {
             body.array(names) { list, name in list.object { $0.member("recordName", name) } }
         }
         let body = writer.bytes
-        let document = try await asOwner { () throws(CKError) in
+        _ = try await asOwner { () throws(CKError) in
             try await database.call("records/move", body, isWrite: true)
-        }
-        return try reading { () throws(JSONError) in
-            var tags: [String: String] = [:]
-            for entry in try document.root.required("records").elements() {
-                let name = try entry.required("recordName").string()
-                tags[name] = try entry.required("recordChangeTag").string()
-            }
-            return tags
         }
     }
 

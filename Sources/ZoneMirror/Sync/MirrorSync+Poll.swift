@@ -55,8 +55,10 @@ extension PollMarks {
         guard before != wanted else { return }
         try State.set(db, .extents, wanted)
         try db.execute(sql: "DELETE FROM mirror_poll")
-        // A version that no record ever has: each is taken in anew.
-        try db.execute(sql: "UPDATE mirror_record SET tag = '0' WHERE tag IS NOT NULL")
+        try db.execute(
+            sql: "UPDATE mirror_record SET tag = ? WHERE tag IS NOT NULL",
+            arguments: [KnownRecord.unseen]
+        )
     }
 }
 
