@@ -29,8 +29,8 @@ package struct DamageTrial: Sendable {
 
     /// The tables and indexes that have pages in such a relay's files.
     package static func tables() async throws -> [String] {
-        let folder = try await filled.value.0
-        return try files(in: folder.path).flatMap { file in
+        let place = try DiskFolder()
+        return try files(in: try await copy(into: place).folder).flatMap { file in
             try DatabaseQueue(path: CheckedVFS.address(of: file)).read {
                 try String.fetchAll($0, sql: "SELECT DISTINCT name FROM dbstat")
             }
@@ -52,9 +52,7 @@ package struct DamageTrial: Sendable {
     /// whoever looks at all pages is told.
     package func run() async throws -> Report {
         let place = try DiskFolder()
-        let (filled, good) = try await Self.filled.value
-        let folder = place.path + "/data"
-        try FileManager.default.copyItem(atPath: filled.path, toPath: folder)
+        let (folder, good) = try await Self.copy(into: place)
         let draw = Draw(seed: seed)
         let strike = try self.strike(Self.files(in: folder), draw)
         var report = Report()
@@ -78,7 +76,15 @@ package struct DamageTrial: Sendable {
         return report
     }
 
-    /// One for all trials of this process; each has a copy.
+    /// A relay's folder, and what it holds.
+    private static func copy(into place: DiskFolder) async throws -> (folder: String, good: Facts) {
+        let (filled, good) = try await filled.value
+        let folder = place.path + "/data"
+        try FileManager.default.copyItem(atPath: filled.path, toPath: folder)
+        return (folder, good)
+    }
+
+    /// One for all trials of this process; each has a copy, since even a reader makes a log and removes it.
     private static let filled = Task {
         let folder = try DiskFolder()
         return (folder, try await fill(folder.path))
