@@ -34,6 +34,7 @@ final class DemoJournal: Sendable {
         var saves: [String: ContinuousClock.Instant] = [:]
         var delays: [Double] = []
         var isCounting = false
+        var isConcluded = false
     }
 
     private let state = Mutex(State())
@@ -46,16 +47,28 @@ final class DemoJournal: Sendable {
     var seconds: Double { (ContinuousClock.now - start).milliseconds / 1000 }
 
     func note(_ who: String, _ what: String, _ detail: String) {
+        state.withLock { take(DemoLine(seconds: seconds, who: who, what: what, detail: detail), &$0) }
+    }
+
+    /// The tour's verdict: the last line that is put out.
+    ///
+    /// Clients go on until they are closed; what they say after it is only kept.
+    func conclude(_ detail: String) {
         state.withLock { state in
-            // Under the lock, so that lines come out in the order in which they were taken.
-            let line = DemoLine(seconds: seconds, who: who, what: what, detail: detail)
-            state.lines.append(line)
-            if state.lines.count > 2000 { state.lines.removeFirst(1000) }
-            switch output {
-            case .none: break
-            case .plain: Terminal.say(line.text)
-            case .json: try? Terminal.say(json: line)
-            }
+            take(DemoLine(seconds: seconds, who: "tour", what: "check", detail: detail), &state)
+            state.isConcluded = true
+        }
+    }
+
+    /// Under the lock, so that lines come out in the order in which they were taken.
+    private func take(_ line: DemoLine, _ state: inout State) {
+        state.lines.append(line)
+        if state.lines.count > 2000 { state.lines.removeFirst(1000) }
+        guard !state.isConcluded else { return }
+        switch output {
+        case .none: break
+        case .plain: Terminal.say(line.text)
+        case .json: try? Terminal.say(json: line)
         }
     }
 
