@@ -209,13 +209,13 @@ extension ConsoleFiles {
               this.search.focus();
             } else if (event.key === "?") {
               this.help();
-            } else if (this.isGoing) {
-              this.isGoing = false;
+            } else if (event.timeStamp < this.goingUntil) {
+              this.goingUntil = 0;
               const page = this.pages.find(({ key }) => key === event.key);
               if (page) this.go(page.id);
             } else if (event.key === "g") {
-              this.isGoing = true;
-              setTimeout(() => { this.isGoing = false; }, 1_500);
+              // By the keys' own times: a timer of an earlier "g" would end this one's.
+              this.goingUntil = event.timeStamp + 1_500;
             }
           }
 
