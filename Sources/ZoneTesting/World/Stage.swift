@@ -117,9 +117,12 @@ package final class Stage: Sendable {
 
     /// Returns when there is nothing to do, and the application's own code is not at work anywhere.
     ///
-    /// The application may wait for something that never comes; after `patience` nobody waits for it any more.
-    package func idle(patience: Duration = .seconds(5)) async {
+    /// The application may wait for something that never comes; after `patience` nobody waits for it any more. Time alone
+    /// says little on a busy machine: the caller must also have had so many `turns` among everybody's tasks, in which the
+    /// application's had theirs.
+    package func idle(patience: Duration = .seconds(5), turns: Int = 5_000) async {
         let end = ContinuousClock.now + patience
+        var turn = 0
         while true {
             await withCheckedContinuation { waiter in
                 let isIdle = state.withLock { state in
@@ -130,7 +133,8 @@ package final class Stage: Sendable {
                 if isIdle { waiter.resume() }
             }
             let isAlone = state.withLock { $0.applications <= 0 }
-            if isAlone || ContinuousClock.now > end { return }
+            if isAlone || (turn >= turns && ContinuousClock.now > end) { return }
+            turn += 1
             // Where the application is now, on the main actor perhaps, nobody tells when it is done.
             try? await Task.sleep(for: .microseconds(200))
         }

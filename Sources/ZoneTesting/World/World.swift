@@ -98,8 +98,9 @@ package final class World: Sendable {
             let count = stage.count
             let pending = await unsettled()
             await stage.idle()
-            if pending.isEmpty, stage.count == count { return }
-            guard !pending.isEmpty else { continue }
+            // What was pending while others were still at work may be done by now: no reason to move the clock.
+            guard stage.count == count else { continue }
+            if pending.isEmpty { return }
             guard let next = clock.nextDeadline, next <= end else {
                 throw NotSettled(pending: pending, waited: start.duration(to: clock.now), limit: limit)
             }
