@@ -3,7 +3,7 @@ import Testing
 import ZoneTesting
 
 /// The older program against a relay in process, as far as it needs no container of its own.
-@Suite(.timeLimit(.minutes(1))) struct IdiomTests {
+@Suite(.timeLimit(.minutes(15))) struct IdiomTests {
     @Test func theOlderProgramSavesAndReportsWhatFailed() async throws {
         let relay = try TestRelay()
         let database = relay.device(of: "alice").privateDatabase

@@ -3,7 +3,7 @@ import Testing
 import ZoneTesting
 
 /// Less common ways of Apple's framework, as programs use them, against a relay in process.
-@Suite(.timeLimit(.minutes(1))) struct LongTailTests {
+@Suite(.timeLimit(.minutes(15))) struct LongTailTests {
     private let relay: TestRelay
     private let database: CKDatabase
     private let zone = CKRecordZone(zoneName: "Notes")

@@ -4,7 +4,7 @@ import Testing
 @testable import DiskTrials
 
 /// A flush that failed, a process that was killed for it, one that goes on, and then a power cut.
-@Suite(.timeLimit(.minutes(1))) struct FailedFlushTests {
+@Suite(.timeLimit(.minutes(15))) struct FailedFlushTests {
     private let folder: DiskFolder
 
     init() throws { folder = try DiskFolder() }

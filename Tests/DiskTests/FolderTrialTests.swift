@@ -2,7 +2,7 @@ import DiskTrials
 import Testing
 
 /// Backups, restores, resets and files of earlier layouts on disks that fail and lose their power.
-@Suite(.timeLimit(.minutes(4))) struct FolderTrialTests {
+@Suite(.timeLimit(.minutes(15))) struct FolderTrialTests {
     static let effects: [FaultyDisk.Fault.Effect] = [.fails, .isFull, .isCutShort, .losesPower]
 
     @Test(arguments: FolderTrials.Action.allCases)

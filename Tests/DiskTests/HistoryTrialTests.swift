@@ -1,7 +1,7 @@
 import DiskTrials
 import Testing
 
-@Suite(.timeLimit(.minutes(3))) struct HistoryTrialTests {
+@Suite(.timeLimit(.minutes(15))) struct HistoryTrialTests {
     @Test(arguments: 1...12) func aLifeOnABadDisk(seed: UInt64) async {
         let report = await HistoryTrial(seed: seed, length: 60).run()
         #expect(report.objection == nil)

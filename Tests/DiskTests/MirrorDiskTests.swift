@@ -11,7 +11,7 @@ import ZoneTesting
 ///
 /// SDK reference 4. A mirror's saves survive the end of the process; of a power cut it promises only that what is left is a
 /// state that was, so what was saved and not yet sent may be gone.
-@Suite(.timeLimit(.minutes(3))) struct MirrorDiskTests {
+@Suite(.timeLimit(.minutes(15))) struct MirrorDiskTests {
     private let relay: TestRelay
     private let folder: DiskFolder
 

@@ -7,7 +7,7 @@ import ZoneTesting
 
 /// A device's mirror file that is damaged or older than it was: it opens or is refused with a sentence, nothing that was in
 /// step is lost to the others, and what was not yet sent goes out.
-@Suite(.timeLimit(.minutes(3))) struct MirrorFileTests {
+@Suite(.timeLimit(.minutes(15))) struct MirrorFileTests {
     private let relay: TestRelay
     private let folder: DiskFolder
 

@@ -1,7 +1,7 @@
 import DiskTrials
 import Testing
 
-@Suite(.timeLimit(.minutes(3))) struct StepTrialTests {
+@Suite(.timeLimit(.minutes(15))) struct StepTrialTests {
     @Test(arguments: 0..<StepTrials.stepCount) func everyWriteOnADiskThatFails(step: Int) async throws {
         let stage = try await Stage.shared()
         let effects: [FaultyDisk.Fault.Effect] = [.fails, .isFull, .isCutShort, .losesPower]

@@ -4,7 +4,7 @@ import Testing
 @testable import Fuzz
 
 /// Each reader on its kept corpus and on some hundred inputs that chance makes of it; `Deploy/soak` tries more.
-@Suite(.timeLimit(.minutes(2))) struct FuzzTests {
+@Suite(.timeLimit(.minutes(15))) struct FuzzTests {
     @Test(arguments: FuzzTarget.all.map(\.name)) func nothingThatStrangersSendDoesHarm(_ name: String) async throws {
         let target = try #require(FuzzTarget.all.first { $0.name == name })
         let findings = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-fuzz").path

@@ -8,7 +8,7 @@ import RelayGateways
 import Testing
 
 /// Firebase Cloud Messaging, and the sign-in before it, against a peer that checks what it gets.
-@Suite(.timeLimit(.minutes(1))) struct GooglePushTests {
+@Suite(.timeLimit(.minutes(15))) struct GooglePushTests {
     private static let push = Push(payload: Array(#"{"ck":{"met":{"dbs":2}}}"#.utf8), topic: "abc")
     private static let token = #"{"access_token":"granted","expires_in":3600,"token_type":"Bearer"}"#
 

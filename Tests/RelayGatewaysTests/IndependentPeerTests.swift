@@ -11,7 +11,7 @@ import Testing
 /// Pushes against peers that share no line with ours: Python's `h2` for HTTP/2, `cryptography` for keys, and `http_ece` for
 /// the encryption where it is installed.
 @Suite(
-    .timeLimit(.minutes(1)),
+    .timeLimit(.minutes(15)),
     .enabled(if: PythonPeer.isThere, "python3-h2 or python3-cryptography is not installed")
 )
 struct IndependentPeerTests {
@@ -146,7 +146,7 @@ private final class PythonPeer {
         let descriptor = pipe.fileHandleForReading.fileDescriptor
         while bytes.last != UInt8(ascii: "\n") {
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            guard poll(&waiting, 1, 20_000) > 0 else { throw Failure(description: "waited 20 s for the Python peer") }
+            guard poll(&waiting, 1, 120_000) > 0 else { throw Failure(description: "waited 120 s for the Python peer") }
             var byte: UInt8 = 0
             guard read(descriptor, &byte, 1) == 1 else { throw Failure(description: "the Python peer ended") }
             bytes.append(byte)

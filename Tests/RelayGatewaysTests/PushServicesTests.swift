@@ -9,7 +9,7 @@ import RelayGateways
 import Testing
 
 /// The real client against a real HTTP/2 peer.
-@Suite(.timeLimit(.minutes(1))) struct PushServicesTests {
+@Suite(.timeLimit(.minutes(15))) struct PushServicesTests {
     private static let token = String(repeating: "0a", count: 32)
     private static let silent = Push(payload: Array(#"{"aps":{"content-available":1}}"#.utf8), topic: "abc")
 
@@ -26,7 +26,7 @@ import Testing
             configuration: .init(
                 tlsConfiguration: tls,
                 redirectConfiguration: .disallow,
-                timeout: .init(connect: .milliseconds(500))
+                timeout: .init(connect: .seconds(60))
             )
         )
         var settings = PushSettings()

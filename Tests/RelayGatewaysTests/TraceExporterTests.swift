@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 
 /// The exporter against a collector in this process that decodes what it gets.
-@Suite(.timeLimit(.minutes(1))) struct TraceExporterTests {
+@Suite(.timeLimit(.minutes(15))) struct TraceExporterTests {
     /// OTLP's JSON as its schema has it, written from the receiver's side.
     struct Export: Decodable {
         struct Value: Decodable { var stringValue: String?, intValue: String? }
@@ -51,7 +51,7 @@ import Testing
         tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(PushServicePeer.certificate.utf8)))
         let client = HTTPClient(
             eventLoopGroupProvider: .singleton,
-            configuration: .init(tlsConfiguration: tls, timeout: .init(connect: .milliseconds(500)))
+            configuration: .init(tlsConfiguration: tls, timeout: .init(connect: .seconds(60)))
         )
         var settings = TraceExporter.Settings(endpoint: peer.address + "/v1/traces", token: "t0ken", version: "1.2")
         change(&settings)

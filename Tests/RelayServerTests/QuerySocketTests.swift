@@ -13,7 +13,7 @@ import Wire
 /// Query notices on real sockets: of a user, and of a server-to-server key.
 ///
 /// Notices reference 1 and 2.
-@Suite(.timeLimit(.minutes(1))) struct QuerySocketTests {
+@Suite(.timeLimit(.minutes(15))) struct QuerySocketTests {
     private let key = P256.Signing.PrivateKey()
 
     private func serve(_ relay: NoticePort, _ body: @escaping @Sendable (Int) async throws -> Void) async throws {

@@ -7,7 +7,7 @@ import ZoneTesting
 @testable import SharedNotes
 
 /// The example app on three devices: two of alice's, one of bob's.
-@Suite(.timeLimit(.minutes(2))) struct SharedNotesTests {
+@Suite(.timeLimit(.minutes(15))) struct SharedNotesTests {
     private final class Folder: Sendable {
         let url = FileManager.default.temporaryDirectory.appendingPathComponent("shared-notes-\(UUID().uuidString)")
 

@@ -2,7 +2,7 @@ import Records
 import Testing
 
 /// Whole worlds: no acknowledged change is lost, whatever goes wrong, and what would lose one is found.
-@Suite(.timeLimit(.minutes(5))) struct SimulationTests {
+@Suite(.timeLimit(.minutes(15))) struct SimulationTests {
     /// In all; each with another relay, other devices, another network.
     private static let seeds = 240
 

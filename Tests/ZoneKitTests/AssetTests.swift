@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneTesting
 
 /// Files beside records: sent first and once, fetched when asked for.
-@Suite(.timeLimit(.minutes(1))) struct AssetTests {
+@Suite(.timeLimit(.minutes(15))) struct AssetTests {
     let relay: TestRelay
     let phone: TestDevice
     let laptop: TestDevice

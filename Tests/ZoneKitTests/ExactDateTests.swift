@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneTesting
 
 /// A date is the same after its way through the relay, as with CloudKit: programs compare them.
-@Suite(.timeLimit(.minutes(1))) struct ExactDateTests {
+@Suite(.timeLimit(.minutes(15))) struct ExactDateTests {
     private let relay: TestRelay
     private let phone: TestDevice
     private let laptop: TestDevice

@@ -33,7 +33,7 @@ final class Takings<Element: Sendable>: Sendable {
     /// The next element for which `pick` gives something; the others are passed over.
     func next<Found: Sendable>(
         _ what: String,
-        within limit: Duration = .seconds(10),
+        within limit: Duration = .seconds(120),
         _ pick: @escaping @Sendable (Element) -> Found?
     ) async throws -> Found {
         try await ZoneKitTests.within(limit, what) { [stream] in

@@ -3,7 +3,7 @@ import Testing
 import ZoneMirror
 
 /// A container may be closed at any moment, whoever reads just then.
-@Suite(.timeLimit(.minutes(1))) struct ClosingTests {
+@Suite(.timeLimit(.minutes(15))) struct ClosingTests {
     @Test func readsThatAreUnderWayEndInPeace() async throws {
         let folder = try TemporaryFolder()
         for round in 0..<20 {

@@ -6,7 +6,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// A program that is killed at every named place, and started again on what is left on the disk.
-@Suite(.timeLimit(.minutes(5))) struct CrashTests {
+@Suite(.timeLimit(.minutes(15))) struct CrashTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

@@ -5,7 +5,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// What goes wrong on the way, and comes right by itself.
-@Suite(.timeLimit(.minutes(3))) struct FaultTests {
+@Suite(.timeLimit(.minutes(15))) struct FaultTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

@@ -46,7 +46,7 @@ struct Ware: SyncedRecord, Equatable {
 }
 
 /// Shares of one record with its children, as programs on CloudKit itself make them, joined by a mirror.
-@Suite(.timeLimit(.minutes(2))) struct HierarchyTests {
+@Suite(.timeLimit(.minutes(15))) struct HierarchyTests {
     let relay: TestRelay
     let owner: CKDatabase
     let zone = CKRecordZone.ID(zoneName: "Baskets")

@@ -10,7 +10,7 @@ import ZoneTesting
 /// A plain read blocks its thread until a connection is free. If connections were held by suspended tasks, which need one
 /// of those very threads to go on, everything would stand still: as many plain reads as there are threads, and as many
 /// suspended ones as there are connections, are enough.
-@Suite(.timeLimit(.minutes(2))) struct MixedReadsTests {
+@Suite(.timeLimit(.minutes(15))) struct MixedReadsTests {
     private static let tasks = 64
     private static let rounds = 40
 

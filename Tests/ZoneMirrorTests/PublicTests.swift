@@ -22,7 +22,7 @@ struct Post: SyncedRecord, Equatable {
 }
 
 /// The public database: polled, with soft deletion.
-@Suite(.timeLimit(.minutes(2))) struct PublicTests {
+@Suite(.timeLimit(.minutes(15))) struct PublicTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

@@ -10,7 +10,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// What must not grow with what is gone, or with what arrives: counted here, timed in `Tests/KitBenchmarks`.
-@Suite(.timeLimit(.minutes(5))) struct ScaleTests {
+@Suite(.timeLimit(.minutes(15))) struct ScaleTests {
     let relay: TestRelay
     static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
 
@@ -69,9 +69,8 @@ import ZoneTesting
         var request = FetchRequest(Note.self)
         request.limit = 50
         repeat {
-            let start = ContinuousClock.now
-            let found = try mirror.container.viewContext.fetch(request)
-            times.append((ContinuousClock.now - start).inSeconds)
+            var found: [Note] = []
+            times.append(try ownTime { found = try mirror.container.viewContext.fetch(request) })
             #expect(found.allSatisfy { $0.title == "x" })
             if times.count % 10 == 1 {
                 counts.insert(try mirror.container.viewContext.count(FetchRequest(Note.self)))

@@ -8,7 +8,7 @@ import ZoneTesting
 ///
 /// An owner with two devices and two participants; once with everybody there, and once for each of them with that one off
 /// the network when it matters. SDK reference 17.
-@Suite(.timeLimit(.minutes(5))) struct SharingIssueTests {
+@Suite(.timeLimit(.minutes(15))) struct SharingIssueTests {
     /// Who is off the network at the step that matters.
     enum Absent: CaseIterable, Sendable { case nobody, phone, laptop, bob, carol }
 

@@ -106,7 +106,7 @@ final class NotesApp: Sendable {
 }
 
 /// Sharing from the app's side: an owner with two devices, and a participant.
-@Suite(.timeLimit(.minutes(2))) struct SharingTests {
+@Suite(.timeLimit(.minutes(15))) struct SharingTests {
     let relay: TestRelay
     let phone: NotesApp
     let laptop: NotesApp

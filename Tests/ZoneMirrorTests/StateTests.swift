@@ -8,7 +8,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// History, pinned reads, states and explanations.
-@Suite(.timeLimit(.minutes(2))) struct StateTests {
+@Suite(.timeLimit(.minutes(15))) struct StateTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
@@ -110,7 +110,7 @@ import ZoneTesting
         #expect(record.recordType == "CD_Note")
         #expect(record["CD_title"] as? String == "a")
         #expect(record["CD_entityName"] as? String == "Note")
-        try await phone.container.waitUntilUpToDate(timeout: .seconds(5))
+        try await phone.container.waitUntilUpToDate(timeout: .seconds(120))
         #expect(try await phone.container.isUpToDate(asOf: Date(timeIntervalSinceNow: -60)))
     }
 

@@ -6,7 +6,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// Two devices, one relay, told when to sync.
-@Suite(.timeLimit(.minutes(2))) struct SyncTests {
+@Suite(.timeLimit(.minutes(15))) struct SyncTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

@@ -28,7 +28,7 @@ struct Diary: SyncedRecord, Equatable {
 }
 
 /// Values that do not stand in their records as they are: encrypted ones, and those too large for a record.
-@Suite(.timeLimit(.minutes(2))) struct ValueTests {
+@Suite(.timeLimit(.minutes(15))) struct ValueTests {
     let relay: TestRelay
     static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
 

@@ -6,7 +6,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// A zone ends for one of three reasons, and each has its own consequence on the user's other devices.
-@Suite(.timeLimit(.minutes(2))) struct ZoneLossTests {
+@Suite(.timeLimit(.minutes(15))) struct ZoneLossTests {
     let relay: TestRelay
     static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
 

@@ -4,7 +4,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// The code of the catalogue, as it stands there: `ArticleTests` compares the two.
-@Suite(.timeLimit(.minutes(1))) struct ArticleCode {
+@Suite(.timeLimit(.minutes(15))) struct ArticleCode {
     /// The program that the articles test.
     private final class NotesApp: Sendable {
         let device: TestDevice

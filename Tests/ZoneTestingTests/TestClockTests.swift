@@ -3,7 +3,7 @@ import Testing
 import ZoneTesting
 
 /// The clock that stands still.
-@Suite(.timeLimit(.minutes(1))) struct TestClockTests {
+@Suite(.timeLimit(.minutes(15))) struct TestClockTests {
     @Test func sleepersWakeInOrderWhenTheirTimeComes() async throws {
         let clock = TestClock()
         let (woken, wake) = AsyncStream<Int>.makeStream()

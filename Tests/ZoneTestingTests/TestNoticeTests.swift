@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneTesting
 
 /// Notices without a network: hello, subscriptions, changes, and what a cut does.
-@Suite(.timeLimit(.minutes(1))) struct TestNoticeTests {
+@Suite(.timeLimit(.minutes(15))) struct TestNoticeTests {
     /// What a device's notice socket has said, to be taken one event at a time.
     private final class Listener: Sendable {
         let socket: any Socket

@@ -3,7 +3,7 @@ import GRDB
 import Testing
 
 /// `zonecast backup` beside a relay that runs and writes, and what devices meet after a restore.
-@Suite(.timeLimit(.minutes(2))) struct BackupTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct BackupTests {
     private let folder = ScratchFolder()
 
     private struct Row: Decodable {

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// `zonecast bench`, for a second each.
-@Suite(.timeLimit(.minutes(2)), .serialized) struct BenchTests {
+@Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct BenchTests {
     private struct Report: Decodable {
         struct Milliseconds: Decodable { var p50: Double, p99: Double, max: Double }
         var load: String, counted: String, clients: Int, done: Int, perSecond: Double, milliseconds: Milliseconds

@@ -6,7 +6,7 @@ import Testing
 /// The real program while 64 clients do everything at once: killed, stopped, started and stopped again, out of room.
 ///
 /// Reliability reference 2 a, b, g and i, and 5.
-@Suite(.serialized, .timeLimit(.minutes(30))) struct BusyProcessTests {
+@Suite(.ownThread, .serialized, .timeLimit(.minutes(30))) struct BusyProcessTests {
     let folder = ScratchFolder()
     /// More in a soak.
     private static let rounds = ProcessInfo.processInfo.environment["ZONECAST_KILLS"].flatMap { Int($0) } ?? 1
@@ -41,10 +41,10 @@ import Testing
         for round in 1...Self.rounds {
             let count = Count()
             let finished = BusyClient.start(clients, on: relay) { count.add() }
-            let reached = count.wait(for: 200 + round % 7 * 60, until: Date(timeIntervalSinceNow: 90))
+            let reached = count.wait(for: 200 + round % 7 * 60, until: Date(timeIntervalSinceNow: 180))
             relay.killHard()
-            #expect(finished.wait(timeout: .now() + 60) == .success, "the clients did not notice the kill")
-            try #require(reached, "waited 90 s for requests to be answered")
+            #expect(finished.wait(timeout: .now() + 180) == .success, "the clients did not notice the kill")
+            try #require(reached, "waited 180 s for requests to be answered")
             relay = try RelayProcess(folder: folder.path)
             for (index, client) in clients.enumerated() {
                 let said = try client.check(on: relay, following: &followed[index], &tokens[index])
@@ -64,14 +64,17 @@ import Testing
         let sockets = try (0..<40).map { try NoticeSocket("device-\($0)", on: relay) }
         let count = Count()
         let finished = BusyClient.start(clients, on: relay) { count.add() }
-        #expect(count.wait(for: 150, until: Date(timeIntervalSinceNow: 90)), "waited 90 s for requests to be answered")
+        #expect(
+            count.wait(for: 150, until: Date(timeIntervalSinceNow: 180)),
+            "waited 180 s for requests to be answered"
+        )
         let start = ContinuousClock.now
         relay.beginStop()
         let codes = sockets.map { $0.closeCode() }
         #expect(codes.allSatisfy { $0 == 1001 }, "sockets were closed with \(Set(codes))")
         #expect(try relay.end() == 0)
-        #expect(ContinuousClock.now - start < .seconds(12))
-        #expect(finished.wait(timeout: .now() + 60) == .success, "the clients did not notice the end")
+        #expect(ContinuousClock.now - start < .seconds(60))
+        #expect(finished.wait(timeout: .now() + 180) == .success, "the clients did not notice the end")
         let next = try RelayProcess(folder: folder.path)
         for (index, client) in clients.enumerated() {
             var (contents, tokens) = (BusyClient.Contents(), [String: String]())
@@ -95,7 +98,7 @@ import Testing
             process.terminate()
             let start = ContinuousClock.now
             process.waitUntilExit()
-            #expect(ContinuousClock.now - start < .seconds(12), "round \(round)")
+            #expect(ContinuousClock.now - start < .seconds(60), "round \(round)")
             // Before it listens for signals it ends by this one, as every program does.
             let isEnded = process.terminationReason == .uncaughtSignal && process.terminationStatus == SIGTERM
             #expect(isEnded || process.terminationStatus == 0, "round \(round): \(process.terminationStatus)")

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// `zonecast schema codegen`: what it writes is Swift that compiles, against the very modules it is for.
-@Suite(.timeLimit(.minutes(2))) struct CodegenTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct CodegenTests {
     private let folder = ScratchFolder()
 
     /// One of everything, names that Swift knows otherwise among them.

@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 /// The commands as a script calls them, on a folder that no relay runs on.
-@Suite(.serialized) struct CommandTests {
+@Suite(.ownThread, .serialized) struct CommandTests {
     let folder = ScratchFolder()
 
     private func zonecast(_ arguments: String..., input: String = "") throws -> Command {

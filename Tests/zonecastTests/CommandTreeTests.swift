@@ -4,7 +4,7 @@ import Testing
 /// Every command that people are promised is there, says how it is used, and tells wrong usage by its exit code.
 ///
 /// Experience reference 6. More than one machine (`node`, `shard`, other stores than folders) is for later versions.
-@Suite(.timeLimit(.minutes(2))) struct CommandTreeTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
         "serve", "init", "demo", "bench", "doctor", "config show", "config check", "config reference", "container list",
         "container create", "container delete", "schema export", "schema import", "schema validate", "schema diff",

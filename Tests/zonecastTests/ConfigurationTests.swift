@@ -3,7 +3,7 @@ import Testing
 
 @testable import zonecast
 
-@Suite struct ConfigurationTests {
+@Suite(.ownThread) struct ConfigurationTests {
     let folder = ScratchFolder()
 
     private func file(_ text: String) throws -> String {

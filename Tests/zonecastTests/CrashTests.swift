@@ -7,7 +7,7 @@ import Testing
 ///
 /// Reliability reference 2 a, b, c and i, and 5. A killed process proves nothing about power loss; for that the stores'
 /// `synchronous` is read back, below and in the stores' own tests.
-@Suite(.serialized) struct CrashTests {
+@Suite(.ownThread, .serialized) struct CrashTests {
     let folder = ScratchFolder()
 
     private static let zones = ["Notes", "Lists"]
@@ -33,13 +33,13 @@ import Testing
         try checkFiles()
     }
 
-    /// Runs the writers and kills the relay when so many writes are acknowledged, 60 s at most.
+    /// Runs the writers and kills the relay when so many writes are acknowledged, 180 s at most.
     private func writeUntilKilled(_ relay: RelayProcess, _ ledger: Ledger, acknowledgements: Int) throws {
         let finished = Writer.start(Self.writers, in: Self.zones, on: relay, ledger)
-        let reached = ledger.waitForAcknowledgements(acknowledgements, until: Date(timeIntervalSinceNow: 60))
+        let reached = ledger.waitForAcknowledgements(acknowledgements, until: Date(timeIntervalSinceNow: 180))
         relay.killHard()
-        #expect(finished.wait(timeout: .now() + 60) == .success, "the writers did not notice the kill")
-        try #require(reached, "waited 60 s for \(acknowledgements) acknowledged writes")
+        #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not notice the kill")
+        try #require(reached, "waited 180 s for \(acknowledgements) acknowledged writes")
     }
 
     private func checkFiles() throws {

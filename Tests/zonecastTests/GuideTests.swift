@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// The README and the guides: their commands run, or at least exist, and what they name is there.
-@Suite(.timeLimit(.minutes(2)), .serialized) struct GuideTests {
+@Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct GuideTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../..").standardizedFileURL.path
     private static let guides = ["operating", "apps", "sdk", "demo"].map { "Deploy/guides/\($0).md" }

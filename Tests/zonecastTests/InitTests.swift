@@ -4,7 +4,7 @@ import Testing
 @testable import zonecast
 
 /// `zonecast init`: all that a relay needs, made once and never written over.
-@Suite(.timeLimit(.minutes(1))) struct InitTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct InitTests {
     private let folder = ScratchFolder()
 
     private struct Answer: Decodable {

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Kill -9 in the middle of one thing that must be whole: a move of many records, an asset on its way in.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct KilledMidwayTests {
+@Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct KilledMidwayTests {
     let folder = ScratchFolder()
 
     private struct Moved: Decodable {
@@ -86,7 +86,7 @@ import Testing
             let target = url.percentEncodedPath + (url.percentEncodedQuery.map { "?\($0)" } ?? "")
             // All but the last byte.
             try connection.begin("POST", target, body: content, withholding: 1 + round * 1_000_000)
-            #expect(arrives(in: assets + "/incoming"), "waited 10 s for the upload to reach the disk")
+            #expect(arrives(in: assets + "/incoming"), "waited 120 s for the upload to reach the disk")
             relay.killHard()
         }
         let names = try #require(FileManager.default.enumerator(atPath: assets)).compactMap { $0 as? String }
@@ -100,9 +100,9 @@ import Testing
         #expect(try connection.send("POST", target, body: content).status == 200, "a later upload goes")
     }
 
-    /// Waits until something of an upload is in the folder, 10 s at most.
+    /// Waits until something of an upload is in the folder, 120 s at most.
     private func arrives(in folder: String) -> Bool {
-        let deadline = ContinuousClock.now + .seconds(10)
+        let deadline = ContinuousClock.now + .seconds(120)
         while ContinuousClock.now < deadline {
             let files = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
             let sizes = files.compactMap {

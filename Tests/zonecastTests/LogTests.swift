@@ -5,7 +5,7 @@ import Testing
 @testable import zonecast
 
 /// What the relay writes about itself, and what it does not.
-@Suite(.timeLimit(.minutes(1))) struct LogTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct LogTests {
     private let folder = ScratchFolder()
 
     private struct Line: Decodable {

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// `GET /metrics` of a running relay: what it shows and to whom.
-@Suite(.timeLimit(.minutes(1))) struct MetricsTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct MetricsTests {
     private let folder = ScratchFolder()
 
     @Test func whatWasDoneIsCounted() throws {

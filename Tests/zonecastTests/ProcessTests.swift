@@ -5,7 +5,7 @@ import Testing
 /// write to it.
 ///
 /// Reliability reference 5.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct ProcessTests {
+@Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct ProcessTests {
     let folder = ScratchFolder()
     private static let zones = ["Notes", "Lists"]
 
@@ -16,13 +16,13 @@ import Testing
             if round == 1 { try Path.makeZones(Self.zones, on: relay) }
             let finished = Writer.start(6, in: Self.zones, on: relay, ledger)
             #expect(
-                ledger.waitForAcknowledgements(300, until: Date(timeIntervalSinceNow: 60)),
-                "waited 60 s for writes"
+                ledger.waitForAcknowledgements(300, until: Date(timeIntervalSinceNow: 180)),
+                "waited 180 s for writes"
             )
             let stopped = relay.stop()
             #expect(stopped.status == 0)
-            #expect(stopped.took < .seconds(10))
-            #expect(finished.wait(timeout: .now() + 60) == .success, "the writers did not notice the end")
+            #expect(stopped.took < .seconds(60))
+            #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not notice the end")
         }
         let relay = try RelayProcess(folder: folder.path)
         try expectEverything(of: ledger, on: relay, "after two stops")
@@ -41,9 +41,9 @@ import Testing
         }
         for process in starts { try process.run() }
         defer { for process in starts where process.isRunning { kill(process.processIdentifier, SIGKILL) } }
-        let deadline = ContinuousClock.now + .seconds(30)
+        let deadline = ContinuousClock.now + .seconds(120)
         while starts.count(where: \.isRunning) > 1, ContinuousClock.now < deadline { usleep(5_000) }
-        #expect(starts.count(where: \.isRunning) == 1, "waited 30 s for all but one to be refused")
+        #expect(starts.count(where: \.isRunning) == 1, "waited 120 s for all but one to be refused")
         for process in starts where !process.isRunning { #expect(process.terminationStatus == 5) }
     }
 
@@ -52,7 +52,7 @@ import Testing
         let relay = try RelayProcess(folder: folder.path)
         try Path.makeZones(Self.zones, on: relay)
         let finished = Writer.start(4, in: Self.zones, on: relay, ledger)
-        #expect(ledger.waitForAcknowledgements(100, until: Date(timeIntervalSinceNow: 60)), "waited 60 s for writes")
+        #expect(ledger.waitForAcknowledgements(100, until: Date(timeIntervalSinceNow: 180)), "waited 180 s for writes")
         let before = ledger.entries
         let copies = ScratchFolder()
         for _ in 0..<2 {
@@ -60,11 +60,11 @@ import Testing
             #expect(made.status == 0, "\(made.complaint)")
         }
         // The clients go on, and know more than the backup.
-        #expect(ledger.waitForAcknowledgements(200, until: Date(timeIntervalSinceNow: 60)), "waited 60 s for writes")
+        #expect(ledger.waitForAcknowledgements(200, until: Date(timeIntervalSinceNow: 180)), "waited 180 s for writes")
         var followers = Self.zones.map { Follower(zone: $0) }
         for index in followers.indices { try followers[index].catchUp(on: relay, pageSize: 50) }
         relay.killHard()
-        #expect(finished.wait(timeout: .now() + 60) == .success, "the writers did not notice the kill")
+        #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not notice the kill")
 
         let elsewhere = ScratchFolder()
         let restored = try Command.run([
@@ -93,9 +93,9 @@ import Testing
         for index in followers.indices { try followers[index].catchUp(on: relay, pageSize: 200) }
         let fresh = Ledger(startingAt: ledger)
         let finished = Writer.start(4, in: Self.zones, on: relay, fresh)
-        #expect(fresh.waitForAcknowledgements(100, until: Date(timeIntervalSinceNow: 60)), "waited 60 s for writes")
+        #expect(fresh.waitForAcknowledgements(100, until: Date(timeIntervalSinceNow: 180)), "waited 180 s for writes")
         #expect(relay.stop().status == 0)
-        #expect(finished.wait(timeout: .now() + 60) == .success, "the writers did not notice the end")
+        #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not notice the end")
         let last = try RelayProcess(folder: relay.folder)
         for index in followers.indices {
             try followers[index].catchUp(on: last, pageSize: 3)
@@ -115,7 +115,7 @@ import Testing
         let log = folder.path + "/relay.log"
         let relay = try RelayProcess(folder: folder.path, log: log, longestFile: 1_500)
         let finished = Writer.start(4, in: Self.zones, on: relay, ledger)
-        #expect(finished.wait(timeout: .now() + 90) == .success, "waited 90 s for the log to reach its bound")
+        #expect(finished.wait(timeout: .now() + 180) == .success, "waited 180 s for the log to reach its bound")
         // Whoever watches over it starts a program again that failed, not one that has done its work.
         #expect(try relay.end() == 1)
         let said = String(decoding: FileManager.default.contents(atPath: log) ?? Data(), as: UTF8.self)

@@ -5,7 +5,12 @@ import Testing
 
 /// The proxy samples with the real proxies: checked by the proxy itself, then a sync through it, over TLS and with a real
 /// WebSocket.
-@Suite(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"), .serialized, .timeLimit(.minutes(2)))
+@Suite(
+    .ownThread,
+    .enabled(if: Tool.isThere("openssl"), "openssl is not installed"),
+    .serialized,
+    .timeLimit(.minutes(15))
+)
 struct ProxyTests {
     private let folder = ScratchFolder()
 
@@ -41,11 +46,11 @@ struct ProxyTests {
 
     /// What clients see: every check of the doctor, through the proxy.
     private func expectSync(through port: Int, _ certificate: TestCertificate, log: String) throws {
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(120)
         while (try? HTTPConnection(port: port)) == nil {
             guard ContinuousClock.now < deadline else {
                 let said = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
-                throw RelayProcess.Failure(description: "waited 20 s for the proxy to listen; it said: \(said)")
+                throw RelayProcess.Failure(description: "waited 120 s for the proxy to listen; it said: \(said)")
             }
             usleep(20_000)
         }

@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 /// `zonecast push SERVICE set`: what it writes a relay starts with, and what a person wrote stays.
-@Suite struct PushSetTests {
+@Suite(.ownThread) struct PushSetTests {
     private let folder = ScratchFolder()
     private var file: String { folder.path + "/zonecast.yaml" }
 

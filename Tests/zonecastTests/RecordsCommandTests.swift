@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// `zonecast records` and `zonecast zones` against a running relay.
-@Suite(.timeLimit(.minutes(1))) struct RecordsCommandTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct RecordsCommandTests {
     private let folder = ScratchFolder()
     private let relay: RelayProcess
 

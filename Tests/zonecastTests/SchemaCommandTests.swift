@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// The schema commands as a script calls them, with and without a relay that runs.
-@Suite(.serialized) struct SchemaCommandTests {
+@Suite(.ownThread, .serialized) struct SchemaCommandTests {
     let folder = ScratchFolder()
     private let container = "iCloud.org.example.notes"
 

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// `/zonecast.js` as others use it: what its comments say of types holds, by the judge that editors ask.
-@Suite(.timeLimit(.minutes(2))) struct ScriptTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct ScriptTests {
     private let folder = ScratchFolder()
 
     /// A page's own code on top of it, with a mistake that only types can find.

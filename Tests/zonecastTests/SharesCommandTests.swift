@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// `zonecast shares` against a running relay.
-@Suite(.serialized) struct SharesCommandTests {
+@Suite(.ownThread, .serialized) struct SharesCommandTests {
     private struct World {
         let folder = ScratchFolder()
         let relay: RelayProcess

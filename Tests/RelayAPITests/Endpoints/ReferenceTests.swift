@@ -4,7 +4,7 @@ import Testing
 import Wire
 
 /// References between records: VALIDATE, DELETE_SELF, the parent; wire reference 4.5.
-@Suite(.timeLimit(.minutes(1))) struct ReferenceTests {
+@Suite(.timeLimit(.minutes(15))) struct ReferenceTests {
     /// One operation of a request; `to` and `in` make a reference.
     private func save(
         _ name: String,

@@ -6,7 +6,7 @@ import Testing
 import Wire
 
 /// Every error that a request can meet, by status, code and reason: errors reference 1 and 2, reliability reference 4.
-@Suite(.timeLimit(.minutes(1))) struct ErrorTableTests {
+@Suite(.timeLimit(.minutes(15))) struct ErrorTableTests {
     struct Row: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var operation: String

@@ -6,7 +6,7 @@ import RelayStore
 import Testing
 import Wire
 
-@Suite(.timeLimit(.minutes(1))) struct PushTests {
+@Suite(.timeLimit(.minutes(15))) struct PushTests {
     @Test func aBurstOfCommitsIsOnePush() async throws {
         let push = try PushWorld()
         try await push.sleepingPhone()

@@ -5,7 +5,7 @@ import Testing
 import Wire
 
 /// Who hears of what in shared zones.
-@Suite(.timeLimit(.minutes(1))) struct ShareNoticeTests {
+@Suite(.timeLimit(.minutes(15))) struct ShareNoticeTests {
     typealias World = ShareWorld
 
     /// A device that listens to a whole database.

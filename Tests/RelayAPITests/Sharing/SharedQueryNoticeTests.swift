@@ -6,7 +6,7 @@ import Wire
 
 /// Query subscriptions in the shared database: of what somebody was given they hear as owners do of theirs, and of nothing
 /// beside it.
-@Suite(.timeLimit(.minutes(1))) struct SharedQueryNoticeTests {
+@Suite(.timeLimit(.minutes(15))) struct SharedQueryNoticeTests {
     typealias World = ShareWorld
 
     private func told(_ device: TestDevice) -> [String] {

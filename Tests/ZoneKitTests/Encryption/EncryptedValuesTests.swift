@@ -7,7 +7,7 @@ import ZoneKit
 import ZoneTesting
 
 /// Values that the relay cannot read.
-@Suite(.timeLimit(.minutes(1))) struct EncryptedValuesTests {
+@Suite(.timeLimit(.minutes(15))) struct EncryptedValuesTests {
     let relay: TestRelay
     let phone: TestDevice
     let laptop: TestDevice

@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneTesting
 
 /// Whom the keys of shared zones are given to, when it is the relay that says by which key.
-@Suite(.timeLimit(.minutes(1))) struct KeyTrustTests {
+@Suite(.timeLimit(.minutes(15))) struct KeyTrustTests {
     let relay: TestRelay
     let alice: TestDevice
     let zone = CKRecordZone(zoneName: "Diary")

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneTesting
 
 /// Operations as programs for CloudKit use them: blocks in the order of events, then the result, then the end.
-@Suite(.timeLimit(.minutes(1))) struct OperationTests {
+@Suite(.timeLimit(.minutes(15))) struct OperationTests {
     let relay: TestRelay
     let device: TestDevice
     let zone = CKRecordZone(zoneName: "Notes")

@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneTesting
 
 /// How people come into a share whom its owner cannot name: by a link for one, and by asking.
-@Suite(.timeLimit(.minutes(1))) struct NewcomerTests {
+@Suite(.timeLimit(.minutes(15))) struct NewcomerTests {
     let relay: TestRelay
     let alice: TestDevice
     let bob: TestDevice

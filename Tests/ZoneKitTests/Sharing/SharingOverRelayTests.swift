@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneTesting
 
 /// Sharing between two users of a real relay, as programs do it.
-@Suite(.timeLimit(.minutes(1))) struct SharingOverRelayTests {
+@Suite(.timeLimit(.minutes(15))) struct SharingOverRelayTests {
     let relay: TestRelay
     let alice: TestDevice
     let bob: TestDevice

@@ -9,7 +9,7 @@ import Wire
 @testable import ZoneKit
 
 /// The system's sockets and the notice client, against a server of another make.
-@Suite(.timeLimit(.minutes(1))) struct SocketTests {
+@Suite(.timeLimit(.minutes(15))) struct SocketTests {
     private let stream: AsyncStream<SocketEvent>
     private let continuation: AsyncStream<SocketEvent>.Continuation
 
@@ -112,7 +112,7 @@ import Wire
     }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct NoticeClientTests {
+@Suite(.timeLimit(.minutes(15))) struct NoticeClientTests {
     private static func client(
         _ server: ScriptedSocketServer,
         _ continuation: AsyncStream<NoticeClient.Event>.Continuation
@@ -176,7 +176,7 @@ import Wire
             try await here.next("lost") { if case .lost = $0 { () } else { nil } }
         }
         running.cancel()
-        try await within(.seconds(10), "the client's end") { await running.value }
+        try await within(.seconds(120), "the client's end") { await running.value }
         try await server.stop()
     }
 
@@ -195,7 +195,7 @@ import Wire
         client.credentialsChanged()
         try await there.next("a second hello") { if case .text = $0 { () } else { nil } }
         running.cancel()
-        try await within(.seconds(10), "the client's end") { await running.value }
+        try await within(.seconds(120), "the client's end") { await running.value }
         try await server.stop()
     }
 }

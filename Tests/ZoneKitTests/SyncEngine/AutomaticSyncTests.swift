@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneTesting
 
 /// The engine by itself: sent at once, fetched on notice, caught up after an absence.
-@Suite(.timeLimit(.minutes(1))) struct AutomaticSyncTests {
+@Suite(.timeLimit(.minutes(15))) struct AutomaticSyncTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
@@ -68,7 +68,7 @@ import ZoneTesting
 }
 
 /// The public database, followed by polling.
-@Suite(.timeLimit(.minutes(1))) struct PublicDatabasePollerTests {
+@Suite(.timeLimit(.minutes(15))) struct PublicDatabasePollerTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

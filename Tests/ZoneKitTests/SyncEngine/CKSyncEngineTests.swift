@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneTesting
 
 /// The engine by hand, against a whole relay in process.
-@Suite(.timeLimit(.minutes(1))) struct CKSyncEngineTests {
+@Suite(.timeLimit(.minutes(15))) struct CKSyncEngineTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

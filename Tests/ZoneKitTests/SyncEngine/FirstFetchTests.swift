@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneTesting
 
 /// A device that wrote before it ever fetched, whose program knows Apple's events and nothing else.
-@Suite(.timeLimit(.minutes(1))) struct FirstFetchTests {
+@Suite(.timeLimit(.minutes(15))) struct FirstFetchTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneTesting
 
 /// What happens to engines outside of textbooks: programs that end in the middle, states that are old, users that change.
-@Suite(.timeLimit(.minutes(1))) struct RealLifeTests {
+@Suite(.timeLimit(.minutes(15))) struct RealLifeTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

@@ -5,7 +5,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// Devices that end in the middle of their work, and go on from what they had stored.
-@Suite(.timeLimit(.minutes(1))) struct CrashTests {
+@Suite(.timeLimit(.minutes(15))) struct CrashTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

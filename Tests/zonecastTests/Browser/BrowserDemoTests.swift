@@ -3,8 +3,9 @@ import Testing
 
 /// The browser demo in a real browser.
 @Suite(
+    .ownThread,
     .serialized,
-    .timeLimit(.minutes(5)),
+    .timeLimit(.minutes(15)),
     .enabled(if: Chromium.program != nil, "chromium is not installed: sudo apt install chromium")
 )
 struct BrowserDemoTests {

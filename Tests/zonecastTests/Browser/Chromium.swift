@@ -38,7 +38,7 @@ final class Chromium {
     deinit {
         kill(process.processIdentifier, SIGKILL)
         // Its folder is removed next, and it writes there to its end.
-        let deadline = ContinuousClock.now + .seconds(5)
+        let deadline = ContinuousClock.now + .seconds(120)
         while process.isRunning, ContinuousClock.now < deadline { usleep(5_000) }
     }
 
@@ -61,7 +61,7 @@ final class Chromium {
 
     /// The window that a page has opened, when it has.
     fileprivate func window(openedBy target: String) throws -> Page {
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(120)
         while ContinuousClock.now < deadline {
             let targets: Targets = try call("Target.getTargets", Empty())
             if let opened = targets.targetInfos.first(where: { $0.openerId == target }) {
@@ -69,7 +69,7 @@ final class Chromium {
             }
             usleep(50_000)
         }
-        throw Failure(description: "waited 20 s for the page to open a window")
+        throw Failure(description: "waited 120 s for the page to open a window")
     }
 
     fileprivate func call<Parameters: Encodable, Answer: Decodable>(
@@ -80,7 +80,7 @@ final class Chromium {
         lastCall += 1
         let call = Call(id: lastCall, method: method, params: parameters, sessionId: session)
         try calls.fileHandleForWriting.write(contentsOf: JSONEncoder().encode(call) + [0])
-        let deadline = ContinuousClock.now + .seconds(60)
+        let deadline = ContinuousClock.now + .seconds(120)
         while true {
             let message = try nextMessage(until: deadline, of: method)
             let head = try JSONDecoder().decode(Head.self, from: message)
@@ -104,7 +104,7 @@ final class Chromium {
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             let left = deadline - ContinuousClock.now
             guard left > .zero, poll(&waiting, 1, Int32(left / .milliseconds(1))) > 0 else {
-                throw Failure(description: "waited 60 s for the browser's answer to \(method)")
+                throw Failure(description: "waited 120 s for the browser's answer to \(method)")
             }
             var bytes = [UInt8](repeating: 0, count: 1 << 16)
             let count = read(descriptor, &bytes, bytes.count)
@@ -143,7 +143,7 @@ final class Chromium {
         }
 
         /// Waits until an expression is true.
-        func wait(_ seconds: Int = 30, for expression: String) throws {
+        func wait(_ seconds: Int = 120, for expression: String) throws {
             let deadline = ContinuousClock.now + .seconds(seconds)
             // A page on its way to another has nothing to say for a moment.
             while (try? text(expression)) != "true" {

@@ -4,7 +4,7 @@ import Testing
 @testable import zonecast
 
 /// The demo as its user runs it, without a terminal.
-@Suite(.serialized, .timeLimit(.minutes(4))) struct DemoRunTests {
+@Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct DemoRunTests {
     private struct Line: Decodable {
         var seconds: Double
         var who: String

@@ -4,7 +4,7 @@ import Testing
 @testable import zonecast
 
 /// `zonecast doctor` on folders and relays, well and ill.
-@Suite(.timeLimit(.minutes(2))) struct DoctorTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct DoctorTests {
     private let folder = ScratchFolder()
 
     struct Diagnosis: Decodable {
@@ -139,7 +139,7 @@ import Testing
 }
 
 /// What the doctor reads off a connection.
-@Suite struct ProbeTests {
+@Suite(.ownThread) struct ProbeTests {
     private func take(_ text: String, isOver: Bool = false) throws -> (answer: ProbeAnswer?, rest: String) {
         var bytes = Array(text.utf8)
         let answer = try ProbeAnswer.take(from: &bytes, isOver: isOver)

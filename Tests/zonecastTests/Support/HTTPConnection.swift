@@ -13,7 +13,7 @@ final class HTTPConnection {
         }
     }
 
-    /// The peer went away, or did not answer within 30 s.
+    /// The peer went away, or did not answer within 120 s.
     struct Lost: Error {}
 
     private let descriptor: Int32
@@ -21,7 +21,7 @@ final class HTTPConnection {
 
     init(port: Int) throws { descriptor = try Self.connect(port: port) }
 
-    /// A socket whose reads give up after 30 s.
+    /// A socket whose reads give up after 120 s.
     static func connect(port: Int) throws -> Int32 {
         let descriptor: Int32
         #if canImport(Glibc)
@@ -29,7 +29,7 @@ final class HTTPConnection {
         #else
             descriptor = socket(AF_INET, SOCK_STREAM, 0)
         #endif
-        var limit = timeval(tv_sec: 30, tv_usec: 0)
+        var limit = timeval(tv_sec: 120, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)

@@ -12,7 +12,7 @@ final class RelayProcess {
         var description: String
     }
 
-    /// Starts one on a port of the system's choice and waits until it says that it is ready, 60 s at most.
+    /// Starts one on a port of the system's choice and waits until it says that it is ready, 120 s at most.
     ///
     /// - Parameters:
     ///   - folder: its data folder.
@@ -48,7 +48,7 @@ final class RelayProcess {
         process.standardError = try log.map { try Self.file($0) } ?? FileHandle.nullDevice
         process.standardInput = input ?? FileHandle.nullDevice
         try process.run()
-        let line = try Self.firstLine(of: output.fileHandleForReading.fileDescriptor, within: .seconds(60))
+        let line = try Self.firstLine(of: output.fileHandleForReading.fileDescriptor, within: .seconds(120))
         guard line.hasPrefix("ready http"), line.contains("://127.0.0.1:"),
             let port = Int(line.split(separator: ":").last ?? "")
         else {
@@ -76,11 +76,11 @@ final class RelayProcess {
     /// Asks it to stop without waiting.
     func beginStop() { process.terminate() }
 
-    /// Waits for its end, 15 s at most, and gives its exit status.
+    /// Waits for its end, 120 s at most, and gives its exit status.
     func end() throws -> Int32 {
-        let deadline = ContinuousClock.now + .seconds(15)
+        let deadline = ContinuousClock.now + .seconds(120)
         while process.isRunning, ContinuousClock.now < deadline { usleep(5_000) }
-        guard !process.isRunning else { throw Failure(description: "waited 15 s for the relay to end") }
+        guard !process.isRunning else { throw Failure(description: "waited 120 s for the relay to end") }
         return process.terminationStatus
     }
 
