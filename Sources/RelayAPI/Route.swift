@@ -78,8 +78,13 @@ package struct Route: Hashable, Sendable {
 
         /// Whether its path may leave out the database, which then is the private one.
         ///
-        /// Wire reference 12 and 13.
-        var needsNoDatabase: Bool { isOfDevice || self == .subscriptionsLookup }
+        /// Apple's page of subscriptions/lookup leaves it out; its two neighbours go by the same rule. Wire reference 5 and 13.
+        var needsNoDatabase: Bool {
+            switch self {
+            case .subscriptionsList, .subscriptionsLookup, .subscriptionsModify: true
+            default: isOfDevice
+            }
+        }
 
         /// Whether it is about people and not about data, though its path says `public`: a busy public database must not
         /// keep anybody from signing in.

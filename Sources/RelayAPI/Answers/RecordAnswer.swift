@@ -131,7 +131,9 @@ struct RecordAnswer {
             writer.member("uuid", requestID)
             if let server {
                 writer.key("serverRecord")
-                try write(server, selecting: .all, to: &writer)
+                // Whole, since a merge needs all of it, but with numbers as the client reads them.
+                let numbersAsStrings = selection.numbersAsStrings
+                try write(server, selecting: .init(numbersAsStrings: numbersAsStrings), to: &writer)
             }
             writer.close(UInt8(ascii: "}"))
         }

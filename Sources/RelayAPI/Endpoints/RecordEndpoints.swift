@@ -90,7 +90,9 @@ final class RecordsWrite: Sendable {
             for (own, outcome) in zip(desiredKeys, result.outcomes) {
                 let answer =
                     own.map {
-                        RecordAnswer(zone: zone, selection: .init(desiredKeys: Set($0)), links: links, shares: shares)
+                        var selection = selection
+                        selection.desiredKeys = Set($0)
+                        return RecordAnswer(zone: zone, selection: selection, links: links, shares: shares)
                     } ?? answer
                 try answer.write(outcome, requestID: context.requestID, to: &writer)
             }

@@ -72,7 +72,7 @@ extension OpenAPISchemas {
             #"""
             { "type": "object",
               "properties": {
-                "recordName": { "type": "string", "minLength": 1, "maxLength": 255, "description": "Printable ASCII; made by the relay if absent." },
+                "recordName": { "type": "string", "minLength": 1, "maxLength": 255, "description": "Printable ASCII; made by the relay if absent. A create without a name makes another record each time it is sent: who may have to send it again after a lost answer gives a name here, or an operationID beside operations." },
                 "recordType": { "type": "string", "description": "Needed where the record may have to be created." },
                 "recordChangeTag": { "type": "string", "description": "Needed to update, replace and delete." },
                 "fields": { "$ref": "#/components/schemas/Fields" },

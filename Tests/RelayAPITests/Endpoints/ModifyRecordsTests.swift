@@ -261,4 +261,26 @@ import Wire
         #expect(try record.field("a")?.string() == "12")
         #expect(try record.field("b") == nil)
     }
+    /// JavaScript's numbers cannot hold an INT64: who asks for text gets it in every record of the answer.
+    @Test(arguments: [true, false]) func numbersAreTextInWhatAConflictShowsToo(_ isAtomic: Bool) async throws {
+        let world = try await world()
+        let big = "9007199254740993"
+        func write(_ operation: String, _ more: String) async throws -> JSONValue {
+            let answer = try await world.ask(
+                "private/records/modify",
+                #"{"zoneID":{"zoneName":"Notes"},"numbersAsStrings":true,"atomic":\#(isAtomic),"operations":["#
+                    + #"{"operationType":"\#(operation)","record":{"recordName":"n","recordType":"Note",\#(more)}}]}"#
+            )
+            return try #require(try answer.items("records").first)
+        }
+        let fields = #""fields":{"a":{"value":\#(big),"type":"INT64"},"b":{"value":"x"}}"#
+        let made = try await write("create", fields + #","desiredKeys":["a"]"#)
+        #expect(try made.field("a")?.string() == big)
+        #expect(try made.field("b") == nil)
+        let refused = try await write("create", fields + #","desiredKeys":["b"]"#)
+        #expect(refused.text("serverErrorCode") == "CONFLICT")
+        let server = try #require(refused["serverRecord"])
+        #expect(try server.field("a")?.string() == big)
+        #expect(try server.field("b")?.string() == "x")
+    }
 }

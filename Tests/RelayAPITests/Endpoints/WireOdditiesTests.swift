@@ -132,6 +132,22 @@ import Wire
         )
         #expect(answer.status == 404 && answer.code == "ZONE_NOT_FOUND")
     }
+
+    /// Apple's page of `subscriptions/lookup` leaves the database out; what comes by such a path is about the private one.
+    @Test func subscriptionsNeedNoDatabaseInTheirPath() async throws {
+        let made = try await world.ask(
+            "subscriptions/modify",
+            #"{"operations":[{"operationType":"create","subscription":{"subscriptionID":"a","subscriptionType":"database"}}]}"#
+        )
+        #expect(made.status == 200)
+        for path in ["subscriptions/list", "private/subscriptions/list"] {
+            let found = try await world.ask(path, method: .get).items("subscriptions")
+            #expect(found.map { $0.text("subscriptionID") } == ["a"], "\(path)")
+        }
+        let found = try await world.ask("subscriptions/lookup", #"{"subscriptions":[{"subscriptionID":"a"}]}"#)
+        #expect(try found.items("subscriptions").first?.text("subscriptionType") == "database")
+        #expect(try await world.ask("records/lookup", #"{"records":[]}"#).status == 404)
+    }
 }
 
 extension HTTPField.Name {
