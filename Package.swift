@@ -206,7 +206,7 @@ var package = Package(
             name: "Simulation",
             dependencies: [
                 "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "ZoneMirror", "ZoneTesting",
-                "DiskTrials", httpTypes,
+                "DiskTrials", httpTypes, crypto,
             ],
             path: "Tests/Simulation",
             swiftSettings: strict

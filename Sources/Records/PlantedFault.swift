@@ -52,6 +52,14 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case linkLetsInTwo
     /// A page of the store is served whatever its sum says.
     case pageSumUnchecked
+    /// Of the log's pages some are not copied into the file.
+    case logCopiedWithGap
+    /// An upload that broke off goes on at another place than where it came to.
+    case uploadResumedWrong
+    /// What was found good of a sign-in is good for ever, though the sign-in was ended.
+    case revokedSignInRemembered
+    /// What was begun for one user is sent in the name of another who has signed in since.
+    case sentForAnother
 
     #if DEBUG
         private static let planted = Atomic<Int>(-1)

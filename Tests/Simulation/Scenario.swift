@@ -11,6 +11,8 @@ package struct Scenario: Sendable, CustomStringConvertible {
     var hasPublicMirrors: Bool
     /// The disk beneath the relay fails, is full, and loses its power.
     var hasFaultyDisk: Bool
+    /// Pages of the relay's log that are copied into its file at once.
+    var checkpointPages: Int
     /// Records in one answer or request.
     var itemsPerRequest: Int
     var weather: Weather
@@ -25,6 +27,7 @@ package struct Scenario: Sendable, CustomStringConvertible {
         hasMirrors = chance(0.25)
         hasPublicMirrors = chance(0.4)
         hasFaultyDisk = chance(0.7)
+        checkpointPages = [8, 40, 200, 8_000].randomElement(using: &random) ?? 8_000
         itemsPerRequest = [2, 3, 3, 5, 10, 200].randomElement(using: &random) ?? 200
         stepCount = Int.random(in: 14...46, using: &random)
         var weather = Weather()
@@ -47,7 +50,7 @@ package struct Scenario: Sendable, CustomStringConvertible {
 
     package var description: String {
         """
-        seed \(seed): \(isOnDisk ? "files" : "memory"), \(hasMirrors ? "engines and mirrors" : "engines"), \
+        seed \(seed): \(isOnDisk ? "files, log of \(checkpointPages) pages" : "memory"), \(hasMirrors ? "engines and mirrors" : "engines"), \
         \(itemsPerRequest) items a request, \(stepCount) steps
         weather: request lost \(weather.losesRequest), answer lost \(weather.losesAnswer), doubled \(weather.doubles), \
         throttled \(weather.throttles), busy \(weather.isBusy), notice dropped \(weather.dropsNotice), doubled \

@@ -58,8 +58,13 @@ extension Simulation {
             }
         case .fillQuota: relay.limits.privateBytes = 0
         case .emptyQuota:
-            relay.emptyQuota()
+            restoreLimits()
             programs.forEach { $0.retry() }
+        case .lower(let limit): lower(limit)
+        case .rush(let program, let zone, let turns, let surprise):
+            rush(programs[program], zone, step.number)
+            workOff(turns: turns)
+            perform(surprise, on: programs[program])
         default: performByHand(step, value)
         }
     }
@@ -71,6 +76,40 @@ extension Simulation {
         let stranger = chance.number() % 2 == 0 ? "bob" : "erin"
         Task(executorPreference: bench) { await pry.run(relay, as: stranger, judge) }
         workOff()
+    }
+
+    // MARK: Limits and surprises
+
+    func restoreLimits() {
+        var limits = TestRelay.Limits()
+        limits.itemsPerRequest = scenario.itemsPerRequest
+        relay.limits = limits
+    }
+
+    private func lower(_ limit: Step.Limit) {
+        switch limit {
+        case .items(let count): relay.limits.itemsPerRequest = count
+        case .zones(let count): relay.limits.zonesPerUser = count
+        case .recordBytes(let count): relay.limits.recordBytes = count
+        }
+    }
+
+    /// More than goes into one request of most runs.
+    private func rush(_ program: any Program, _ zone: Int, _ number: Int) {
+        for record in 0..<5 { program.edit(zone, "r\(record)", "a", "~\(number)rush\(record)~") }
+    }
+
+    private func perform(_ surprise: Step.Surprise, on program: any Program) {
+        switch surprise {
+        case .otherUser: signIn(program, as: "erin")
+        case .removal: hands[0].closeShare(bobsRemoval)
+        case .quota: relay.limits.privateBytes = 0
+        case .limit(let limit): lower(limit)
+        }
+    }
+
+    private var bobsRemoval: Judge.Removal {
+        Judge.Removal(user: people["bob"] ?? "", zone: ZoneName(owner: people["alice"] ?? "", name: "Z0"))
     }
 
     private var sharers: [MirrorProgram] {
@@ -221,10 +260,7 @@ extension Simulation {
 
     private func performByHand(_ step: Step, _ value: String) {
         let (alice, bob) = (hands[0], hands[1])
-        let removal = Judge.Removal(
-            user: people["bob"] ?? "",
-            zone: ZoneName(owner: people["alice"] ?? "", name: "Z0")
-        )
+        let removal = bobsRemoval
         switch step.deed {
         case .group(let hand, let zone): hands[hand * 2].writeGroup(zone, value, looksFirst: hand == 1)
         case .race(let record): alice.race(record, value)

@@ -65,6 +65,7 @@ package final class Simulation {
         var options = TestRelay.Options()
         options.storage = scenario.isOnDisk ? .temporaryFolder : .memory
         options.limits.itemsPerRequest = scenario.itemsPerRequest
+        options.checkpointPages = scenario.checkpointPages
         let folder = TestFolder(in: home)
         disk = scenario.isOnDisk && scenario.hasFaultyDisk ? try SimulatedDisk(in: folder.make("relay")) : nil
         relay = try TestRelay(options, world: world, folder: folder, disk: disk?.relayDisk)
@@ -169,6 +170,7 @@ package final class Simulation {
             people[user] = box.value?.first
         }
         judge.people.withLock { $0 = people }
+        judge.state.withLock { $0.loner = people["erin"] ?? "" }
         programs = [engine("alice", "phone"), engine("alice", "laptop"), engine("bob", "phone")]
         programs.append(
             WebProgram(relay.device(of: "alice", named: "web"), userName: people["alice"] ?? "", judge: judge)
@@ -215,7 +217,7 @@ package final class Simulation {
         disk?.heal()
         relay.clockError = .zero
         startRelay()
-        relay.emptyQuota()
+        restoreLimits()
         for program in programs {
             program.device.network.weather = nil
             program.device.clockError = .zero
@@ -226,8 +228,8 @@ package final class Simulation {
         }
         for hand in hands { hand.device.network.weather = nil }
         workOff()
-        // Only what the quota or a missing sign-in refused: whatever else is left unsent has to go by itself.
-        let mustAsk = steps.contains { $0.deed == .fillQuota || $0.deed.isAboutAccounts }
+        // Only what a limit or a missing sign-in refused: whatever else is left unsent has to go by itself.
+        let mustAsk = steps.contains { $0.deed.isAboutAccounts || $0.deed.isAboutLimits }
         if mustAsk { programs.forEach { $0.retry() } }
     }
 }

@@ -54,14 +54,41 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case mendDisk
         case picture(PictureDeed)
         case link(LinkDeed)
+        case lower(Limit)
+        /// A program's user changes much, and so many turns later, in the middle of sending it, something happens.
+        case rush(program: Int, zone: Int, turns: Int, Surprise)
 
         /// Whether programs may have to be told that they can go on.
         var isAboutAccounts: Bool {
             switch self {
-            case .switchUser, .expireSignIn: true
+            case .switchUser, .expireSignIn, .rush(_, _, _, .otherUser): true
             default: false
             }
         }
+
+        /// Whether what a limit refused may have to be tried again.
+        var isAboutLimits: Bool {
+            switch self {
+            case .fillQuota, .lower, .rush(_, _, _, .quota), .rush(_, _, _, .limit): true
+            default: false
+            }
+        }
+    }
+
+    /// A bound that the relay's operator lowers while it runs.
+    enum Limit: Hashable, Sendable {
+        case items(Int)
+        case zones(Int)
+        case recordBytes(Int)
+    }
+
+    /// What comes in the middle of a batch.
+    enum Surprise: Hashable, Sendable {
+        case otherUser
+        /// Nobody shares with the program's user any more.
+        case removal
+        case quota
+        case limit(Limit)
     }
 
     /// What happens to a shared hierarchy.
@@ -132,7 +159,7 @@ extension Scenario {
     private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         let (program, zone, record) = (pick(programCount), pick(2), pick(5))
-        switch pick(157) {
+        switch pick(169) {
         case 0..<30: return .edit(program: program, zone: zone, record: record, field: pick(2))
         case 30..<38: return .delete(program: program, zone: zone, record: record)
         case 38..<48: return .editTwice(program: program, zone: zone, record: record, turns: pick(60))
@@ -172,6 +199,8 @@ extension Scenario {
         case 130..<141: return .picture(pictureDeed(pick(12), pick(4), pick(4), pick(7)))
         case 148..<157: return .crashInFetch(program: pick(3), turns: pick(5))
         case 141..<148: return .link(linkDeed(pick(7), pick(4), pick(4)))
+        case 157: return .lower(limit(pick(3), pick(3)))
+        case 158..<169: return rush(pick(8), pick(40), limit(pick(3), pick(3)), program, zone)
         default: return .poll
         }
     }
@@ -193,6 +222,24 @@ extension Scenario {
         case 7, 8: .look
         case 9, 10: .clearAway
         default: .claim(content)
+        }
+    }
+
+    private func limit(_ kind: Int, _ size: Int) -> Step.Limit {
+        switch kind {
+        case 0: .items(1 + size)
+        case 1: .zones(size + 1)
+        default: .recordBytes(40 << size)
+        }
+    }
+
+    private func rush(_ kind: Int, _ turns: Int, _ limit: Step.Limit, _ program: Int, _ zone: Int) -> Step.Deed {
+        switch kind {
+        // The one whose device others use, and the one that others share with.
+        case 0..<4: .rush(program: 1, zone: zone, turns: turns, .otherUser)
+        case 4, 5: .rush(program: 2, zone: 1, turns: turns, .removal)
+        case 6: .rush(program: program, zone: zone, turns: turns, .quota)
+        default: .rush(program: program, zone: zone, turns: turns, .limit(limit))
         }
     }
 

@@ -55,16 +55,16 @@ extension PlantedFault {
     /// Which of the reliability reference's invariants it breaks first.
     fileprivate var invariant: Character {
         switch self {
-        case .answerBeforeCommit, .usedFileCleared, .pageSumUnchecked: "a"
+        case .answerBeforeCommit, .usedFileCleared, .pageSumUnchecked, .logCopiedWithGap: "a"
         case .tokenOneTooFar, .databaseTokenTooFar, .newerVersionCleared, .tokenBeforeData: "b"
         case .numberOutsideTransaction, .numberReused: "c"
         case .tombstoneDropped: "d"
         case .noticeBeforeCommit, .participantUntold: "e"
-        case .strangerToldApart: "f"
+        case .strangerToldApart, .sentForAnother: "f"
         case .atomicBatchTorn, .moveTorn: "g"
         case .changeTagUnchecked, .linkLetsInTwo: "h"
-        case .repeatAppliedTwice: "i"
-        case .removedParticipantServed, .socketOutlivesSignOut: "j"
+        case .repeatAppliedTwice, .uploadResumedWrong: "i"
+        case .removedParticipantServed, .socketOutlivesSignOut, .revokedSignInRemembered: "j"
         case .fullDiskStops: "k"
         case .connectionKept: "l"
         }

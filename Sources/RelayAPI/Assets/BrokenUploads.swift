@@ -47,5 +47,5 @@ final class BrokenUploads: Sendable {
     /// Takes what there is of an upload, to go on with it or to be rid of it.
     func take(_ address: String) -> Part? { parts.withLock { $0.removeValue(forKey: address) }?.part }
 
-    func size(of address: String) -> Int64 { parts.withLock { $0[address]?.part.size ?? 0 } }
+    func size(of address: String) -> Int64 { parts.withLock { $0[address]?.part.reach ?? 0 } }
 }

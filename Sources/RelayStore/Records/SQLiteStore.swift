@@ -71,7 +71,7 @@ package final class SQLiteStore: Store {
         self.tuning = tuning
         self.rememberedWrites = rememberedWrites
         self.later = later
-        connections = try StoreConnections(place, checkpointPages: checkpointPages)
+        connections = try StoreConnections(place, checkpointPages: checkpointPages, later: later)
         if case .file(let path) = place { try connections.settleLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
         assets = place.assetFolder(draw, disk)

@@ -22,7 +22,9 @@ final class StoreConnections: Sendable {
     private static let keptReaders = 16
 
     /// Opens the file, or makes it; its folder must exist.
-    init(_ place: SQLiteStore.Place, checkpointPages: Int = usualCheckpoint) throws {
+    ///
+    /// `later`, where given, copies the log beside commits, in place of a queue: then any rest is too much for the writer.
+    init(_ place: SQLiteStore.Place, checkpointPages: Int = usualCheckpoint, later: CommitLater? = nil) throws {
         var configuration = Configuration()
         configuration.label = "zonecast-store"
         // Another process holds the file's lock for a moment only: the command line, or a backup.
@@ -49,10 +51,11 @@ final class StoreConnections: Sendable {
             writer = try DatabaseQueue(path: address, configuration: configuration)
             openReader = { [reading] in try DatabaseQueue(path: address, configuration: reading) }
             try Self.makeDurable(writer)
-            let log = WriteAheadLog(checkpointPages: checkpointPages)
+            let mostRest = later == nil ? 600 : checkpointPages / 4
+            let log = WriteAheadLog(checkpointPages: checkpointPages, mostRest: mostRest)
             writer.inDatabase { log.watch($0) }
             self.log = log
-            copier = LogCopier(log) { [configuration] in
+            copier = LogCopier(log, later: later) { [configuration] in
                 let connection = try DatabaseQueue(path: address, configuration: configuration)
                 try Self.makeDurable(connection)
                 return connection

@@ -35,8 +35,16 @@ final class WriteAheadLog: Sendable {
     /// So much room is enough for now.
     private static let margin: Int64 = 256 << 10
 
-    /// - Parameter checkpointPages: So many pages are copied into the file at once.
-    init(checkpointPages: Int) { checkpointFrames = checkpointPages }
+    /// So many pages the writer itself copies between two commits.
+    private let mostRest: Int
+
+    /// - Parameters:
+    ///   - checkpointPages: So many pages are copied into the file at once.
+    ///   - mostRest: So many of them may be left for the writer: a few milliseconds' worth.
+    init(checkpointPages: Int, mostRest: Int) {
+        checkpointFrames = checkpointPages
+        self.mostRest = mostRest
+    }
 
     /// Bytes of a log that room has been made for.
     private var fullSize: Int64 { Self.headBytes + Int64(roomyFrames) * Self.frameBytes }
@@ -114,12 +122,9 @@ final class WriteAheadLog: Sendable {
     var need: Need {
         state.withLock {
             guard $0.frames >= checkpointFrames else { return .nothing }
-            return $0.frames - $0.copied <= Self.mostRest ? .copyRest : .copyBeside
+            return $0.frames - $0.copied <= mostRest ? .copyRest : .copyBeside
         }
     }
-
-    /// A few milliseconds' worth of pages.
-    private static let mostRest = 600
 
     /// Copies what it can of the log into the file; on any connection, and beside commits on another one.
     func checkpoint(_ database: Database) throws {

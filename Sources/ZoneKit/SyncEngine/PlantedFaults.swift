@@ -1,7 +1,12 @@
 import Records
 import SyncCore
 
-// Where a planted fault takes hold in this module. See `PlantedFault`.
+// Where planted faults take hold in this module. See `PlantedFault`.
+
+extension AccountBinding {
+    /// Whether what was begun for one sign-in is kept from going on in the name of another.
+    static var isHeeded: Bool { !PlantedFault.sentForAnother.isPlanted }
+}
 
 extension SyncDriver {
     /// What is done with a page before the application has it: nothing.

@@ -179,7 +179,8 @@ extension SyncDriver {
             await exchange.enter()
             entered.append(exchange)
             guard epoch == accountEpoch else { break }
-            await send(items.filter { $0.id.zone == zone }, atomically: batch.atomicByZone, into: &answer, &tally)
+            let part = items.filter { $0.id.zone == zone }
+            await send(part, atomically: batch.atomicByZone, into: &answer, &tally, epoch)
         }
         defer { entered.forEach { $0.leave() } }
         guard epoch == accountEpoch else { return false }
@@ -189,15 +190,16 @@ extension SyncDriver {
         return true
     }
 
-    /// Sends one zone's part, in as many requests as the limits want.
+    /// Sends one zone's part, in as many requests as the limits want; none of them in the name of another user than the first.
     private func send(
         _ items: [BatchItem],
         atomically: Bool,
         into answer: inout SentBatch,
-        _ tally: inout Tally
+        _ tally: inout Tally,
+        _ epoch: Int
     ) async {
         var waiting = limits.cut(items, size: \.size)[...]
-        while let request = waiting.popFirst() {
+        while epoch == accountEpoch, let request = waiting.popFirst() {
             do {
                 answer.take(request, try await modify(request, atomically: atomically))
                 limits.accepted()

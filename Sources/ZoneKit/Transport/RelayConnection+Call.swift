@@ -52,7 +52,7 @@ package struct AccountBinding: Sendable {
     /// Throws where the task works for another sign-in than this one.
     fileprivate static func check(_ connection: RelayConnection, _ generation: Int) throws(CallFailure) {
         guard let current, current.credentials == ObjectIdentifier(connection.credentials),
-            current.generation != generation
+            current.generation != generation, isHeeded
         else { return }
         throw CallFailure(
             error: CKError(.accountTemporarilyUnavailable, "Somebody else has signed in since this was begun.")

@@ -68,6 +68,7 @@ struct RunningRelay: Sendable {
             folder: path,
             draw: { random.number() },
             disk: calls,
+            checkpointPages: options.checkpointPages,
             onCommit: { home, changes in
                 if let store = watched.store { witness?.committed(changes, in: store) }
                 hub.publish(changes, of: home)

@@ -37,6 +37,8 @@ public final class TestRelay: Sendable {
         public var isUnhurried = true
         /// The bounds that it begins with.
         public var limits = Limits()
+        /// So many pages of a store's log are written back into its file at once, beside commits.
+        package var checkpointPages = 8_000
 
         /// The usual ones.
         public init() {}

@@ -9,6 +9,9 @@ extension Judge {
         var highest: UInt64 = 0
         /// What clients asked to be written, and where: nothing else may ever be read.
         var attempted: [String: Set<Home>] = [:]
+        /// Who wrote a text by an engine's program, and who shares nothing with anybody that engines write.
+        var writers: [String: String] = [:]
+        var loner = ""
         /// Texts that were refused, and that nothing else has asked for since.
         var refused: [String: Set<Home>] = [:]
         /// What the relay is never to see.

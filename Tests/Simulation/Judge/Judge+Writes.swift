@@ -126,6 +126,11 @@ extension Judge {
         }
     }
 
+    /// A program's user, by record name, has written a text; nobody at all where it has none.
+    func wrote(_ text: String, by user: String) {
+        state.withLock { if !user.isEmpty { $0.writers[text] = user } }
+    }
+
     /// Texts that were refused, and are not to be found anywhere unless somebody asks once more.
     private func refuse(_ operation: JSONValue, in zone: ZoneName, _ exchange: Exchange) throws(JSONError) {
         guard let record = operation["record"], let fields = record["fields"],
@@ -149,6 +154,12 @@ extension Judge {
 }
 
 extension Judge.State {
+    /// What one user has written is not sent in the name of another, who has signed in on the same device since.
+    mutating func judgeWriter(of text: String, sentBy user: String, _ time: Int64) {
+        guard let writer = writers[text], writer != user, [writer, user].contains(loner) else { return }
+        accuse("f", "\(text) of \(writer.prefix(6)) was sent in the name of \(user.prefix(6))", time)
+    }
+
     /// What had taken effect when it came first is not done again, and does not conflict with itself.
     fileprivate mutating func judgeRepeat(
         _ record: String,

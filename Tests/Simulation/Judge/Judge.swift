@@ -115,6 +115,7 @@ final class Judge: Witness {
                 state.attempted[attempt.text, default: []].insert(attempt.home)
                 state.refused[attempt.text] = nil
                 state.open[number]?.texts.insert(attempt.text)
+                state.judgeWriter(of: attempt.text, sentBy: user, now)
             }
             guard request.path.hasSuffix("/records/modify"), let id = try? body?["operationID"]?.string() else {
                 return
@@ -132,7 +133,8 @@ final class Judge: Witness {
     func answered(_ request: APIRequest, number: UInt64, _ answer: APIResponse) {
         guard let open = state.withLock({ $0.open.removeValue(forKey: number) }) else { return }
         let operation = request.path.split(separator: "/").dropFirst(4).joined(separator: "/")
-        note("\(request.device) \(operation): \(answer.status.code)")
+        let name = request.device.hasPrefix(request.user) ? "" : " as \(request.user)"
+        note("\(request.device)\(name) \(operation): \(answer.status.code)")
         guard !state.withLock({ $0.isBlind }) else { return }
         if answer.status.code >= 500, answer.status.code != 503 {
             accuse(

@@ -127,6 +127,7 @@ final class EngineSide: CKSyncEngineDelegate {
     }
 
     func edit(_ id: CKRecord.ID, _ field: String, _ value: String) {
+        judge.wrote(value, by: account.withLock { $0.user })
         let isNewZone = storage.withLock { storage in
             storage.fields[id, default: [:]][field] = value
             storage.changed[id, default: []].insert(field)

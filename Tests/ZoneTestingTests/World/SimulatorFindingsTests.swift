@@ -119,6 +119,23 @@ import ZoneTesting
         #expect(try await hand.privateDatabase.allRecordZones().count == 2)
     }
 
+    /// The next one has a zone of that name, and the engine has turned to them before the first answer comes.
+    @Test func whatGoesInSeveralRequestsGoesInTheNameOfOne() async throws {
+        let bob = relay.device(of: "bob", named: "tablet").privateDatabase
+        try await bob.save(CKRecordZone(zoneID: zone))
+        let reader = Reader(phone.privateDatabase)
+        try await relay.settle()
+        phone.network.fail(request: 1, of: "records/modify", by: .slow(.seconds(60)))
+        for name in ["a", "b", "c", "d", "e"] { reader.send(name, in: zone) }
+        await relay.advance(by: .seconds(30))
+        try await phone.container.signIn(.dev(user: "bob"))
+        try await relay.settle()
+        #expect(reader.zones == [zone])
+        #expect(phone.network.operations.contains { $0 == "private/records/modify" })
+        let found = try await bob.recordZoneChanges(inZoneWith: zone, since: nil)
+        #expect(found.modificationResultsByID.isEmpty)
+    }
+
     @Test func norDoesAMirror() async throws {
         let mirror = try await phone.mirror(of: MirrorModel(Jot.self))
         try await relay.settle()
