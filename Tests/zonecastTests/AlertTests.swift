@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Alerts on their way out: by the command, and from a relay that runs.
-@Suite(.timeLimit(.minutes(1))) struct AlertTests {
+@Suite(.timeLimit(.minutes(3))) struct AlertTests {
     private let folder = ScratchFolder()
 
     private struct Message: Decodable { var state: String, rule: String, title: String, text: String, relay: String }
@@ -12,11 +12,11 @@ import Testing
     }
 
     private func messages(_ collector: Collector, atLeast count: Int) throws -> [Message] {
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(60)
         while collector.bodies.count < count, ContinuousClock.now < deadline { usleep(20_000) }
         try #require(
             collector.bodies.count >= count,
-            "waited 20 s for \(count) messages, got \(collector.bodies.count)"
+            "waited 60 s for \(count) messages, got \(collector.bodies.count)"
         )
         return try collector.bodies.map { try JSONDecoder().decode(Message.self, from: $0) }
     }
