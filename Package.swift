@@ -165,7 +165,10 @@ var package = Package(
             ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes, logging]
         ),
         .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
-        .tests("zonecast", ["Records", "RelayStore", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]),
+        .tests(
+            "zonecast",
+            ["Records", "RelayStore", "RelayServer", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]
+        ),
         // Readers of what strangers send, and inputs that are changed by chance.
         .target(
             name: "Fuzz",

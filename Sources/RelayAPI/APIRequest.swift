@@ -1,5 +1,6 @@
 package import HTTPTypes
 package import Records
+package import RelayCore
 import Wire
 
 /// One HTTP request as a value, with no socket behind it: what `Relay.respond(to:)` takes.
@@ -83,6 +84,8 @@ package struct APIResponse: Sendable {
     package var file: FileBody?
     /// Why the request was refused, where it was; only for counting.
     package var errorCode: ErrorCode?
+    /// Who asked, once that was known; only for logs.
+    package var caller: Caller?
 
     package init(status: HTTPResponse.Status, headers: HTTPFields = [:], body: [UInt8] = []) {
         self.status = status

@@ -39,6 +39,7 @@ extension Relay {
         id: String
     ) {
         response.usual = UsualFields(requestID: id, webToken: authentication?.freshWebToken)
+        response.caller = authentication?.caller
         if request.method == .get { response.otherHeaders[.cacheControl] = "no-store" }
         if let origin = authentication?.origin {
             response.otherHeaders[.vary] = "Origin"

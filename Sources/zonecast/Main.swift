@@ -5,8 +5,10 @@ import Foundation
 @main
 enum Main {
     static func main() async {
+        let (flags, arguments) = EverywhereFlags.take(from: Array(CommandLine.arguments.dropFirst()))
+        flags.apply()
         do {
-            var command = try Zonecast.parseAsRoot()
+            var command = try Zonecast.parseAsRoot(arguments)
             if var command = command as? any AsyncParsableCommand {
                 try await command.run()
             } else {
@@ -17,16 +19,20 @@ enum Main {
             Terminal.complain("zonecast: \(failure.description)")
             end(failure.exit.rawValue)
         } catch {
-            leave(with: error)
+            leave(with: error, arguments)
         }
     }
 
     /// What argument parsing says: help and the version are answers, everything else is wrong usage.
-    private static func leave(with error: any Error) -> Never {
+    private static func leave(with error: any Error, _ arguments: [String]) -> Never {
         let message = Zonecast.fullMessage(for: error)
         guard Zonecast.exitCode(for: error) != .success else {
-            Terminal.say(message)
+            Terminal.say(message.contains("USAGE: ") ? EverywhereFlags.added(to: message) : message)
             end(0)
+        }
+        if Zonecast.exitCode(for: error) == .validationFailure, let mistyped = MistypedCommand.first(in: arguments) {
+            Terminal.complain("zonecast: \(mistyped.words)")
+            end(CommandExit.usage.rawValue)
         }
         Terminal.complain(message)
         end(

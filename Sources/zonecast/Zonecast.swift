@@ -14,6 +14,7 @@ struct Zonecast: AsyncParsableCommand {
               zonecast container create iCloud.org.example.notes
               zonecast token create --container iCloud.org.example.notes
 
+            Every command takes --quiet (only what was asked for, for scripts) and --no-color; most take --json.
             Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 cannot reach the relay, 4 not allowed, 5 conflict.
             """,
         version: Self.version,

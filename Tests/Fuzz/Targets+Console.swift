@@ -79,7 +79,7 @@ private final class FuzzConsole: Sendable {
             hub: hub,
             metrics: RelayMetrics(),
             telemetry: Telemetry(),
-            requests: RecentRequests(now: time.now),
+            requests: RecentRequests(Pseudonyms(relayKey: [1, 2, 3]), now: time.now),
             facts: ConsoleFacts(
                 version: "0",
                 isDev: true,

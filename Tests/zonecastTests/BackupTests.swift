@@ -163,6 +163,49 @@ import Testing
         #expect(try backup("schedule", "off").output.contains(#""schedule":null"#))
     }
 
+    /// What a relay and its commands leave in a data folder and no backup has: the lock, which says who holds the folder;
+    /// SQLite's own beside its files; uploads under way; other backups and their schedule, which names a place of this machine.
+    private static func isLeft(_ path: String) -> Bool {
+        path == "relay.lock" || path.hasSuffix(".sqlite-wal") || path.hasSuffix(".sqlite-shm") || path == "backups"
+            || path.hasPrefix("backups/") || path.hasSuffix(".assets/incoming")
+    }
+
+    @Test func everythingInTheFolderIsInTheBackupAndComesBackElsewhere() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        try makeZone(on: connection)
+        try save(["with file"], fields: upload("a picture", on: connection), on: connection)
+        for change in [
+            ["limit", "disk", "3e9"], ["limit", "slow-requests"], ["mute", "backup-age", "--hours", "48"],
+        ] {
+            _ = try Command.run(["alerts"] + change + ["--data", folder.path])
+        }
+        #expect(try backup("schedule", "daily").status == 0)
+        let made = try backup("create").json(Row.self)
+        #expect(try backup("verify", "latest").status == 0)
+
+        let kept = Set(try #require(FileManager.default.enumerator(atPath: made.backup)).compactMap { $0 as? String })
+        for case let path as String in try #require(FileManager.default.enumerator(atPath: folder.path)) {
+            #expect(kept.contains(path) || Self.isLeft(path), "\(path) is in no backup")
+        }
+        #expect(relay.stop().status == 0)
+
+        let elsewhere = ScratchFolder()
+        let restored = try Command.run(["backup", "restore", made.backup, "--data", elsewhere.path])
+        #expect(restored.status == 0, "\(restored.complaint)")
+        #expect(restored.output.contains("zonecast backup schedule daily"), "\(restored.output)")
+        func alerts(_ folder: String) throws -> String {
+            try Command.run(["alerts", "show", "--json", "--data", folder]).output
+        }
+        #expect(try alerts(elsewhere.path).contains(#""limit":3000000000"#))
+        #expect(try alerts(elsewhere.path) == alerts(folder.path))
+
+        // As every other file of the backup it is held against what was written.
+        try Data("{}".utf8).write(to: URL(fileURLWithPath: "\(made.backup)/alerts.json"))
+        let found = try backup("verify", "latest")
+        #expect(found.status == 1 && found.output.contains("alerts.json is not as it was written"), "\(found.output)")
+    }
+
     @Test func aFolderWithoutDataIsToldApart() throws {
         let answer = try backup("create")
         #expect(answer.status == 1)

@@ -48,8 +48,18 @@ import Testing
         #expect(try Command.run(["container", "list", "--data", data]).output.contains("iCloud.org.example.sync"))
         #expect(try text("proxy/nginx.conf").contains("proxy_pass http://127.0.0.1:18080;"))
         for name in ["proxy/Caddyfile", "proxy/haproxy.cfg", "zonecast.service"] { #expect(try !text(name).isEmpty) }
+        // The admin is let into the console by the same password, before the relay has ever run.
+        let operators = try Command.run(["console", "operators", "--data", data])
+        #expect(operators.output.contains("ada@example.org"))
         let relay = try RelayProcess(folder: data, ["--config", files + "/zonecast.yaml"])
         #expect(try relay.connect().send("GET", "/readyz").status == 200)
+        let signIn = try relay.connect().send(
+            "POST",
+            "/console/api/session",
+            headers: ["X-Zonecast-Console": "1"],
+            body: #"{"name":"ada@example.org","password":"correct horse"}"#
+        )
+        #expect(signIn.status == 200, "\(String(decoding: signIn.body, as: UTF8.self))")
     }
 
     @Test func asOftenAsItIsRunWhatIsThereStays() throws {
@@ -68,6 +78,16 @@ import Testing
         let configuration = try text("zonecast.yaml")
         #expect(configuration.hasPrefix("public-url: https://other.example\n"))
         #expect(!configuration.contains("sync.example.org") && configuration.contains("trusted-proxies: 127.0.0.1\n"))
+        let steps = try Command.run([
+            "init", "--yes", "--files", folder.path + "/f2", "--data", folder.path + "/d2", "--domain", "a.example",
+            "--admin",
+            "ada@example.org", "--json",
+        ])
+        #expect(
+            try steps.json(Answer.self).next.contains(
+                "zonecast console link --url https://a.example --data \(folder.path)/d2"
+            )
+        )
         let third = try initialize("--domain", "sync.example.org", "--admin", "ada@example.org", "--json")
         #expect(try third.json(Answer.self).steps.allSatisfy { !$0.made })
     }

@@ -55,7 +55,8 @@ struct ProxyTests {
             usleep(20_000)
         }
         let run = try Command.run([
-            "doctor", "--json", "--url", "https://localhost:\(port)", "--authorities", certificate.certificate,
+            "doctor", "--json", "--timeout", "120", "--url", "https://localhost:\(port)", "--authorities",
+            certificate.certificate,
             "--web-token", "dev-alice",
         ])
         let diagnosis = try run.json(DoctorTests.Diagnosis.self)

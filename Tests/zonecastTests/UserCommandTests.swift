@@ -1,6 +1,8 @@
 import Foundation
 import Testing
 
+@testable import zonecast
+
 /// What a relay knows of people, what they may store, and how they leave.
 @Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct UserCommandTests {
     private let folder = ScratchFolder()
@@ -185,7 +187,6 @@ import Testing
         let list = "/database/1/\(container)/development/private/zones/list"
         let refused = try connection.send("POST", list, body: "{}")
         #expect(refused.status == 421)
-        #expect(relay.stop().status == 0)
         func lines(_ arguments: String...) throws -> [Substring] {
             try Command.run(["logs", "--file", log] + arguments).output.split(separator: "\n")
         }
@@ -194,6 +195,19 @@ import Testing
         #expect(try lines("--operation", "records/modify").count == 1)
         let id = try #require(refused.headers["x-apple-request-uuid"])
         #expect(try lines("--request", id).count == 1)
+        // By user: the data folder knows what the log calls them, and the log alone does not.
+        let bobs = "/database/1/\(container)/development/private/zones/list?ckWebAuthToken=dev-bob"
+        #expect(try connection.send("POST", bobs, body: "{}").status == 200)
+        #expect(relay.stop().status == 0)
+        for (user, operation) in [("dev-ada", "records/modify"), ("dev-bob", "zones/list")] {
+            let own = try lines("--user", user, "--data", folder.path)
+            #expect(own.count == 1 && own.allSatisfy { $0.contains(operation) }, "\(own)")
+            let name = try #require(own.first.flatMap { LogFilter.value("user", in: String($0)) })
+            #expect(name.count == 10 && name.allSatisfy(\.isHexDigit))
+            #expect(try lines("--user", name) == own, "the name of the log alone will do")
+        }
+        let nobody = try Command.run(["logs", "--file", log, "--user", "dev-carol", "--data", folder.path])
+        #expect(nobody.status == 1 && nobody.complaint.contains("dev-carol"), "\(nobody.complaint)")
         let text = try String(contentsOfFile: log, encoding: .utf8)
         #expect(try Command.run(["logs", "--operation", "zones/list"], input: text).output.contains(id))
         #expect(try Command.run(["logs", "--file", "/nonexistent"]).status == 1)

@@ -14,6 +14,7 @@ extension ConsoleAPI {
         },
         .get("logs") { call in
             let operation = call["operation"]
+            let user = call["user"]
             let wantsErrors = call["errors"] == "1"
             let container = call["container"]
             let environment = call["environment"]
@@ -23,6 +24,7 @@ extension ConsoleAPI {
                 limit: call.number("limit", in: 1...500, else: 200)
             ) { line in
                 (operation == nil || line.operation == operation) && (!wantsErrors || line.status >= 400)
+                    && (user == nil || line.user == user)
                     && (all || (line.container == container && line.environment == environment))
             }
             return ["lines": lines]

@@ -1,6 +1,7 @@
 import HTTPTypes
 package import Records
 package import RelayAPI
+import RelayCore
 import Synchronization
 
 /// The last requests, for the console's log page: those that were refused always, all others while somebody looks.
@@ -19,6 +20,9 @@ package final class RecentRequests: Sendable {
         package var container: String?
         package var environment: String?
         package var database: String?
+        /// Pseudonyms, as in the log.
+        package var user: String?
+        package var device: String?
         package var status: Int
         package var error: String?
         package var milliseconds: Double
@@ -39,9 +43,13 @@ package final class RecentRequests: Sendable {
     private let lines = Mutex(Lines())
     /// Milliseconds of the calendar until which somebody looks.
     private let watchedUntil = Atomic<Int64>(0)
+    private let names: Pseudonyms
     private let now: @Sendable () -> Timestamp
 
-    package init(now: @escaping @Sendable () -> Timestamp) { self.now = now }
+    package init(_ names: Pseudonyms, now: @escaping @Sendable () -> Timestamp) {
+        self.names = names
+        self.now = now
+    }
 
     /// Notes an answered request.
     package func note(_ response: APIResponse, to request: APIRequest, in time: Duration) {
@@ -65,6 +73,8 @@ package final class RecentRequests: Sendable {
             container: route?.home.container.name,
             environment: route?.home.environment.rawValue,
             database: route?.scope.pathName,
+            user: response.caller?.user.map(names.of),
+            device: response.caller.flatMap(names.ofDevice),
             status: response.status.code,
             error: response.errorCode?.rawValue,
             milliseconds: time.inSeconds * 1_000,

@@ -46,7 +46,7 @@ final class ServerTLS: Sendable {
         }
     }
 
-    private static func context(of files: TLSFiles) throws(TLSFault) -> NIOSSLContext {
+    static func context(of files: TLSFiles) throws(TLSFault) -> NIOSSLContext {
         let certificates: [NIOSSLCertificate]
         let key: NIOSSLPrivateKey
         do {

@@ -32,10 +32,16 @@ extension Backup {
             let final = freePath(in: folder, at: now)
             let partial = final + ".partial"
             defer { try? FileManager.default.removeItem(atPath: partial) }
-            var manifest = Manifest(made: now.milliseconds, files: [], missingAssets: 0)
+            var manifest = Manifest(made: now.milliseconds, files: [], settings: [], missingAssets: 0)
             for path in try BackupFiles.databases(in: data) {
                 step(path)
                 try copy(path, of: data, to: partial, files, &manifest)
+            }
+            manifest.settings = try BackupFiles.settings(in: data).map { path in
+                step(path)
+                // Whoever changes one puts a new file in its place: what is copied is always whole.
+                try files.copy("\(data)/\(path)", to: "\(partial)/\(path)")
+                return try file(path, copied: "\(partial)/\(path)")
             }
             let encoder = JSONEncoder()
             encoder.outputFormatting = [.sortedKeys, .prettyPrinted, .withoutEscapingSlashes]
@@ -60,6 +66,11 @@ extension Backup {
         return path
     }
 
+    private static func file(_ path: String, copied: String) throws -> Manifest.File {
+        let (checksum, bytes) = try BackupFiles.checksum(of: copied)
+        return Manifest.File(path: path, bytes: bytes, checksum: checksum, zones: 0, records: 0, assets: 0)
+    }
+
     private static func copy(
         _ path: String,
         of data: String,
@@ -71,8 +82,7 @@ extension Backup {
         try files.makeFolder((copied as NSString).deletingLastPathComponent)
         try copyFile("\(data)/\(path)", to: copied, files)
 
-        let (checksum, bytes) = try BackupFiles.checksum(of: copied)
-        var file = Manifest.File(path: path, bytes: bytes, checksum: checksum, zones: 0, records: 0, assets: 0)
+        var file = try file(path, copied: copied)
         if path != "relay.sqlite" {
             let contents = try StoreContents(ofFile: copied)
             file.zones = contents.zones

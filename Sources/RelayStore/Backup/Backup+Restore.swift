@@ -14,7 +14,9 @@ extension Backup {
     /// In it, once all is gathered and on the disk: the name of the folder for what was there before.
     private static let readyName = "ready"
     /// What a data folder holds, the files of SQLite's beside the main one first.
-    private static let names = ["containers", "relay.sqlite-wal", "relay.sqlite-shm", "relay.sqlite"]
+    private static let names = [
+        "containers", AlertBook.fileName, "relay.sqlite-wal", "relay.sqlite-shm", "relay.sqlite",
+    ]
 
     /// Puts the backup in place of what a data folder holds; no relay may run on it.
     ///
@@ -47,6 +49,10 @@ extension Backup {
                 for file in manifest.files {
                     step(file.path)
                     try copyBack(file, to: fresh, files, draw)
+                }
+                for file in manifest.settings ?? [] {
+                    step(file.path)
+                    try files.copy("\(path)/\(file.path)", to: "\(fresh)/\(file.path)")
                 }
                 try files.flushFolders(fresh)
                 try files.flush(data)

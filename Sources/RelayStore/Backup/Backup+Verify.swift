@@ -7,21 +7,36 @@ extension Backup {
     /// Files are opened as a restore would open them and checked by SQLite; every zone's change numbers are held against its
     /// log, and every asset against the hash in its name. Nothing in the backup is changed.
     package func verify(step: (String) -> Void = { _ in }) -> [String] {
-        manifest.files.flatMap { file -> [String] in
+        faults(manifest.files, step) { try faults(of: $0) }
+            + faults(manifest.settings ?? [], step) { try checksumFault(of: $0).map { [$0] } ?? [] }
+    }
+
+    private func faults(
+        _ files: [Manifest.File],
+        _ step: (String) -> Void,
+        _ look: (Manifest.File) throws -> [String]
+    ) -> [String] {
+        files.flatMap { file -> [String] in
             step(file.path)
             do {
-                return try faults(of: file)
+                return try look(file)
             } catch {
                 return ["\(file.path) cannot be read: \(error)"]
             }
         }
     }
 
-    private func faults(of file: Manifest.File) throws -> [String] {
+    /// `nil` where the file is as it was written.
+    private func checksumFault(of file: Manifest.File) throws -> String? {
         let (checksum, bytes) = try BackupFiles.checksum(of: "\(path)/\(file.path)")
         guard checksum == file.checksum, bytes == file.bytes else {
-            return ["\(file.path) is not as it was written: its checksum differs."]
+            return "\(file.path) is not as it was written: its checksum differs."
         }
+        return nil
+    }
+
+    private func faults(of file: Manifest.File) throws -> [String] {
+        if let fault = try checksumFault(of: file) { return [fault] }
         var configuration = Configuration()
         configuration.readonly = true
         let address = CheckedVFS.address(of: "\(path)/\(file.path)")

@@ -4,6 +4,10 @@ import Foundation
 ///
 /// A folder and not an archive, since assets never change: where backups lie on the data's own file system they are links
 /// and cost nothing, and whoever copies backups elsewhere copies only what is new.
+///
+/// Not in it: the lock, what SQLite keeps beside its files, assets that no record uses, uploads under
+/// way, other backups and their schedule
+/// (which names a place of this machine), and what lies outside of the data folder, such as the configuration.
 package struct Backup: Sendable {
     /// Ends every backup's name.
     package static let suffix = ".zonecastbak"
@@ -22,10 +26,12 @@ package struct Backup: Sendable {
         /// Milliseconds since 1970-01-01 UTC: the moment it was begun.
         package var made: Int64
         package var files: [File]
+        /// The small files beside them that people have set things in; `nil` in backups of versions that left those out.
+        package var settings: [File]?
         /// Assets that records used and that were not there to be copied.
         package var missingAssets: Int
 
-        /// One SQLite file, by its path in the data folder.
+        /// One file, by its path in the data folder; what it counts are zeros where it is no store.
         package struct File: Codable, Hashable, Sendable {
             package var path: String
             package var bytes: Int64

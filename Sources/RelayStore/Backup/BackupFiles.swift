@@ -18,6 +18,11 @@ struct BackupFiles {
         return found + ["relay.sqlite"]
     }
 
+    /// Files beside them that a relay goes by, and that are there.
+    static func settings(in folder: String) -> [String] {
+        [AlertBook.fileName].filter { FileManager.default.fileExists(atPath: "\(folder)/\($0)") }
+    }
+
     private static func contents(_ folder: String) throws -> [String] {
         guard FileManager.default.fileExists(atPath: folder) else { return [] }
         return try FileManager.default.contentsOfDirectory(atPath: folder)

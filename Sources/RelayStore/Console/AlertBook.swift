@@ -12,7 +12,9 @@ package struct AlertBook: Codable, Hashable, Sendable {
 
     package init() {}
 
-    private static func path(_ data: String) -> String { "\(data)/alerts.json" }
+    static let fileName = "alerts.json"
+
+    private static func path(_ data: String) -> String { "\(data)/\(fileName)" }
 
     /// That of a data folder; an empty one where there is none, or it cannot be read.
     package init(of data: String) {

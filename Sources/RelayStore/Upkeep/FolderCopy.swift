@@ -52,9 +52,7 @@ package enum FolderCopy {
                 step("comparing \(path)")
                 try compare(path, data, partial, &summary)
             }
-            if FileManager.default.fileExists(atPath: "\(data)/alerts.json") {
-                try files.copy("\(data)/alerts.json", to: "\(partial)/alerts.json")
-            }
+            for path in BackupFiles.settings(in: data) { try files.copy("\(data)/\(path)", to: "\(partial)/\(path)") }
             chmod(partial, 0o700)
             try files.flushFolders(partial)
             rmdir(target)

@@ -69,8 +69,8 @@ struct AlertsCommand: AsyncParsableCommand {
                 heading: ["ID", "ALERT", "WHEN", ""],
                 empty: ""
             )
-            Terminal.say("")
-            Terminal.say(
+            Terminal.tell("")
+            Terminal.tell(
                 receiver.map { "told: \($0). Try it: zonecast alerts test" }
                     ?? "Nobody is told. Set alerts.webhook or alerts.ntfy: zonecast config reference"
             )
@@ -95,7 +95,9 @@ struct AlertsCommand: AsyncParsableCommand {
             }
             let rule = try AlertsCommand.change(id, options, "alert.limit") { $0.limits[id] = limit }
             if options.json { return try Terminal.say(json: ["limit": limit ?? rule.limit]) }
-            Terminal.say("\(rule.name): alert \(rule.isAboveBad ? "over" : "under") \(rule.shown(limit ?? rule.limit))")
+            Terminal.tell(
+                "\(rule.name): alert \(rule.isAboveBad ? "over" : "under") \(rule.shown(limit ?? rule.limit))"
+            )
         }
     }
 
@@ -119,7 +121,7 @@ struct AlertsCommand: AsyncParsableCommand {
                 $0.muted[id] = hours > 0 ? until.milliseconds : nil
             }
             if options.json { return try Terminal.say(json: ["mutedUntil": hours > 0 ? until.iso8601 : ""]) }
-            Terminal.say(hours > 0 ? "\(rule.name): silent until \(until.iso8601)" : "\(rule.name): told again")
+            Terminal.tell(hours > 0 ? "\(rule.name): silent until \(until.iso8601)" : "\(rule.name): told again")
         }
     }
 
@@ -142,7 +144,7 @@ struct AlertsCommand: AsyncParsableCommand {
             await post.end()
             if let fault { throw CommandFailure(.unreachable, "The message did not arrive: \(fault)") }
             if json { return try Terminal.say(json: ["sent": true]) }
-            Terminal.say("sent to \(choices.receiver ?? "")")
+            Terminal.tell("sent to \(choices.receiver ?? "")")
         }
     }
 

@@ -79,7 +79,7 @@ struct ConfigCommand: AsyncParsableCommand {
             let reading = try await ConfigurationReading(flags: [:], environment: [:], file: file)
             let count = reading.origins.values.count { $0 != .standard }
             if json { return try Terminal.say(json: ["keysSet": count]) }
-            Terminal.say("\(count) keys set, 0 unknown")
+            Terminal.tell("\(count) keys set, 0 unknown")
         }
     }
 

@@ -27,8 +27,8 @@ struct ContainerCommand: ParsableCommand {
             if options.json {
                 try Terminal.say(json: ["container": container.name])
             } else {
-                Terminal.say("created  \(container), development and production")
-                Terminal.say("next     zonecast token create --container \(container) --data \(options.folder)")
+                Terminal.tell("created  \(container), development and production")
+                Terminal.tell("next     zonecast token create --container \(container) --data \(options.folder)")
             }
         }
     }

@@ -49,8 +49,8 @@ struct ContainerDelete: ParsableCommand {
         try options.change("container.delete", container.name) { try $0.removeContainer(container) }
         try? FileManager.default.removeItem(atPath: "\(options.folder)/containers/\(container.name)")
         if options.json { return try Terminal.say(json: ["deleted": container.name, "backup": backup ?? ""]) }
-        Terminal.say("deleted  \(container)")
-        if let backup { Terminal.say("before   \(backup), for: zonecast backup restore") }
+        Terminal.tell("deleted  \(container)")
+        if let backup { Terminal.tell("before   \(backup), for: zonecast backup restore") }
     }
 
     private func confirm() throws {

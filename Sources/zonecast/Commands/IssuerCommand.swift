@@ -103,12 +103,12 @@ struct IssuerCommand: AsyncParsableCommand {
             }
             try options.change("issuer.add", "\(issuer.issuer) for \(issuer.container)") { try $0.putIssuer(issuer) }
             if options.json { return try Terminal.say(json: Row(issuer)) }
-            Terminal.say("trusted  \(issuer.issuer)")
+            Terminal.tell("trusted  \(issuer.issuer)")
             switch loaded {
-            case .success(let keys): Terminal.say("keys     \(keys.count)")
-            case .failure(let fault): Terminal.say("keys     none yet: \(fault.description)")
+            case .success(let keys): Terminal.tell("keys     \(keys.count)")
+            case .failure(let fault): Terminal.tell("keys     none yet: \(fault.description)")
             }
-            Terminal.say("Try a token:  zonecast issuer check --container \(place.container) < token")
+            Terminal.tell("Try a token:  zonecast issuer check --container \(place.container) < token")
         }
 
         private static func isAddress(_ text: String) -> Bool {

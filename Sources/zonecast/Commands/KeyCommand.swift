@@ -39,8 +39,8 @@ struct KeyCommand: ParsableCommand {
             if options.json {
                 try Terminal.say(json: ["keyID": key.id, "userRecordName": key.user.recordName])
             } else {
-                Terminal.say("key ID            \(key.id)")
-                Terminal.say("user record name  \(key.user)")
+                Terminal.say(key.id, as: "key ID            ")
+                Terminal.tell("user record name  \(key.user)")
             }
         }
 

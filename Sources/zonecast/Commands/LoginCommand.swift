@@ -39,7 +39,7 @@ struct LoginCommand: AsyncParsableCommand {
         }
         try Profile.keep(own, as: profile)
         if json { return try Terminal.say(json: ["profile": profile, "userRecordName": user]) }
-        Terminal.say("saved  \(profile)  \(user) at \(url)")
+        Terminal.tell("saved  \(profile)  \(user) at \(url)")
     }
 }
 

@@ -1,5 +1,8 @@
 import ArgumentParser
 import Foundation
+import RelayCore
+import RelayServer
+import RelayStore
 
 /// `zonecast logs`: the lines of a relay's log that one looks for.
 struct LogsCommand: ParsableCommand {
@@ -7,8 +10,9 @@ struct LogsCommand: ParsableCommand {
         commandName: "logs",
         abstract: "Show a relay's log: the service's own, a file, or what is piped in.",
         discussion: """
-            Requests are there with log.access: true, each with its identifier, and with nothing private: no user either. Without
-            --file, and with nothing piped in, the log is the service's, by journalctl.
+            Requests are there with log.access: true, each with its identifier, and with nothing private: users and devices go by
+            pseudonyms, which only the data folder's key can tell. Without --file, and with nothing piped in, the log is the
+            service's, by journalctl.
             """
     )
 
@@ -22,6 +26,21 @@ struct LogsCommand: ParsableCommand {
     var operation: String?
     @Option(help: ArgumentHelp("Only this request: the uuid of an answer.", valueName: "id"))
     var request: String?
+    @Option(
+        help: ArgumentHelp(
+            "Only requests of this user: an e-mail address or dev-NAME, looked up in --data, or a pseudonym of the log.",
+            valueName: "user"
+        )
+    )
+    var user: String?
+    @Option(
+        name: .customLong("data"),
+        help: ArgumentHelp(
+            "With --user: the data folder. (default: $ZONECAST_DATA or ./zonecast-data)",
+            valueName: "dir"
+        )
+    )
+    var data: String?
     @Option(help: ArgumentHelp("Of the service's log, how many lines back.", valueName: "count"))
     var lines = 200
 
@@ -30,7 +49,7 @@ struct LogsCommand: ParsableCommand {
     }
 
     func run() throws {
-        let filter = LogFilter(errors: errors, operation: operation, request: request)
+        let filter = LogFilter(errors: errors, operation: operation, request: request, users: try pseudonyms())
         if let file { return try show(try Self.tail(file, follow: follow), filter) }
         if isatty(STDIN_FILENO) == 0, !follow {
             while let line = readLine() {
@@ -41,6 +60,24 @@ struct LogsCommand: ParsableCommand {
         var arguments = ["journalctl", "--unit", "zonecast", "--output", "cat", "--lines", "\(lines)"]
         if follow { arguments.append("--follow") }
         try show(arguments, filter)
+    }
+
+    /// What the log calls the user, in whichever container; `nil` where all are wanted.
+    private func pseudonyms() throws -> Set<String>? {
+        guard let user else { return nil }
+        if user.count == 10, user.allSatisfy({ $0.isHexDigit }) { return [user.lowercased()] }
+        let names = try FolderOptions(data: data).withDirectory { store in
+            let account = try UserCommand.account(user, in: store)
+            let names = Pseudonyms(relayKey: try store.relayKey())
+            return try store.profiles(of: account.id).map { names.of($0.profile.user) }
+        }
+        guard !names.isEmpty else {
+            throw CommandFailure(
+                .failed,
+                "No container knows \(user) yet, so no log does. See: zonecast user show \(user)"
+            )
+        }
+        return Set(names)
     }
 
     private static func tail(_ file: String, follow: Bool) throws -> [String] {
@@ -84,11 +121,14 @@ struct LogFilter: Hashable, Sendable {
     var errors = false
     var operation: String?
     var request: String?
+    /// By their pseudonyms.
+    var users: Set<String>?
 
     func admits(_ line: String) -> Bool {
         (!errors || isTrouble(line))
             && operation.map { Self.value("path", in: line)?.hasSuffix("/\($0)") == true } ?? true
             && request.map { Self.value("request", in: line) == $0 } ?? true
+            && users.map { Self.value("user", in: line).map($0.contains) ?? false } ?? true
     }
 
     private func isTrouble(_ line: String) -> Bool {

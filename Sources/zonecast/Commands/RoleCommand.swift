@@ -48,7 +48,7 @@ struct RoleCommand: ParsableCommand {
             if options.json {
                 try Terminal.say(json: Row(userRecordName: user.recordName, roles: roles))
             } else {
-                Terminal.say("\(user.recordName)  \(roles.isEmpty ? "no roles" : roles.joined(separator: ", "))")
+                Terminal.tell("\(user.recordName)  \(roles.isEmpty ? "no roles" : roles.joined(separator: ", "))")
             }
         }
 

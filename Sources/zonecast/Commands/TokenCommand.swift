@@ -106,9 +106,9 @@ struct TokenCommand: ParsableCommand {
                     )
                 )
             } else {
-                Terminal.say("API token  \(text)")
-                Terminal.say("id         \(token.id)  (for: zonecast token revoke)")
-                Terminal.say("Keep it now: the relay stores only its hash.")
+                Terminal.say(text, as: "API token  ")
+                Terminal.tell("id         \(token.id)  (for: zonecast token revoke)")
+                Terminal.tell("Keep it now: the relay stores only its hash.")
             }
         }
     }
@@ -187,9 +187,9 @@ struct TokenCommand: ParsableCommand {
                 return made
             }
             if options.json { return try Terminal.say(json: ["apiToken": text, "id": token.id]) }
-            Terminal.say("API token  \(text)")
-            Terminal.say("id         \(token.id)")
-            Terminal.say(keep ? "The old one goes on until: zonecast token revoke \(id)" : "The old one has ended.")
+            Terminal.say(text, as: "API token  ")
+            Terminal.tell("id         \(token.id)")
+            Terminal.tell(keep ? "The old one goes on until: zonecast token revoke \(id)" : "The old one has ended.")
         }
     }
 

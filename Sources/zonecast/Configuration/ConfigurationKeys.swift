@@ -295,7 +295,11 @@ enum ConfigurationKeys {
             read: { $0.rawValue },
             parse: { LogFormat(rawValue: $0) }
         ),
-        .flag("log.access", \.logsAccess, "One line for each request: its identifier and path, nothing private."),
+        .flag(
+            "log.access",
+            \.logsAccess,
+            "One line for each request: its identifier and path, users by pseudonyms, nothing private."
+        ),
         .text(
             "metrics.token-file",
             \.metricsTokenFile,

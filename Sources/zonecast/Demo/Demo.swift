@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import RelayStore
 
 /// `zonecast demo`: a relay and its clients, live.
 struct Demo: AsyncParsableCommand {
@@ -8,20 +9,23 @@ struct Demo: AsyncParsableCommand {
         discussion: """
             Starts a relay of its own on this machine with three clients: alice/phone, alice/laptop and bob/tablet, each with
             its own mirrors (SQLite files) and connection. In a terminal: panes and keys; --script tour plays the scenes
-            there. Without a terminal the tour runs once as plain lines; exit code 0 only if every check held.
+            there. Without a terminal the tour, or the script named, runs once as plain lines; exit code 0 only if every check held.
             """
     )
 
-    enum Script: String, ExpressibleByArgument, CaseIterable { case tour }
+    enum Script: String, ExpressibleByArgument, CaseIterable { case tour, chaos }
 
-    @Option(help: "Play a script instead of waiting for keys: tour.")
+    @Option(help: "Play a script instead of waiting for keys: tour, or chaos (random cuts, restarts and kills).")
     var script: Script?
+
+    @Option(help: ArgumentHelp("How long chaos takes, 1 to 600. (default: 60)", valueName: "n"))
+    var seconds: Int?
+
+    @Option(help: ArgumentHelp("Play the chaos of this number, as its first line told it.", valueName: "n"))
+    var seed: UInt64?
 
     @Flag(help: "Plain lines, no panes; the same as without a terminal.")
     var plain = false
-
-    @Flag(help: "Panes without colour, as with NO_COLOR in the environment.")
-    var noColor = false
 
     @Flag(help: "Open the browser's demo of this relay too: three clients in one page.")
     var browser = false
@@ -77,13 +81,16 @@ struct Demo: AsyncParsableCommand {
         guard (1...3600).contains(boardSeconds) else { throw ValidationError("--board-seconds takes 1 to 3600.") }
         guard (0...65_535).contains(port) else { throw ValidationError("--port takes 0 to 65535; 0 is any free one.") }
         if let pace, !(0...60).contains(pace) { throw ValidationError("--pace takes 0 to 60 seconds.") }
+        guard script == .chaos || (seconds == nil && seed == nil) else {
+            throw ValidationError("--seconds and --seed are for --script chaos.")
+        }
+        if let seconds, !(1...600).contains(seconds) { throw ValidationError("--seconds takes 1 to 600.") }
         if let record, DemoRecorder.Form(path: record) == nil {
             throw ValidationError("--record writes .cast and .svg; \(record) is neither.")
         }
     }
 
     func run() async throws {
-        if noColor { setenv("NO_COLOR", "1", 1) }
         let hasTerminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1
         let isPlain = plain || json || !hasTerminal
         let journal = DemoJournal(json ? .json : isPlain ? .plain : .none)
@@ -124,15 +131,27 @@ struct Demo: AsyncParsableCommand {
         var held = false
         if isPlain {
             let drawing = recorder.map { _ in Task { await stage.draw() } }
-            held = await DemoTour(world: world).play()
+            held = await run(script ?? .tour, in: world)
             drawing?.cancel()
             await drawing?.value
             await stage.drawLast()
         } else {
-            held = try await stage.play(script: script)
+            held = try await stage.play(script: script.map { script in { await run(script, in: world) } })
         }
         try recorder?.end()
         return held
+    }
+
+    private func run(_ script: Script, in world: DemoWorld) async -> Bool {
+        switch script {
+        case .tour: await DemoTour(world: world).play()
+        case .chaos:
+            await DemoChaos(
+                world: world,
+                length: .seconds(seconds ?? 60),
+                seed: seed ?? UInt64.random(in: 0..<1_000_000)
+            ).play()
+        }
     }
 
     /// By what the system opens addresses with; where there is no such thing the address is on the screen anyway.
@@ -160,9 +179,14 @@ struct Demo: AsyncParsableCommand {
         journal.note(
             "demo",
             "relay",
-            "\(address.absoluteString)  storage: sqlite (\(relay == nil ? "elsewhere" : folder))"
+            "zonecast \(Zonecast.version)  \(address.absoluteString)"
+                + (relay == nil ? "  running elsewhere" : "  storage: sqlite (\(folder)/relay)")
         )
         if relay != nil {
+            if let code = try? AccountStore(folder: folder + "/relay").makeOperatorLink() {
+                let link = ConsoleLink.address(address.absoluteString, code)
+                journal.note("demo", "console", "\(link)  (one use, 15 minutes)")
+            }
             journal.note("demo", "panes", "\(address.absoluteString)/demo/  (three clients in one page)")
         }
         if browser { Self.open("\(address.absoluteString)/demo/") }

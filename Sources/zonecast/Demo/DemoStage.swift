@@ -26,7 +26,7 @@ final class DemoStage: Sendable {
     }
 
     /// Runs until `q` is pressed, or the script ends; returns whether every check held.
-    func play(script: Demo.Script?) async throws -> Bool {
+    func play(script: (() async -> Bool)?) async throws -> Bool {
         DemoTerminal.take()
         defer {
             DemoTerminal.restore()
@@ -44,13 +44,13 @@ final class DemoStage: Sendable {
             }
         }
         defer { drawing.cancel() }
-        if script == .tour {
+        if let script {
             // The terminal makes no signal of control-C any more, so the keys that leave are turned into one.
             let leaving = Task {
                 for await key in DemoTerminal.keys() where Self.leaves(key) { kill(getpid(), SIGINT) }
             }
             defer { leaving.cancel() }
-            let held = await DemoTour(world: world).play()
+            let held = await script()
             try? await Task.sleep(for: .seconds(2))
             await end(drawing)
             return held

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import RelayAPI
+import RelayServer
 import RelayStore
 
 /// `zonecast doctor`: whether a relay does what it is for, and what to type where it does not.
@@ -36,6 +37,9 @@ struct DoctorCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("PEM file of the authorities to trust instead of the system's.", valueName: "file"))
     var authorities: String?
 
+    @Option(help: ArgumentHelp("How long each step may take, 1 to 600 seconds.", valueName: "seconds"))
+    var timeout = 5
+
     @Flag(
         help: "Only whether the relay runs on a usable folder, for health checks: one that does not run is a problem."
     )
@@ -45,6 +49,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if let url, ProbeAddress(url) == nil {
             throw ValidationError("--url takes an address such as https://sync.example.org.")
         }
+        guard (1...600).contains(timeout) else { throw ValidationError("--timeout takes 1 to 600 seconds.") }
         if let authorities, !FileManager.default.isReadableFile(atPath: authorities) {
             throw ValidationError("--authorities: \(authorities) cannot be read.")
         }
@@ -52,12 +57,18 @@ struct DoctorCommand: AsyncParsableCommand {
 
     func run() async throws {
         var report = DoctorReport(asJSON: folder.json)
-        if let url, let address = ProbeAddress(url, authorities: authorities) {
+        if let url, let address = place(url) {
             await checkElsewhere(address, &report)
         } else {
             await checkFolder(&report)
         }
         try report.end()
+    }
+
+    private func place(_ url: String) -> ProbeAddress? {
+        guard var address = ProbeAddress(url, authorities: authorities) else { return nil }
+        address.patience = timeout
+        return address
     }
 
     // MARK: Elsewhere
@@ -98,8 +109,9 @@ struct DoctorCommand: AsyncParsableCommand {
         if let running {
             await checkRelay(running, settings, &report)
         } else {
-            report.add(notRunning(settings))
+            report.add(await notRunning(settings))
         }
+        if let files = settings.server.tls { report.add(checks.certificate(files, now: Date())) }
         report.add(checks.backup(now: Date()))
         report.add(checks.push(settings.push))
         if let traces = await checks.traces(settings.traces) { report.add(traces) }
@@ -130,8 +142,16 @@ struct DoctorCommand: AsyncParsableCommand {
         return FileManager.default.fileExists(atPath: path) ? path : nil
     }
 
-    private func notRunning(_ settings: ServeSettings) -> Finding {
-        Finding(
+    private func notRunning(_ settings: ServeSettings) async -> Finding {
+        if let fault = await ListenError.ofTrying(settings.server) {
+            return Finding(
+                "listening",
+                quick ? .problem : .advice,
+                "no relay runs on \(settings.data), and none could with these settings: \(fault)",
+                next: "listen: HOST:PORT in the configuration; who has it now: ss -ltnp"
+            )
+        }
+        return Finding(
             "listening",
             quick ? .problem : .advice,
             "no relay runs on \(settings.data); only the folder was checked",
@@ -140,13 +160,13 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 
     private func checkRelay(_ running: String?, _ settings: ServeSettings, _ report: inout DoctorReport) async {
-        guard var local = ProbeAddress(running ?? "http://\(settings.address)") else { return }
+        guard var local = place(running ?? "http://\(settings.address)") else { return }
         local.connectsToItself()
         let checks = RelayChecks(address: local)
         let listening = await checks.listening()
         report.add(listening)
         guard !quick, listening.grade != .problem else { return }
-        let outside = settings.signIn.publicURL.flatMap { ProbeAddress($0, authorities: authorities) }
+        let outside = settings.signIn.publicURL.flatMap { place($0) }
         let way = RelayChecks(address: outside ?? local)
         report.add(outside == nil ? noPublicAddress : await way.publicAddress())
         report.add(await way.webSocket())
@@ -184,13 +204,13 @@ struct DoctorReport {
 
     mutating func add(_ finding: Finding) {
         diagnosis.add(finding)
-        guard !asJSON else { return }
+        guard !asJSON, !(Terminal.isQuiet && finding.grade == .good) else { return }
         finding.lines(marks: isatty(STDOUT_FILENO) == 1).forEach(Terminal.say)
     }
 
     /// Says the sum; throws where there is a problem.
     func end() throws {
-        if asJSON { try Terminal.say(json: diagnosis) } else { Terminal.say(diagnosis.summary) }
+        if asJSON { try Terminal.say(json: diagnosis) } else { Terminal.tell(diagnosis.summary) }
         let problems = diagnosis.count(.problem)
         guard problems == 0 else {
             throw CommandFailure(.failed, "\(problems == 1 ? "One check" : "\(problems) checks") failed; see above.")

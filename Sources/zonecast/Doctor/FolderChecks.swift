@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import RelayCore
 import RelayGateways
+import RelayServer
 import RelayStore
 
 /// What `zonecast doctor` looks at in a data folder; works with and without a running relay.
@@ -13,6 +14,8 @@ struct FolderChecks: Sendable {
     let folder: String
     /// Reads every page of every SQLite file.
     var isThorough: Bool
+    /// What the trial file is written by.
+    var disk = DiskCalls.system
 
     func storage() -> Finding {
         if let refusal = FolderAccess.refusal(folder) {
@@ -29,6 +32,7 @@ struct FolderChecks: Sendable {
         do {
             return try look()
         } catch let error as DirectoryError {
+            if let fault = try? StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
             return unusable(CommandFailure(error, folder: folder).description)
         } catch {
             return unusable("\(folder)/relay.sqlite cannot be used: \(error)")
@@ -37,6 +41,10 @@ struct FolderChecks: Sendable {
 
     private func unusable(_ found: String) -> Finding {
         Finding("storage", .problem, found, next: "look who owns it: ls -ld \(folder); run this as that user")
+    }
+
+    private func damaged(_ found: String) -> Finding {
+        Finding("storage", .problem, found, next: "zonecast backup restore latest --data \(folder)")
     }
 
     private func look() throws -> Finding {
@@ -56,14 +64,7 @@ struct FolderChecks: Sendable {
         guard journal == "wal", synchronous == "2" else {
             return Finding("storage", .problem, "relay.sqlite is not in WAL mode with full synchronisation")
         }
-        if isThorough, let fault = try StoreCheck.faults(in: folder).first {
-            return Finding(
-                "storage",
-                .problem,
-                "\(fault)",
-                next: "zonecast backup restore latest --data \(folder)"
-            )
-        }
+        if isThorough, let fault = try StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
         let free = Self.freeBytes(folder)
         let found = "sqlite \(version), \(journal ?? ""), \(ByteCount.text(free)) free, writable"
         guard free >= Self.leastFree else {
@@ -81,7 +82,7 @@ struct FolderChecks: Sendable {
     /// Writes and flushes a file as the relay would; the system's error, or `nil` if that went well.
     private func writeFault() -> Int32? {
         let path = "\(folder)/doctor-\(getpid()).tmp"
-        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_EXCL, 0o600)
+        let descriptor = disk.open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_EXCL)
         guard descriptor >= 0 else { return errno }
         defer {
             close(descriptor)
@@ -89,7 +90,7 @@ struct FolderChecks: Sendable {
         }
         let bytes = [UInt8](repeating: 0, count: 4096)
         errno = 0
-        guard write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
+        guard bytes.withUnsafeBytes({ disk.write(descriptor, $0) }) == bytes.count, disk.sync(descriptor) == 0 else {
             // Less than a page was taken: there is no room for the rest.
             return errno == 0 ? ENOSPC : errno
         }
@@ -104,6 +105,21 @@ struct FolderChecks: Sendable {
     private static func isPrivate(_ folder: String) -> Bool {
         let facts = try? FileManager.default.attributesOfItem(atPath: folder)
         return ((facts?[.posixPermissions] as? NSNumber)?.intValue ?? 0) & 0o007 == 0
+    }
+
+    // MARK: TLS
+
+    /// Whether a relay that ends TLS itself could start with these files, and for how long they are good.
+    func certificate(_ files: TLSFiles, now: Date) -> Finding {
+        do throws(TLSFault) {
+            return RelayChecks.certificate(
+                "certificate",
+                of: files.certificates,
+                seconds: try files.end().timeIntervalSince(now)
+            )
+        } catch {
+            return Finding("certificate", .problem, "\(error)", next: "tls-cert and tls-key in the configuration")
+        }
     }
 
     // MARK: Pushes

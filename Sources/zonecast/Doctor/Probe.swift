@@ -7,9 +7,6 @@ import NIOSSL
 ///
 /// Plainer than the SDK's own client on purpose: that repairs, repeats and falls back, and would hide what is wrong.
 struct Probe: Sendable {
-    /// How long each step may take, in seconds.
-    static let patience = 5
-
     let address: ProbeAddress
     private let channel: any Channel
     private let ear: NIOLoopBound<ProbeEar>
@@ -19,7 +16,7 @@ struct Probe: Sendable {
         do {
             let tls = try context(of: address)
             return try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-                .connectTimeout(.seconds(Int64(patience)))
+                .connectTimeout(.seconds(Int64(address.patience)))
                 .connect(host: address.host, port: address.port) { channel in
                     channel.eventLoop.makeCompletedFuture {
                         let pipeline = channel.pipeline.syncOperations
@@ -31,7 +28,7 @@ struct Probe: Sendable {
                     }
                 }
         } catch {
-            throw ProbeEar.fault(error, waitingFor: "a connection")
+            throw ProbeEar.fault(error, waitingFor: "a connection", address)
         }
     }
 
@@ -93,9 +90,9 @@ struct Probe: Sendable {
         await write(ProbeFrames.text(text, mask: UInt32.random(in: .min ... .max)))
     }
 
-    /// The next text or close frame; waits up to `seconds` for it.
-    func frame(_ what: String, within seconds: Int = patience) async throws(ProbeFault) -> ProbeFrames.Frame {
-        try await take(what, within: seconds) { bytes, _ in
+    /// The next text or close frame.
+    func frame(_ what: String) async throws(ProbeFault) -> ProbeFrames.Frame {
+        try await take(what) { bytes, _ in
             while let frame = try ProbeFrames.take(from: &bytes) {
                 if case .other = frame { continue }
                 return frame
@@ -113,18 +110,17 @@ struct Probe: Sendable {
 
     private func take<Value: Sendable>(
         _ what: String,
-        within seconds: Int = patience,
         _ part: @escaping @Sendable (inout [UInt8], _ isOver: Bool) throws -> Value?
     ) async throws(ProbeFault) -> Value {
         do {
             let ear = ear
             return try await channel.eventLoop.flatSubmit {
                 let promise = channel.eventLoop.makePromise(of: Value.self)
-                ear.value.listen(for: what, within: seconds, on: channel.eventLoop, promise, part)
+                ear.value.listen(for: what, within: address.patience, on: channel.eventLoop, promise, part)
                 return promise.futureResult
             }.get()
         } catch {
-            throw ProbeEar.fault(error, waitingFor: what)
+            throw ProbeEar.fault(error, waitingFor: what, address)
         }
     }
 
@@ -193,14 +189,14 @@ final class ProbeEar: ChannelInboundHandler {
         context.close(promise: nil)
     }
 
-    static func fault(_ error: any Error, waitingFor what: String) -> ProbeFault {
+    static func fault(_ error: any Error, waitingFor what: String, _ address: ProbeAddress) -> ProbeFault {
         switch error {
         case let fault as ProbeFault: fault
         case let error as NIOConnectionError:
             .unreachable(error.connectionErrors.first.map { reason($0.error) } ?? "its name has no address here")
         case is NIOSSLError, is BoringSSLError: secureFault("\(error)")
         case is NIOSSLExtraError: .untrusted("it is for another name")
-        case ChannelError.connectTimeout: .late("a connection", Probe.patience)
+        case ChannelError.connectTimeout: .late(what, address.patience)
         default: .unreachable(reason(error))
         }
     }

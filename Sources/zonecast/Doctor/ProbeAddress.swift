@@ -11,6 +11,8 @@ struct ProbeAddress: Sendable, CustomStringConvertible {
     var authorities: String?
     /// Any certificate will do: the relay's own address is not what its certificate is for.
     var trustsAnybody = false
+    /// How long each step may take there, in seconds.
+    var patience = 5
 
     /// `nil` for what is no such address.
     init?(_ text: String, authorities: String? = nil) {

@@ -48,7 +48,7 @@ struct RelayChecks: Sendable {
                 )
             }
             guard let end = await probe.certificateEnd() else { return plain() }
-            return certificate(days: Int((end.timeIntervalSinceNow / 86_400).rounded(.down)))
+            return Self.certificate("public address", of: "\(address) answers,", seconds: end.timeIntervalSinceNow)
         } catch {
             return await untold(error)
         }
@@ -64,14 +64,23 @@ struct RelayChecks: Sendable {
         )
     }
 
-    private func certificate(days: Int) -> Finding {
-        let found = "\(address) answers, certificate \(days) days"
+    /// How long a certificate is good that ends in so many seconds.
+    static func certificate(_ check: String, of what: String, seconds: Double) -> Finding {
+        guard seconds >= 0 else {
+            let ago = FolderChecks.words(seconds: Int64(-seconds))
+            return Finding(check, .problem, "\(what) certificate ended \(ago) ago", next: renewing)
+        }
+        let days = Int(seconds / 86_400)
+        let found = "\(what) certificate \(days) days"
         switch days {
-        case ..<7: return Finding("public address", .problem, found, next: "renew it now")
-        case ..<21: return Finding("public address", .advice, found, next: "see that its renewal works")
-        default: return Finding("public address", .good, found)
+        case ..<7: return Finding(check, .problem, found, next: "renew it now")
+        case ..<21: return Finding(check, .advice, found, next: "see that its renewal works")
+        default: return Finding(check, .good, found)
         }
     }
+
+    private static let renewing =
+        "renew it; a relay with tls-cert reads the new file by itself, a proxy may have to be reloaded"
 
     /// A certificate that is refused still says when it ends.
     private func untold(_ fault: ProbeFault) async -> Finding {
@@ -86,7 +95,7 @@ struct RelayChecks: Sendable {
         var (end, anybody) = (Date?.none, address)
         anybody.trustsAnybody = true
         if let probe = try? await Probe.connect(to: anybody) {
-            _ = try? await probe.send("HEAD", "/healthz")
+            _ = try? await probe.send("GET", "/healthz")
             end = await probe.certificateEnd()
             probe.close()
         }
@@ -96,7 +105,7 @@ struct RelayChecks: Sendable {
                 "public address",
                 .problem,
                 "\(address) shows a certificate that ended \(ago) ago",
-                next: "renew it; a relay with tls-cert reads the new file by itself, a proxy may have to be reloaded"
+                next: Self.renewing
             )
         }
         let when = end.map { "; it ends \($0.formatted(.iso8601))" } ?? ""

@@ -100,14 +100,14 @@ struct RoundTrip: Sendable {
         _ = try await hasFetched(reader)
         let start = ContinuousClock.now
         try await post("records/modify", save, "a", writer)
-        let deadline = start + .seconds(Probe.patience)
+        let deadline = start + .seconds(address.patience)
         while ContinuousClock.now < deadline {
             guard case .text = try await socket.frame("a notice of a saved record") else {
                 throw ProbeFault.ended("a notice of a saved record")
             }
             if try await hasFetched(reader) { return (ContinuousClock.now - start).milliseconds }
         }
-        throw ProbeFault.late("a notice of a saved record", Probe.patience)
+        throw ProbeFault.late("a notice of a saved record", address.patience)
     }
 
     private func listen(_ socket: Probe) async throws {

@@ -1,30 +1,42 @@
 import Foundation
 import HTTPTypes
 import Logging
+import Records
 import RelayAPI
+import RelayCore
+import RelayServer
 
 /// A line for each request, with its identifier and without anything private: no query, no name of a record, zone or
 /// person, no address of a client.
+///
+/// Users and devices go by pseudonyms.
 struct RequestLog: Sendable {
     private let logger: Logger
+    private let names: Pseudonyms
 
-    init(_ logger: Logger) { self.logger = logger }
+    init(_ logger: Logger, _ names: Pseudonyms) {
+        self.logger = logger
+        self.names = names
+    }
 
     /// Notes an answered request, and how long the answer took to make.
     func note(_ response: APIResponse, to request: APIRequest, in time: Duration) {
         let took = String(format: "%.1f", time.milliseconds)
-        logger.info(
-            "request",
-            metadata: [
-                "request": "\(response.usual?.requestID ?? response.otherHeaders[.requestUUID] ?? "-")",
-                "method": "\(request.method)",
-                // The query holds tokens and stays out.
-                "path": "\(Self.loggable(request.path))",
-                "status": "\(response.status.code)",
-                "ms": "\(took)",
-                "bytes": "\(response.file.map { Int($0.length) } ?? response.bodyLength)",
-            ]
-        )
+        var facts: Logger.Metadata = [
+            "request": "\(response.usual?.requestID ?? response.otherHeaders[.requestUUID] ?? "-")",
+            "method": "\(request.method)",
+            // The query holds tokens and stays out.
+            "path": "\(Self.loggable(request.path))",
+            "status": "\(response.status.code)",
+            "ms": "\(took)",
+            "bytes": "\(response.file.map { Int($0.length) } ?? response.bodyLength)",
+        ]
+        if let code = response.errorCode { facts["error"] = "\(code.rawValue)" }
+        if let caller = response.caller {
+            facts["user"] = caller.user.map { "\(names.of($0))" }
+            facts["device"] = names.ofDevice(caller).map { "\($0)" }
+        }
+        logger.info("request", metadata: facts)
     }
 
     /// An asset's address is as good as a key, so it is cut.

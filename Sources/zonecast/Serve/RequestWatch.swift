@@ -1,6 +1,5 @@
 import Foundation
 import HTTPTypes
-import Logging
 import RelayAPI
 import RelayServer
 
@@ -19,14 +18,14 @@ final class RequestWatch: Sendable {
     ///   - relay: answers.
     ///   - metrics: counts.
     ///   - door: shows what was counted.
-    ///   - logger: gets a line for each request; `nil` for none.
+    ///   - log: gets a line for each request; `nil` for none.
     ///   - recent: keeps some for the console; `nil` where there is none.
     ///   - tracer: writes down what some of them do; `nil` for none.
     init(
         _ relay: Relay,
         metrics: RelayMetrics,
         door: MetricsDoor,
-        logger: Logger?,
+        log: RequestLog?,
         recent: RecentRequests?,
         tracer: Tracer?
     ) {
@@ -34,7 +33,7 @@ final class RequestWatch: Sendable {
         self.relay = relay
         self.metrics = metrics
         self.door = door
-        log = logger.map { RequestLog($0) }
+        self.log = log
         self.recent = recent
     }
 

@@ -101,12 +101,13 @@ struct RunningRelay {
         let telemetry = Telemetry()
         let alerts = try AlertPost(settings.alerts, relay: settings.signIn.publicURL ?? settings.data)
         let sendAlert = alerts?.sending
-        let recent = settings.servesConsole ? RecentRequests(now: TimeSource.system.now) : nil
+        let names = Pseudonyms(relayKey: try accounts.relayKey())
+        let recent = settings.servesConsole ? RecentRequests(names, now: TimeSource.system.now) : nil
         let watch = RequestWatch(
             relay,
             metrics: metrics,
             door: try metricsDoor(metrics),
-            logger: accessLogger,
+            log: accessLogger.map { RequestLog($0, names) },
             recent: recent,
             tracer: tracing?.tracer
         )

@@ -15,6 +15,14 @@ struct FolderOptions: ParsableArguments {
     @Flag(help: "Answer with one line of JSON.")
     var json = false
 
+    init() {}
+
+    /// For a command with a `--data` of its own.
+    init(data: String?) {
+        self.data = data
+        json = false
+    }
+
     var folder: String { data ?? ProcessInfo.processInfo.environment["ZONECAST_DATA"] ?? "./zonecast-data" }
 
     /// Runs `body` on the folder's directory, which may be in use by a relay at the same time.

@@ -3,6 +3,7 @@ import Synchronization
 
 /// What a command prints, and the little it asks.
 enum Terminal {
+    private static let quiet = Mutex(false)
     /// What is left to do when nobody reads any more.
     private static let lastDuty = Mutex<(@Sendable () -> Void)?>(nil)
 
@@ -14,6 +15,17 @@ enum Terminal {
         lastDuty.withLock { $0 }?()
         exit(128 + SIGPIPE)
     }
+
+    /// Whether only what was asked for is wanted: `--quiet`.
+    static var isQuiet: Bool { quiet.withLock { $0 } }
+
+    static func beQuiet() { quiet.withLock { $0 = true } }
+
+    /// A line that a person likes to read and a script does not need: what was done, what to type next.
+    static func tell(_ line: String) { if !isQuiet { say(line) } }
+
+    /// A value that was asked for, behind what it is called; alone where a script takes it.
+    static func say(_ value: String, as name: String) { say(isQuiet ? value : name + value) }
 
     /// One line for the person, on standard error.
     static func complain(_ line: String) { put(line + "\n", on: STDERR_FILENO) }
@@ -49,9 +61,11 @@ enum Terminal {
     }
 
     /// Rows under a heading, each column as wide as it must be; nothing but `empty` where there are none.
+    ///
+    /// With `--quiet` only the rows.
     static func say(table rows: [[String]], heading: [String], empty: String) {
-        guard !rows.isEmpty else { return say(empty) }
-        let all = [heading] + rows
+        guard !rows.isEmpty else { return tell(empty) }
+        let all = (isQuiet ? [] : [heading]) + rows
         let widths = heading.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
         for row in all {
             let cells = zip(row, widths).map { $0.padding(toLength: max($1, $0.count), withPad: " ", startingAt: 0) }

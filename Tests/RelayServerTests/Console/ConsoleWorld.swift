@@ -44,7 +44,7 @@ final class ConsoleWorld: Sendable {
             time: time,
             random: .system
         )
-        recent = RecentRequests(now: time.now)
+        recent = RecentRequests(Pseudonyms(relayKey: [1, 2, 3]), now: time.now)
         let parts = ConsoleParts(
             accounts: accounts,
             stores: stores,

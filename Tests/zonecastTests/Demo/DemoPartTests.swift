@@ -74,6 +74,71 @@ import ZoneKit
     }
 }
 
+@Suite struct ChaosPlanTests {
+    /// Plays a plan over clients that all show all notes, as if the network were perfect.
+    private func steps(_ count: Int, seed: UInt64, hasRelay: Bool = true) -> [ChaosPlan.Step] {
+        var plan = ChaosPlan(clients: 3, hasRelay: hasRelay, seed: seed)
+        var notes: [String] = []
+        return (0..<count).map { number in
+            let step = plan.next { _ in notes }
+            if case .add(let client) = step {
+                notes.append("n\(number)")
+                plan.added("n\(number)", by: client)
+            }
+            return step
+        }
+    }
+
+    @Test func oneSeedIsOneChaos() {
+        #expect(steps(500, seed: 7) == steps(500, seed: 7))
+        #expect(steps(500, seed: 7) != steps(500, seed: 8))
+    }
+
+    @Test(arguments: 0..<20) func cutsAndOutagesEnd(seed: UInt64) {
+        var (away, down): ([Int: Int], Int?) = ([:], nil)
+        for (number, step) in steps(2_000, seed: seed).enumerated() {
+            switch step {
+            case .cut(let client):
+                #expect(away[client] == nil, "cut twice")
+                away[client] = number
+            case .heal(let client):
+                let since = away.removeValue(forKey: client)
+                // Of clients whose time is up at once each takes a step.
+                #expect(since.map { number - $0 <= ChaosPlan.longestCut + 3 } == true)
+            case .killRelay:
+                #expect(down == nil, "killed twice")
+                down = number
+            case .startRelay:
+                #expect(down.map { number - $0 <= ChaosPlan.longestOutage * 4 } == true)
+                down = nil
+            default: break
+            }
+        }
+        #expect(away.values.allSatisfy { 2_000 - $0 <= ChaosPlan.longestCut + 3 })
+    }
+
+    @Test(arguments: 0..<20) func whatAnotherHasWrittenIsNotDeletedAndWhatIsDeletedNotWritten(seed: UInt64) {
+        var (writers, deleted): ([String: Set<Int>], Set<String>) = ([:], [])
+        for (number, step) in steps(2_000, seed: seed).enumerated() {
+            switch step {
+            case .add(let client): writers["n\(number)"] = [client]
+            case .edit(let client, let note):
+                #expect(!deleted.contains(note))
+                writers[note]?.insert(client)
+            case .delete(let client, let note):
+                #expect(writers[note] == [client])
+                #expect(deleted.insert(note).inserted)
+            default: break
+            }
+        }
+        #expect(!deleted.isEmpty)
+    }
+
+    @Test func aRelayElsewhereIsNeverKilled() {
+        #expect(!steps(3_000, seed: 1, hasRelay: false).contains(.killRelay))
+    }
+}
+
 @Suite struct WaitTests {
     @Test func endsAtItsLimitEvenWhereTheWorkDoesNot() async {
         let failure = await #expect(throws: CommandFailure.self) {

@@ -47,6 +47,17 @@ import Testing
         #expect(zip(lines, lines.dropFirst()).allSatisfy { $0.seconds <= $1.seconds })
     }
 
+    @Test func chaosEndsWithEqualMirrors() throws {
+        let demo = try Command.run([
+            "demo", "--script", "chaos", "--seconds", "6", "--seed", "7", "--board-seconds", "1",
+        ])
+        #expect(demo.status == 0, "\(demo.output)\n\(demo.complaint)")
+        let last = demo.output.split(separator: "\n").last ?? ""
+        #expect(last.contains("chaos         check    ✔ "), "\(last)")
+        #expect(last.hasSuffix("3 mirrors equal the relay · 0 lost · 0 duplicated"))
+        #expect(demo.output.contains("the same again: --script chaos --seed 7"))
+    }
+
     @Test func aRecordingIsWritten() throws {
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
@@ -73,7 +84,10 @@ import Testing
         #expect(demo.complaint.contains("127.0.0.1:\(relay.port) is in use"), "\(demo.complaint)")
     }
 
-    @Test(arguments: [["--record", "demo.gif"], ["--clients", "2"], ["--web-token", "alice"], ["--port", "70000"]])
+    @Test(arguments: [
+        ["--record", "demo.gif"], ["--clients", "2"], ["--web-token", "alice"], ["--port", "70000"],
+        ["--seconds", "5"],
+    ])
     func wrongUseIsRefused(_ arguments: [String]) throws {
         let demo = try Command.run(["demo"] + arguments)
         #expect(demo.status == 2)

@@ -21,7 +21,7 @@ import Testing
     }
 
     private func doctor(_ arguments: String...) throws -> (status: Int32, diagnosis: Diagnosis) {
-        let run = try Command.run(["doctor", "--json"] + arguments)
+        let run = try Command.run(["doctor", "--json", "--timeout", "120"] + arguments)
         return (run.status, try run.json(Diagnosis.self))
     }
 
@@ -38,7 +38,7 @@ import Testing
         let tokens = try Command.run(["token", "list", "--data", folder.path])
         #expect(tokens.output.hasPrefix("There are no API tokens."))
 
-        let lines = try Command.run(["doctor", "--data", folder.path])
+        let lines = try Command.run(["doctor", "--timeout", "120", "--data", folder.path])
         #expect(lines.status == 0)
         #expect(lines.output.hasSuffix("6 ok, 3 advice, 0 problems\n"), "\(lines.output)")
     }

@@ -61,5 +61,37 @@ struct TestCertificate {
         guard made.status == 0 else { throw RelayProcess.Failure(description: "openssl: \(made.said)") }
     }
 
+    /// One that ended in February 2020.
+    static func expired(in folder: String) throws -> TestCertificate {
+        let made = try TestCertificate(in: folder, days: 1)
+        // Only `openssl ca` takes dates, and it wants a book to note them in.
+        let settings = """
+            [ca]
+            default_ca = own
+            [own]
+            new_certs_dir = \(folder)
+            database = \(folder)/index
+            rand_serial = yes
+            default_md = sha256
+            policy = any
+            [any]
+            commonName = supplied
+            """
+        try Data(settings.utf8).write(to: URL(fileURLWithPath: "\(folder)/ca.cnf"))
+        try Data().write(to: URL(fileURLWithPath: "\(folder)/index"))
+        for arguments in [
+            ["req", "-new", "-key", made.key, "-out", "\(folder)/request.pem", "-subj", "/CN=localhost"],
+            [
+                "ca", "-batch", "-selfsign", "-config", "\(folder)/ca.cnf", "-keyfile", made.key, "-in",
+                "\(folder)/request.pem", "-out", made.certificate, "-notext", "-startdate", "200101000000Z", "-enddate",
+                "200201000000Z",
+            ],
+        ] {
+            let run = try Tool.run("openssl", arguments)
+            guard run.status == 0 else { throw RelayProcess.Failure(description: "openssl: \(run.said)") }
+        }
+        return made
+    }
+
     var flags: [String] { ["--tls-cert", certificate, "--tls-key", key] }
 }

@@ -10,10 +10,10 @@ extension ConsoleFiles {
         /** @type {import("./sections.js").Page} */
         export const logs = {
           id: "logs", title: "Logs", key: "l",
-          about: "Refused requests since the relay's start, and all requests while this page is open: at most 2,000 (log.access writes all of them). No names, tokens or contents.",
+          about: "Refused requests since the relay's start, and all requests while this page is open: at most 2,000 (log.access writes all of them). Users and devices go by pseudonyms; there are no names, tokens or contents.",
 
           async show(body, { shell, parameters, signal }) {
-            const wanted = { errors: parameters.get("errors") ?? "", operation: parameters.get("operation") ?? "", everywhere: parameters.get("everywhere") ?? "" };
+            const wanted = { errors: parameters.get("errors") ?? "", operation: parameters.get("operation") ?? "", user: parameters.get("user") ?? "", everywhere: parameters.get("everywhere") ?? "" };
             const go = (change) => shell.go("logs", { ...wanted, ...change });
             const operation = h("input", { type: "search", value: wanted.operation, placeholder: "records/query", "aria-label": "Operation" });
             shell.search = operation;
@@ -38,7 +38,11 @@ extension ConsoleFiles {
               fill(list, table([
                 ["When", (line) => moment(line.at)], ["Operation", (line) => line.operation, "mono"],
                 wanted.everywhere && ["Container", (line) => line.container ?? ""],
-                ["Database", (line) => line.database ?? ""], ["Status", (line) => line.status, "number"],
+                ["Database", (line) => line.database ?? ""],
+                ["User", (line) => (line.user ? button(line.user, () => go({ user: wanted.user === line.user ? "" : line.user }), {
+                  class: "plain small mono", title: wanted.user ? "Show all users again" : "Show only this user's requests",
+                }) : "")],
+                ["Device", (line) => h("code", null, line.device?.slice(0, 4) ?? "")], ["Status", (line) => line.status, "number"],
                 ["Error", (line) => line.error ?? "", "mono"], ["Took", (line) => took(line.milliseconds), "number"],
                 ["Bytes", (line) => bytes(line.bytes), "number"],
                 ["Request", (line) => h("code", { title: line.id }, line.id.slice(-8))],

@@ -20,9 +20,9 @@ extension BackupCommand {
             }
             let row = BackupRow(backup)
             if options.folder.json { return try Terminal.say(json: row) }
-            Terminal.say("created  \(row.made)  \(row.summary)")
-            Terminal.say("         \(row.backup)")
-            Terminal.say("next     zonecast backup verify latest --data \(options.folder.folder)")
+            Terminal.tell("created  \(row.made)  \(row.summary)")
+            Terminal.say(row.backup, as: "         ")
+            Terminal.tell("next     zonecast backup verify latest --data \(options.folder.folder)")
         }
     }
 

@@ -28,7 +28,7 @@ extension BackupCommand {
                 try Terminal.say(json: Answer(backup: row, faults: faults))
             } else {
                 faults.forEach { Terminal.say("fault    \($0)") }
-                if faults.isEmpty { Terminal.say("good     \(row.made)  \(row.summary)") }
+                if faults.isEmpty { Terminal.tell("good     \(row.made)  \(row.summary)") }
             }
             guard faults.isEmpty else {
                 throw CommandFailure(.failed, "\(backup.name) cannot be trusted. Make another: zonecast backup create")
@@ -75,9 +75,12 @@ extension BackupCommand {
             if options.folder.json {
                 return try Terminal.say(json: ["restored": backup.path, "data": data, "before": old ?? ""])
             }
-            Terminal.say("restored  \(BackupRow(backup).made)  \(BackupRow(backup).summary)")
-            if let old { Terminal.say("before    \(old)  (delete it once all is well)") }
-            Terminal.say("next      zonecast serve --data \(data)")
+            Terminal.tell("restored  \(BackupRow(backup).made)  \(BackupRow(backup).summary)")
+            if let old { Terminal.tell("before    \(old)  (delete it once all is well)") }
+            if BackupSchedule(of: data) == nil {
+                Terminal.tell("          zonecast backup schedule daily --keep 7 --data \(data)")
+            }
+            Terminal.tell("next      zonecast serve --data \(data)")
         }
 
         private static func lock(_ data: String) throws -> FolderLock {

@@ -37,7 +37,7 @@ struct BackupOptions: ParsableArguments {
 
     /// Progress, for who watches.
     func step(_ words: String) {
-        if !folder.json, isatty(STDERR_FILENO) == 1 { Terminal.complain("  \(words)") }
+        if !folder.json, !Terminal.isQuiet, isatty(STDERR_FILENO) == 1 { Terminal.complain("  \(words)") }
     }
 }
 
@@ -55,7 +55,7 @@ struct BackupRow: Encodable {
         let manifest = backup.manifest
         self.backup = backup.path
         made = Date(timeIntervalSince1970: Double(manifest.made / 1000)).formatted(.iso8601)
-        bytes = manifest.files.reduce(0) { $0 + $1.bytes }
+        bytes = (manifest.files + (manifest.settings ?? [])).reduce(0) { $0 + $1.bytes }
         zones = manifest.zones
         records = manifest.records
         assets = manifest.assets

@@ -37,7 +37,7 @@ struct ConsoleCommand: AsyncParsableCommand {
             let running = FolderLock.runningRelay(in: options.folder).flatMap { $0 }
             let address = ConsoleLink.address(url ?? running ?? "http://127.0.0.1:8080", code)
             if options.json { return try Terminal.say(json: ["url": address, "code": code]) }
-            Terminal.say("\(address)  (one use, 15 minutes)")
+            Terminal.say(Terminal.isQuiet ? address : "\(address)  (one use, 15 minutes)")
             guard url == nil, let running else { return }
             let page = RelayRequest(method: .get, path: "/console/")
             guard let base = URL(string: running),

@@ -46,7 +46,7 @@ enum RecordTable {
             guard let code = outcome.text("serverErrorCode") else {
                 let isDeleted = (try? outcome["deleted"]?.bool()) == true
                 if !json {
-                    Terminal.say(
+                    Terminal.tell(
                         isDeleted
                             ? "deleted  \(name)" : "saved    \(name)  tag \(outcome.text("recordChangeTag") ?? "")"
                     )

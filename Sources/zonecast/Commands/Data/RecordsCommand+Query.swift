@@ -109,7 +109,7 @@ extension RecordsCommand {
             if query.remote.json {
                 try Terminal.say(json: ["found": names.count])
             } else {
-                Terminal.say(dryRun ? "\(what) would be deleted" : "\(what) deleted")
+                Terminal.tell(dryRun ? "\(what) would be deleted" : "\(what) deleted")
             }
         }
     }

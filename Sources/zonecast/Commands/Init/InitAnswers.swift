@@ -27,7 +27,7 @@ struct InitAnswers {
             container = text.map { ContainerID($0) } ?? proposal
             guard container != nil else { throw CommandFailure(.usage, "That is no name for a container.") }
         }
-        if admin == nil { admin = Self.line("E-mail address of the first account (empty: none)") }
+        if admin == nil { admin = Self.line("E-mail address of the first admin (empty: none)") }
     }
 
     private static func line(_ prompt: String) -> String? {
@@ -61,7 +61,7 @@ struct InitReport {
         steps.append(step)
         guard !asJSON else { return }
         let what = step.what.padding(toLength: max(44, step.what.count), withPad: " ", startingAt: 0)
-        Terminal.say("\(step.made ? "made" : "kept")  \(what)  \(step.detail)")
+        Terminal.tell("\(step.made ? "made" : "kept")  \(what)  \(step.detail)")
     }
 
     func end(next: [String]) throws {
@@ -70,7 +70,7 @@ struct InitReport {
             var next: [String]
         }
         if asJSON { return try Terminal.say(json: Answer(steps: steps, next: next)) }
-        next.forEach { Terminal.say("next  \($0)") }
+        next.forEach { Terminal.tell("next  \($0)") }
     }
 }
 

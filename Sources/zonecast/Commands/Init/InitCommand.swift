@@ -8,7 +8,7 @@ import RelayStore
 struct InitCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "init",
-        abstract: "Prepare a relay: keys, a first container, a first account, configuration, service and proxy files.",
+        abstract: "Prepare a relay: keys, a first container, a first admin, configuration, service and proxy files.",
         discussion: """
             Can be run again at any time: what is there stays as it is. Keys that the configuration lacks are added at its end.
             Asks for what is not given, unless --yes is; then only what is given is made.
@@ -23,10 +23,15 @@ struct InitCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The first container. (default: made from the domain)", valueName: "id"))
     var container: ContainerID?
 
-    @Option(help: ArgumentHelp("The e-mail address of the first account.", valueName: "email"))
+    @Option(
+        help: ArgumentHelp(
+            "E-mail address of the first admin: an account of theirs for apps, and the console for them.",
+            valueName: "email"
+        )
+    )
     var admin: String?
 
-    @Flag(help: "Read that account's password from the first line of standard input.")
+    @Flag(help: "Read their password from the first line of standard input.")
     var passwordStdin = false
 
     @Option(
@@ -64,7 +69,9 @@ struct InitCommand: AsyncParsableCommand {
             files ?? (FileManager.default.fileExists(atPath: "/etc/zonecast") ? "/etc/zonecast" : "./zonecast-setup")
         let data = Self.absolute(folder.data ?? standardData(place))
         // The files first: as root they are written where only root may, and the data as the folder's owner.
-        if let domain = answers.domain { try writeFiles(domain, in: Self.absolute(place), data: data, &report) }
+        if let domain = answers.domain {
+            try writeFiles(domain, answers, in: Self.absolute(place), data: data, &report)
+        }
         FolderOwner.become(ownerOf: data)
         try fill(data, container, answers.admin, &report)
         try report.end(next: next(answers, data: data, place: Self.absolute(place)))
@@ -78,14 +85,21 @@ struct InitCommand: AsyncParsableCommand {
 
     // MARK: Files
 
-    private func writeFiles(_ domain: String, in place: String, data: String, _ report: inout InitReport) throws {
-        let files = SetupFiles(
+    private func writeFiles(
+        _ domain: String,
+        _ answers: InitAnswers,
+        in place: String,
+        data: String,
+        _ report: inout InitReport
+    ) throws {
+        var files = SetupFiles(
             domain: domain,
             port: port,
             data: data,
             program: Self.program,
             configuration: "\(place)/zonecast.yaml"
         )
+        files.hasConsole = answers.admin != nil
         try report.note(ConfigurationText.complete("\(place)/zonecast.yaml", with: files.settings))
         for (name, text) in [("Caddyfile", files.caddy), ("nginx.conf", files.nginx), ("haproxy.cfg", files.haproxy)] {
             try report.note(NewFile.write(text, to: "\(place)/proxy/\(name)", what: "proxy file"))
@@ -108,19 +122,29 @@ struct InitCommand: AsyncParsableCommand {
             let isThere = try accounts.hasContainer(container)
             if !isThere { try accounts.addContainer(container) }
             report.note(InitStep("container \(container)", "development and production", isNew: !isThere))
-            if let admin { report.note(try addAccount(admin, accounts)) }
+            if let admin { for step in try addAdmin(admin, accounts) { report.note(step) } }
         } catch let error as DirectoryError {
             throw CommandFailure(error, folder: data)
         }
     }
 
-    private func addAccount(_ email: String, _ accounts: AccountStore) throws -> InitStep {
-        guard try accounts.account(email: email) == nil else { return InitStep("account \(email)", "", isNew: false) }
-        // Without a password nobody gets in until one is set.
-        let password =
-            passwordStdin ? try Terminal.readPasswordLine() : Data(RandomBytes.make(32)).base64EncodedString()
-        _ = try accounts.addAccount(email: email, password: password)
-        return InitStep("account \(email)", passwordStdin ? "" : "has no password yet", isNew: true)
+    /// An account for apps and, where the password is given, an operator of the console with the same.
+    private func addAdmin(_ email: String, _ accounts: AccountStore) throws -> [InitStep] {
+        let password = passwordStdin ? try Terminal.readPasswordLine() : nil
+        let isNew = try accounts.account(email: email) == nil
+        if isNew {
+            // Without a password nobody gets in until one is set.
+            let text = password ?? Data(RandomBytes.make(32)).base64EncodedString()
+            _ = try accounts.addAccount(email: email, password: text)
+        }
+        let detail = isNew && password == nil ? "has no password yet" : ""
+        let account = InitStep("account \(email)", detail, isNew: isNew)
+        let isOperator = try accounts.operators().contains { $0.name == Operator.canonicalName(email) }
+        guard let password, !isOperator else {
+            return isOperator ? [account, InitStep("operator \(email)", "", isNew: false)] : [account]
+        }
+        _ = try accounts.useOperatorLink(try accounts.makeOperatorLink(), name: email, password: password)
+        return [account, InitStep("operator \(email)", "of the console, with the same password", isNew: true)]
     }
 
     private func next(_ answers: InitAnswers, data: String, place: String) -> [String] {
@@ -129,6 +153,9 @@ struct InitCommand: AsyncParsableCommand {
         let start = isPackage ? "sudo " : ""
         if let admin = answers.admin, !passwordStdin {
             steps.append("\(start)zonecast user password \(admin) --data \(data)")
+            if let domain = answers.domain {
+                steps.append("\(start)zonecast console link --url https://\(domain) --data \(data)")
+            }
         }
         if isPackage {
             steps.append("sudo systemctl enable --now zonecast && sudo zonecast doctor")

@@ -9,13 +9,15 @@ struct SetupFiles: Sendable {
     var data = "/var/lib/zonecast"
     var program = "/usr/bin/zonecast"
     var configuration = "/etc/zonecast/zonecast.yaml"
+    /// Whether somebody is to run the relay from a browser.
+    var hasConsole = false
 
     /// What a proxy on the same machine needs.
     var settings: [(key: String, value: String)] {
         [
             ("data", data), ("listen", "127.0.0.1:\(port)"), ("public-url", "https://\(domain)"),
             ("trusted-proxies", "127.0.0.1"),
-        ]
+        ] + (hasConsole ? [("console", "true")] : [])
     }
 
     /// Caddy gets and renews the certificate by itself.

@@ -38,10 +38,10 @@ extension PushCommand {
             if json {
                 return try Terminal.say(json: ["config": path, "set": values.map(\.key).joined(separator: ",")])
             }
-            Terminal.say(
+            Terminal.tell(
                 "\(off ? "taken out of" : "written to")  \(path): \(values.map(\.key).joined(separator: ", "))"
             )
-            Terminal.say("next     start the relay again (systemctl restart zonecast), then: zonecast push list")
+            Terminal.tell("next     start the relay again (systemctl restart zonecast), then: zonecast push list")
         }
 
         /// Ends the command unless there is something to be set.

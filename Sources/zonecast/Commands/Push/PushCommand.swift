@@ -170,7 +170,7 @@ struct PushCommand: AsyncParsableCommand {
                 if options.json {
                     try Terminal.say(json: ["taken": true])
                 } else {
-                    Terminal.say("The push service took it.")
+                    Terminal.tell("The push service took it.")
                 }
             case .gone:
                 throw CommandFailure(

@@ -108,7 +108,7 @@ struct SchemaReport: Encodable {
         if json { return try Terminal.say(json: self) }
         for issue in issues { Terminal.complain(issue.shown) }
         for line in lines { Terminal.say(line) }
-        Terminal.say(conclusion)
+        Terminal.tell(conclusion)
     }
 
     /// The bad end: every issue, and that nothing was changed.

@@ -156,7 +156,7 @@ struct SchemaWork {
         if options.json {
             try Terminal.say(json: ["reset": true])
         } else {
-            Terminal.say("reset  \(container) development: no records, and production's schema")
+            Terminal.tell("reset  \(container) development: no records, and production's schema")
         }
     }
 

@@ -148,9 +148,9 @@ extension SharesCommand {
             guard result["serverErrorCode"] == nil else { throw CommandFailure(refusal: result) }
             if json { return Terminal.say(result.line) }
             let zone = result["zoneID"]?.text("zoneName") ?? ""
-            guard result.text("databaseScope") == "SHARED" else { return Terminal.say("\(zone) is your own zone.") }
+            guard result.text("databaseScope") == "SHARED" else { return Terminal.tell("\(zone) is your own zone.") }
             let right = result.text("participantPermission") == "READ_ONLY" ? "read only" : "read and write"
-            Terminal.say("joined \(zone)  (\(right))")
+            Terminal.tell("joined \(zone)  (\(right))")
         }
     }
 
@@ -267,8 +267,8 @@ extension SharesCommand {
                 _ = try await options.modify([
                     #"{"operationType":"forceDelete","record":{"recordName":\#(name)}}"#
                 ])
-                guard options.owner == nil else { return Terminal.say("left  \(options.zone)") }
-                return Terminal.say("stopped  everything is still in \(options.zone)")
+                guard options.owner == nil else { return Terminal.tell("left  \(options.zone)") }
+                return Terminal.tell("stopped  everything is still in \(options.zone)")
             }
             guard options.owner == nil else { throw CommandFailure(.notAllowed, "Only the owner can do that.") }
             guard options.root == nil else {
@@ -282,7 +282,7 @@ extension SharesCommand {
             if answer["serverErrorCode"] != nil {
                 throw CommandFailure(refusal: answer.list("records").first { $0["serverErrorCode"] != nil } ?? answer)
             }
-            Terminal.say("stopped  \(answer.list("records").count) records are in \(returnTo)")
+            Terminal.tell("stopped  \(answer.list("records").count) records are in \(returnTo)")
         }
     }
 }

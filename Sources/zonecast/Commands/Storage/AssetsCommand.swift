@@ -162,7 +162,7 @@ struct AssetsCommand: ParsableCommand {
         private func say(_ count: Int, _ bytes: Int64, isDone: Bool) throws {
             if options.json { return try Terminal.say(json: Answer(removed: count, bytes: bytes, isDone: isDone)) }
             let what = "\(count == 1 ? "1 unused asset" : "\(count) unused assets"), \(ByteText.of(bytes))"
-            Terminal.say(isDone ? "removed  \(what)" : "would remove  \(what)")
+            Terminal.tell(isDone ? "removed  \(what)" : "would remove  \(what)")
         }
     }
 

@@ -69,10 +69,10 @@ extension StorageCommand {
                     )
                 )
             }
-            Terminal.say("copied    \(summary.zones) zones, \(summary.records) records, \(summary.assets) assets")
-            Terminal.say("verified  \(summary.rows) rows and every asset are equal; tokens held by clients stay valid")
-            Terminal.say("next      zonecast serve --data \(to)")
-            Terminal.say("          and never again \(from): move it away, or delete it once all is well")
+            Terminal.tell("copied    \(summary.zones) zones, \(summary.records) records, \(summary.assets) assets")
+            Terminal.tell("verified  \(summary.rows) rows and every asset are equal; tokens held by clients stay valid")
+            Terminal.tell("next      zonecast serve --data \(to)")
+            Terminal.tell("          and never again \(from): move it away, or delete it once all is well")
         }
 
         /// Other stores than folders are for later versions; what is written as an address says so.
@@ -165,7 +165,7 @@ extension StorageCommand {
                 let files = now.files.map { Answer.File(file: $0.path, done: $0.done, missing: $0.missing) }
                 return try Terminal.say(json: Answer(files: files, backup: backup, isCurrent: now.isCurrent))
             }
-            if let backup { Terminal.say("backup  \(backup)") }
+            if let backup { Terminal.tell("backup  \(backup)") }
             let old = Dictionary((was ?? now).files.map { ($0.path, $0.done) }) { $1 }
             Terminal.say(
                 table: now.files.map { file in

@@ -85,7 +85,7 @@ extension UserCommand {
             }
             try options.change("user.delete", email) { try $0.removeAccount(account.id) }
             if options.json { return try Terminal.say(json: ["zones": zones]) }
-            Terminal.say("deleted  \(email)  \(zones) zones")
+            Terminal.tell("deleted  \(email)  \(zones) zones")
         }
 
         private func confirm() throws {

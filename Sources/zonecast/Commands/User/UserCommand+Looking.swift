@@ -172,7 +172,7 @@ extension UserCommand {
             if options.json {
                 try Terminal.say(json: ["ended": rows.count])
             } else {
-                Terminal.say("ended  \(rows.count)")
+                Terminal.tell("ended  \(rows.count)")
             }
         }
     }

@@ -46,7 +46,7 @@ struct UserCommand: ParsableCommand {
             if options.json {
                 try Terminal.say(json: ["email": account.email ?? email])
             } else {
-                Terminal.say("added  \(account.email ?? email)")
+                Terminal.tell("added  \(account.email ?? email)")
             }
         }
     }
@@ -151,9 +151,9 @@ struct UserCommand: ParsableCommand {
                     json: Answer(ckWebAuthToken: started.webToken, userRecordName: started.user.recordName)
                 )
             } else {
-                Terminal.say("web auth token    \(started.webToken)")
-                Terminal.say("user record name  \(started.user)")
-                Terminal.say("In a query write its + / = as %2B %2F %3D.")
+                Terminal.say(started.webToken, as: "web auth token    ")
+                Terminal.tell("user record name  \(started.user)")
+                Terminal.tell("In a query write its + / = as %2B %2F %3D.")
             }
         }
     }
@@ -252,7 +252,7 @@ struct UserCommand: ParsableCommand {
             if options.json {
                 try Terminal.say(json: ["disabled": !undo])
             } else {
-                Terminal.say(undo ? "enabled" : "disabled")
+                Terminal.tell(undo ? "enabled" : "disabled")
             }
         }
     }

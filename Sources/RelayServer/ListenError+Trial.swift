@@ -1,0 +1,17 @@
+import NIOCore
+import NIOPosix
+
+extension ListenError {
+    /// Listens for a moment as a relay with these settings would; gives what it would say that could not, `nil` if all is well.
+    package static func ofTrying(_ configuration: ServerConfiguration) async -> ListenError? {
+        do {
+            let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+                .bind(host: configuration.host, port: configuration.port).get()
+            try? await channel.close().get()
+            return nil
+        } catch {
+            return (error as? IOError).map { ListenError($0, configuration: configuration) }
+        }
+    }
+}

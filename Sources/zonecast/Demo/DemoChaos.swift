@@ -1,0 +1,115 @@
+import Foundation
+import ZoneMirror
+
+/// Everything at once, at random and for a bounded time: clients write, go offline, are restarted, and the relay is killed.
+///
+/// In the end all is mended, and every mirror has to equal the relay.
+final class DemoChaos: Sendable {
+    private let world: DemoWorld
+    private let length: Duration
+    private let seed: UInt64
+    /// Between two steps.
+    private static let pace = Duration.milliseconds(100)
+
+    /// What was done, for the last line.
+    private struct Sum {
+        var writes = 0
+        var cuts = 0
+        var restarts = 0
+        var kills = 0
+
+        var words: String { "\(writes) writes, \(cuts) cuts, \(restarts) client restarts, \(kills) kills of the relay" }
+    }
+
+    init(world: DemoWorld, length: Duration, seed: UInt64) {
+        self.world = world
+        self.length = length
+        self.seed = seed
+    }
+
+    private var journal: DemoJournal { world.journal }
+
+    /// Plays it; returns whether the check held.
+    func play() async -> Bool {
+        journal.note("chaos", "begin", "\(length.inWords) of it; the same again: --script chaos --seed \(seed)")
+        let refusals = world.ledger.refusals
+        var sum = Sum()
+        do {
+            let plan = ChaosPlan(clients: world.clients.count, hasRelay: world.relay != nil, seed: seed)
+            sum = try await run(plan)
+            try await mend()
+            try await world.settle(upTo: .seconds(120))
+            let verdict = try await world.judge()
+            let refused = world.ledger.refusals - refusals
+            let facts =
+                "\(sum.words) · \(world.clients.count) mirrors equal the relay · \(verdict.lost) lost · "
+                + "\(verdict.duplicated) duplicated"
+            guard refused == 0 else {
+                journal.note("chaos", "check", "✘ \(refused) writes refused, and none was to be · \(facts)")
+                return false
+            }
+            journal.note("chaos", "check", "✔ \(facts)")
+            return true
+        } catch {
+            journal.note("chaos", "check", "✘ \(DemoTour.words(error)) · seed \(seed), \(sum.words)")
+            return false
+        }
+    }
+
+    private func run(_ first: ChaosPlan) async throws -> Sum {
+        var (plan, sum) = (first, Sum())
+        let end = ContinuousClock.now + length
+        while ContinuousClock.now < end {
+            let step = plan.next { client in world.clients[client].notes().map(\.name) }
+            try await perform(step, &plan, &sum)
+            try await Task.sleep(for: Self.pace)
+        }
+        return sum
+    }
+
+    private func perform(_ step: ChaosPlan.Step, _ plan: inout ChaosPlan, _ sum: inout Sum) async throws {
+        switch step {
+        case .add(let number):
+            plan.added(try world.add("Note \(sum.writes + 1)", on: world.clients[number]).name, by: number)
+            sum.writes += 1
+        case .edit(let number, let name):
+            let client = world.clients[number]
+            // It may have gone in the meantime.
+            guard var note = client.notes().first(where: { $0.name == name }) else { return }
+            note.title = "Note \(sum.writes + 1)"
+            note.done.toggle()
+            try client.save(note)
+            sum.writes += 1
+        case .delete(let number, let name):
+            try world.delete(name, on: world.clients[number])
+            sum.writes += 1
+        case .post(let number):
+            _ = try world.clients[number].post("Post \(sum.writes + 1)")
+            sum.writes += 1
+        case .cut(let number):
+            world.clients[number].goOffline()
+            sum.cuts += 1
+        case .heal(let number): await world.clients[number].goOnline()
+        case .restart(let number):
+            try await world.clients[number].restart()
+            sum.restarts += 1
+        case .killRelay:
+            world.relay?.kill()
+            journal.note("relay", "kill -9", "in mid-traffic, the clients work on")
+            sum.kills += 1
+        case .startRelay: try await startRelay()
+        }
+    }
+
+    private func startRelay() async throws {
+        guard let relay = world.relay, !relay.isRunning else { return }
+        try await relay.start()
+        journal.note("relay", "restart", "on the same folder and port")
+    }
+
+    private func mend() async throws {
+        try await startRelay()
+        for client in world.clients where !client.isOnline { await client.goOnline() }
+        journal.note("chaos", "end", "everything is mended; now the mirrors have to come to equal the relay")
+    }
+}

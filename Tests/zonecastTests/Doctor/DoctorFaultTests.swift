@@ -1,0 +1,234 @@
+import Foundation
+import RelayServer
+import RelayStore
+import Testing
+
+@testable import zonecast
+
+/// Each thing that may be wrong, provoked: what `zonecast doctor` says of it to people and to programs, and its exit code.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct DoctorFaultTests {
+    private typealias Diagnosis = DoctorTests.Diagnosis
+    private let folder = ScratchFolder()
+
+    /// Runs the doctor both ways, which have to say the same; gives the one finding.
+    private func finding(
+        _ check: String,
+        is grade: String,
+        _ arguments: [String],
+        environment: [String: String] = [:]
+    ) throws -> Diagnosis.Check {
+        let forPrograms = try Command.run(
+            ["doctor", "--json", "--timeout", "120"] + arguments,
+            environment: environment
+        )
+        let diagnosis = try forPrograms.json(Diagnosis.self)
+        let found = try #require(diagnosis[check], "\(diagnosis.checks)")
+        #expect(found.grade == grade, "\(found)")
+        #expect(forPrograms.status == (diagnosis.problems == 0 ? 0 : 1))
+        #expect(diagnosis.problems == diagnosis.checks.count { $0.grade == "problem" })
+
+        let forPeople = try Command.run(["doctor", "--timeout", "120"] + arguments, environment: environment)
+        #expect(forPeople.status == forPrograms.status)
+        let mark = ["good": "ok     ", "advice": "advice ", "problem": "problem"][grade] ?? ""
+        let line = forPeople.output.split(separator: "\n").first { $0.hasPrefix("\(mark) \(check)") }
+        #expect(line != nil, "\(forPeople.output)")
+        #expect(found.next.map { forPeople.output.contains("→ \($0)\n") } ?? true, "\(forPeople.output)")
+        if forPeople.status == 1 {
+            #expect(forPeople.complaint.contains("failed; see above."), "\(forPeople.complaint)")
+        }
+        // What is well is not told to who wants quiet; what is not, is.
+        let quiet = try Command.run(["doctor", "--quiet", "--timeout", "120"] + arguments, environment: environment)
+        let lines = quiet.output.split(separator: "\n")
+        #expect(quiet.status == forPrograms.status && !lines.contains { $0.hasPrefix("ok ") }, "\(quiet.output)")
+        #expect(lines.contains { $0.hasPrefix("\(mark) \(check)") } == (grade != "good"), "\(quiet.output)")
+        return found
+    }
+
+    private func makeContainer() throws {
+        let made = try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path])
+        try #require(made.status == 0, "\(made.complaint)")
+    }
+
+    // MARK: The folder
+
+    @Test(arguments: [
+        (ENOSPC, "No space left on device", "make room"), (EROFS, "Read-only file system", "look who owns it"),
+        (EIO, "Input/output error", "look who owns it"),
+    ])
+    func aDiskThatTakesNothing(fault: Int32, words: String, next: String) throws {
+        try makeContainer()
+        var disk = DiskCalls.system
+        disk.write = { _, _ in
+            errno = fault
+            return -1
+        }
+        let found = FolderChecks(folder: folder.path, isThorough: false, disk: disk).storage()
+        #expect(found.grade == .problem)
+        #expect(found.found == "\(folder.path) cannot be written: \(words)")
+        #expect(found.next?.hasPrefix(next) == true, "\(found)")
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: folder.path).allSatisfy { !$0.hasPrefix("doctor-") }
+        )
+    }
+
+    @Test func aDiskThatTakesHalfAPageIsFull() throws {
+        try makeContainer()
+        var disk = DiskCalls.system
+        disk.write = { _, bytes in bytes.count / 2 }
+        let found = FolderChecks(folder: folder.path, isThorough: false, disk: disk).storage()
+        #expect(found.found.hasSuffix("cannot be written: No space left on device"))
+    }
+
+    /// As somebody else, where the test may become somebody else.
+    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("setpriv"), "only root can become somebody else"))
+    func aFolderThatIsShut() throws {
+        try makeContainer()
+        let stranger = try Tool.run(
+            "setpriv",
+            ["--reuid", "65534", "--clear-groups", Command.program.path, "doctor", "--data", folder.path]
+        )
+        #expect(stranger.status == 1)
+        #expect(stranger.said.contains("You may not look into \(folder.path). Run this as root"), "\(stranger.said)")
+        #expect(stranger.said.contains("→ sudo zonecast doctor --data \(folder.path)"))
+    }
+
+    @Test func aDamagedStore() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        try Path.makeZones(["Notes"], on: relay)
+        #expect(relay.stop().status == 0)
+        #expect(try finding("storage", is: "good", ["--data", folder.path]).found.contains("writable"))
+        let store = "\(folder.path)/containers/\(Path.container)/development.sqlite"
+        var content = try #require(FileManager.default.contents(atPath: store))
+        // In the middle of a page that is in use: the second one.
+        for place in 4096 + 2000..<4096 + 2200 { content[place] ^= 0xFF }
+        try content.write(to: URL(fileURLWithPath: store))
+        let found = try finding("storage", is: "problem", ["--data", folder.path])
+        #expect(found.found.contains("containers/\(Path.container)/development.sqlite"), "\(found)")
+        #expect(found.next == "zonecast backup restore latest --data \(folder.path)")
+    }
+
+    @Test func accountsThatAreNoDatabase() throws {
+        try makeContainer()
+        for end in ["", "-wal", "-shm"] {
+            try? FileManager.default.removeItem(atPath: "\(folder.path)/relay.sqlite\(end)")
+        }
+        try Data("no database at all, but some text in its place".utf8)
+            .write(to: URL(fileURLWithPath: "\(folder.path)/relay.sqlite"))
+        let found = try finding("storage", is: "problem", ["--data", folder.path])
+        #expect(found.found.contains("relay.sqlite") || found.found.contains(folder.path), "\(found)")
+        #expect(found.next == "zonecast backup restore latest --data \(folder.path)", "\(found)")
+    }
+
+    // MARK: The address
+
+    @Test func anAddressThatAnotherProgramHas() throws {
+        try makeContainer()
+        let other = try FixedAnswer("HTTP/1.1 200 OK\r\n\r\n")
+        let address = "127.0.0.1:\(other.port)"
+        let found = try finding(
+            "listening",
+            is: "advice",
+            ["--data", folder.path],
+            environment: ["ZONECAST_LISTEN": address]
+        )
+        #expect(found.found.contains("no relay runs on \(folder.path)"))
+        #expect(found.found.contains("\(address) is in use by another program"), "\(found)")
+    }
+
+    @Test func anAddressWhereNobodyAnswers() throws {
+        let found = try finding("public address", is: "problem", ["--url", "http://127.0.0.1:1"])
+        #expect(found.found.hasPrefix("http://127.0.0.1:1 cannot be reached: "), "\(found)")
+        #expect(found.next == "check the name in the DNS, the firewall, and that the proxy runs")
+        let name = try finding("public address", is: "problem", ["--url", "http://no-such-name.invalid"])
+        #expect(name.found.hasPrefix("http://no-such-name.invalid cannot be reached: "), "\(name)")
+    }
+
+    @Test func aProxyThatDoesNotPassRequestsOn() throws {
+        let proxy = try FixedAnswer("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+        let url = "http://127.0.0.1:\(proxy.port)"
+        let found = try finding("public address", is: "problem", ["--url", url])
+        #expect(found.found == "\(url) answers 502 to GET /healthz")
+        #expect(found.next?.hasPrefix("the proxy does not pass requests on to the relay") == true)
+    }
+
+    @Test func aProxyWithoutUpgrade() throws {
+        let date = HTTPDate.now
+        let proxy = try FixedAnswer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: \(date)\r\n\r\nup\n")
+        let url = "http://127.0.0.1:\(proxy.port)"
+        let found = try finding("WebSocket", is: "problem", ["--url", url])
+        #expect(found.found.hasPrefix("the upgrade returned 200 instead of 101: "))
+        #expect(found.found.hasSuffix("the proxy does not forward Upgrade. Clients poll every 60 s meanwhile"))
+        #expect(found.next == "samples of proxies that do: zonecast init --domain NAME")
+        _ = try finding("clock", is: "good", ["--url", url])
+    }
+
+    @Test func aWrongClock() throws {
+        let proxy = try FixedAnswer(
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\nup\n"
+        )
+        let found = try finding("clock", is: "problem", ["--url", "http://127.0.0.1:\(proxy.port)"])
+        #expect(found.found.hasSuffix(" s from the Date of the answer"))
+        #expect(found.next == "signed requests and tokens depend on it: timedatectl set-ntp true")
+        let silent = try FixedAnswer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nup\n")
+        let none = try finding("clock", is: "advice", ["--url", "http://127.0.0.1:\(silent.port)"])
+        #expect(none.found.hasSuffix("gives no Date, so the clock cannot be compared"))
+    }
+
+    // MARK: TLS
+
+    @Test(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"))
+    func aCertificateThatHasEnded() throws {
+        let certificate = try TestCertificate.expired(in: folder.path + "/tls")
+        let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
+        let url = "https://localhost:\(relay.port)"
+        let found = try finding(
+            "public address",
+            is: "problem",
+            ["--url", url, "--authorities", certificate.certificate]
+        )
+        #expect(found.found.hasPrefix("\(url) shows a certificate that ended "), "\(found)")
+        #expect(found.found.hasSuffix(" days ago"))
+        #expect(found.next?.hasPrefix("renew it; ") == true)
+
+        // The folder's own doctor reads the file.
+        let settings = ["ZONECAST_TLS_CERT": certificate.certificate, "ZONECAST_TLS_KEY": certificate.key]
+        let own = try finding("certificate", is: "problem", ["--data", folder.path], environment: settings)
+        #expect(own.found.hasPrefix("\(certificate.certificate) certificate ended "), "\(own)")
+        withExtendedLifetime(relay) {}
+    }
+
+    @Test(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"))
+    func filesOfTLSThatAreMissingOrDoNotMatch() throws {
+        try makeContainer()
+        let (one, other) = (
+            try TestCertificate(in: folder.path + "/one", days: 30),
+            try TestCertificate(in: folder.path + "/two", days: 30)
+        )
+        func certificate(_ file: String, _ key: String, is grade: String) throws -> Diagnosis.Check {
+            let settings = ["ZONECAST_TLS_CERT": file, "ZONECAST_TLS_KEY": key]
+            return try finding("certificate", is: grade, ["--data", folder.path], environment: settings)
+        }
+        #expect(try certificate(one.certificate, one.key, is: "good").found.hasSuffix("certificate 29 days"))
+        let none = try certificate(folder.path + "/none", one.key, is: "problem")
+        #expect(none.found == "\(folder.path)/none is no readable PEM file with certificates (tls-cert).")
+        #expect(none.next == "tls-cert and tls-key in the configuration")
+        let mixed = try certificate(one.certificate, other.key, is: "problem")
+        #expect(mixed.found.contains("is not the key of the first certificate"))
+    }
+
+    @Test(arguments: [(-3.0, "problem"), (3.0, "problem"), (14.0, "advice"), (60.0, "good")])
+    func howLongCertificatesMustBeGood(days: Double, grade: String) {
+        #expect(RelayChecks.certificate("certificate", of: "x", seconds: days * 86_400).grade.rawValue == grade)
+    }
+}
+
+/// A time as in the `Date` field.
+enum HTTPDate {
+    static var now: String {
+        let formatter = DateFormatter()
+        formatter.locale = Locale(identifier: "en_US_POSIX")
+        formatter.timeZone = TimeZone(identifier: "GMT")
+        formatter.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+        return formatter.string(from: Date())
+    }
+}

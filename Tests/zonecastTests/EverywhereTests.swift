@@ -1,0 +1,68 @@
+import Foundation
+import Testing
+
+@testable import zonecast
+
+/// What every command takes, and what is said to words that are no command.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct EverywhereTests {
+    private let folder = ScratchFolder()
+    private let container = "iCloud.org.example.notes"
+
+    @Test func theFlagsAreTakenFromAnywhereBeforeTheDashes() {
+        let (flags, rest) = EverywhereFlags.take(from: ["--quiet", "user", "--no-color", "list", "--", "--quiet"])
+        #expect(flags == EverywhereFlags(isQuiet: true, hasNoColour: true))
+        #expect(rest == ["user", "list", "--", "--quiet"])
+        #expect(EverywhereFlags.take(from: ["demo", "--quick"]).flags == EverywhereFlags())
+    }
+
+    @Test func everyHelpNamesThem() throws {
+        for command in [[], ["serve"], ["token", "create"], ["backup"]] {
+            let help = try Command.run(command + ["--help"])
+            #expect(help.status == 0)
+            for flag in ["  --quiet  ", "  --no-color  "] { #expect(help.output.contains(flag), "\(command)") }
+        }
+    }
+
+    @Test func aScriptGetsWhatItAskedForAndNothingElse() throws {
+        let data = ["--data", folder.path]
+        let made = try Command.run(["container", "create", container, "--quiet"] + data)
+        #expect(made.status == 0 && made.output.isEmpty && made.complaint.isEmpty)
+        let token = try Command.run(["token", "create", "--quiet", "--container", container] + data)
+        #expect(token.output.dropLast().allSatisfy { $0.isHexDigit } && token.output.count == 65, "\(token.output)")
+        let list = try Command.run(["--quiet", "container", "list"] + data)
+        #expect(list.output.hasPrefix(container) && list.output.split(separator: "\n").count == 1)
+        let none = try Command.run(["user", "list", "--quiet"] + data)
+        #expect(none.status == 0 && none.output.isEmpty)
+        #expect(try Command.run(["user", "list"] + data).output.hasPrefix("There are no users"))
+        let backup = try Command.run(["backup", "create", "--quiet"] + data)
+        #expect(FileManager.default.fileExists(atPath: String(backup.output.dropLast())), "\(backup.output)")
+        // What goes wrong is told all the same.
+        let again = try Command.run(["container", "create", container, "--quiet"] + data)
+        #expect(again.status == 5 && !again.complaint.isEmpty)
+    }
+
+    @Test(arguments: [
+        (["serv"], "zonecast: \"serv\" is not a command of zonecast. Did you mean: zonecast serve?"),
+        (["user", "lst"], "zonecast: \"lst\" is not a command of zonecast user. Did you mean: zonecast user list?"),
+        (
+            ["conteiner", "list"],
+            "zonecast: \"conteiner\" is not a command of zonecast. Did you mean: zonecast container?"
+        ),
+        (["xylophone"], "zonecast: \"xylophone\" is not a command of zonecast. All of them: zonecast --help"),
+        (["token", "api", "revok", "x"], "zonecast: \"revok\" is not a command of zonecast token api."),
+    ])
+    func aMistypedCommandIsNamed(arguments: [String], words: String) throws {
+        let run = try Command.run(arguments)
+        #expect(run.status == 2 && run.output.isEmpty)
+        #expect(run.complaint.hasPrefix(words), "\(run.complaint)")
+        #expect(run.complaint.split(separator: "\n").count == 1)
+    }
+
+    @Test func whatIsNoMistypedCommandIsLeftAlone() {
+        for arguments in [
+            ["serve", "--listn", "x"], ["config", "check", "nofile"], ["help", "serve"], ["--version"], [],
+        ] {
+            #expect(MistypedCommand.first(in: arguments) == nil, "\(arguments)")
+        }
+    }
+}
