@@ -112,6 +112,83 @@ import ZoneTesting
         }
     }
 
+    // MARK: Moves that are interrupted
+
+    /// A sharing or its end begins without a network; what others write until it goes on is not lost.
+    @Test(arguments: Order.allCases, [true, false])
+    func whatIsWrittenToOriginalsGoesAlong(_ order: Order, _ relayMoves: Bool) async throws {
+        let world = try await SharingWorld(relayMoves: relayMoves)
+        let (phone, laptop) = (world.phone, world.laptop)
+        try await self.begin(phone)
+        try rename("1 passport", to: "1 new passport", on: laptop)
+        try await laptop.sync()
+        try await sync(phone, order)
+        let link = try await world.share(publicly: true)
+        try await world.bob.container.acceptShareInvitations(from: [link], into: world.bob.others)
+        try await check(world, ["1 new passport", "2 tickets"])
+    }
+
+    /// Begins to share the note while the device is off the network.
+    private func begin(_ app: NotesApp) async throws {
+        let id = try app.id(try #require(try app.note))
+        app.device.network.cut()
+        await #expect(throws: MirrorError.self) { try await app.container.share([id]) }
+        // The account is asked for first: so a request gets lost instead.
+        app.device.network.heal()
+        app.device.network.fail(request: 1, of: "records/move", by: .unreachable)
+        app.device.network.fail(request: 1, of: "records/modify", by: .unreachable)
+        app.device.network.fail(request: 1, of: "zones/modify", by: .unreachable)
+        await #expect(throws: MirrorError.self) { try await app.container.share([id]) }
+        app.device.network.failNothing()
+    }
+
+    @Test(arguments: Order.allCases, [true, false])
+    func whatIsDeletedElsewhereIsNotMoved(_ order: Order, _ relayMoves: Bool) async throws {
+        let world = try await SharingWorld(relayMoves: relayMoves)
+        let (phone, laptop) = (world.phone, world.laptop)
+        try await begin(phone)
+        let context = laptop.context()
+        try context.delete(try #require(try context.fetch(Memo.self, \.text == "1 passport").first))
+        try context.save()
+        try await laptop.sync()
+        if relayMoves || order != .sendsFirst { try await sync(phone, order) }
+        let link = try await world.share(publicly: true)
+        try await world.bob.container.acceptShareInvitations(from: [link], into: world.bob.others)
+        // A relay that cannot move is sent a copy by who has not heard of the deletion.
+        if relayMoves || order != .sendsFirst { try await check(world, ["2 tickets"]) }
+    }
+
+    /// What is deleted here after the move has begun is deleted wherever it is.
+    @Test(arguments: Order.allCases, [true, false])
+    func whatIsDeletedOnTheWayIsGone(_ order: Order, _ relayMoves: Bool) async throws {
+        let world = try await SharingWorld(relayMoves: relayMoves)
+        let phone = world.phone
+        try await begin(phone)
+        let context = phone.context()
+        try context.delete(try #require(try context.fetch(Memo.self, \.text == "1 passport").first))
+        try context.save()
+        try await sync(phone, order)
+        let link = try await world.share(publicly: true)
+        try await world.bob.container.acceptShareInvitations(from: [link], into: world.bob.others)
+        try await check(world, ["2 tickets"])
+    }
+
+    /// Both of the owner's devices share the same at the same time: each object is in one share.
+    @Test(arguments: Order.allCases) func twoSharesOfTheSameAreOne(_ order: Order) async throws {
+        let world = try await SharingWorld()
+        try await begin(world.phone)
+        let link = try await world.share(publicly: true, by: world.laptop)
+        _ = try? await sync(world.phone, order)
+        try await world.bob.container.acceptShareInvitations(from: [link], into: world.bob.others)
+        try await check(world, ["1 passport", "2 tickets"])
+        let id = try world.phone.id(try #require(try world.phone.note))
+        let error = await #expect(throws: MirrorError.self) { try await world.phone.container.share([id]) }
+        guard case .alreadyShared? = error?.code else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+    }
+
     // MARK: Pages that are older than what is here
 
     /// A page of the old zone comes late: what it holds has moved meanwhile, and has been seen there.
