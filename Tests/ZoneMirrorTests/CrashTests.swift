@@ -59,7 +59,7 @@ private final class Story: Sendable {
             let device = relay.device(of: "alice", named: "phone \(life)")
             var conditions = lives.begin(device, until: life == 0 ? deadline : nil)
             conditions.relayMoves = relayMoves
-            var phone: NotesApp? = try await NotesApp(device, folder: lives.folder, conditions)
+            var phone: NotesApp? = try await NotesApp(device, lives.folder, conditions)
             while next < steps.count, let app = phone {
                 // A dead program's errors are nobody's; a living one's are a failure.
                 do { try await steps[next](app) } catch  where lives.isOver {}
@@ -156,7 +156,7 @@ private final class Story: Sendable {
     /// Nothing is lost and nothing is there twice, wherever one looks.
     func check() async throws {
         let device = relay.device(of: "alice", named: "phone at the end")
-        let phone = try await NotesApp(device, folder: lives.folder, lives.begin(device, until: nil))
+        let phone = try await NotesApp(device, lives.folder, lives.begin(device, until: nil))
         for _ in 0..<2 { for app in [phone, laptop, bob] { try await app.sync() } }
         for app in [phone, laptop] {
             let memos = try app.context().fetch(Memo.self, sortedBy: .ascending(\.text))

@@ -202,10 +202,13 @@ struct SharingWorld: Sendable {
     let bob: NotesApp
     let carol: NotesApp
 
-    init() async throws {
+    /// With `relayMoves: false` the owner's devices move objects as with a relay that cannot.
+    init(relayMoves: Bool = true) async throws {
         relay = try TestRelay()
-        phone = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"))
-        laptop = try await NotesApp(relay.device(of: "alice@example.org", named: "laptop"))
+        var conditions = MirrorConditions()
+        conditions.relayMoves = relayMoves
+        phone = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"), nil, conditions)
+        laptop = try await NotesApp(relay.device(of: "alice@example.org", named: "laptop"), nil, conditions)
         bob = try await NotesApp(relay.device(of: "bob@example.org", named: "tablet"))
         carol = try await NotesApp(relay.device(of: "carol@example.org", named: "pc"))
         let context = phone.context()

@@ -43,9 +43,12 @@ final class NotesApp: Sendable {
     /// Goes with the app, unless the test looks after the files.
     private let folder: TemporaryFolder?
 
-    init(_ device: TestDevice, folder: URL? = nil, _ conditions: MirrorConditions? = nil, keepsCopies: Bool = false)
-        async throws
-    {
+    init(
+        _ device: TestDevice,
+        _ folder: URL? = nil,
+        _ conditions: MirrorConditions? = nil,
+        keepsCopies: Bool = false
+    ) async throws {
         self.device = device
         let own = try folder == nil ? TemporaryFolder() : nil
         self.folder = own

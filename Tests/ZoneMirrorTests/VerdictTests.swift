@@ -14,7 +14,8 @@ import ZoneKit
         tries: Int = 0,
         policy: MergePolicy = .mergeByPropertyObjectTrump,
         accepts: Bool = false,
-        isOwnZone: Bool = true
+        isOwnZone: Bool = true,
+        isHomeZone: Bool = true
     ) -> SendVerdict {
         .about(
             code,
@@ -23,7 +24,8 @@ import ZoneKit
                 tries: tries,
                 policy: policy,
                 acceptsDeletions: accepts,
-                isOwnZone: isOwnZone
+                isOwnZone: isOwnZone,
+                isHomeZone: isHomeZone
             )
         )
     }
@@ -35,10 +37,16 @@ import ZoneKit
         #expect(verdict(.zoneNotFound) == .makeZone)
         #expect(verdict(.zoneNotFound, isOwnZone: false) == .lookAtZones)
         #expect(verdict(.zoneNotFound, .delete) == .done)
-        #expect(verdict(.unknownItem) == .recreate)
-        #expect(verdict(.unknownItem, accepts: true) == .acceptDeletion)
-        #expect(verdict(.unknownItem, policy: .rollback) == .acceptDeletion)
-        #expect(verdict(.unknownItem, .delete) == .done)
+        // What is not where it was may have moved; looked for once.
+        #expect(verdict(.zoneNotFound, isHomeZone: false) == .lookFirst)
+        #expect(verdict(.zoneNotFound, tries: 1, isHomeZone: false) == .makeZone)
+        #expect(verdict(.unknownItem) == .lookFirst)
+        #expect(verdict(.unknownItem, .delete) == .lookFirst)
+        #expect(verdict(.unknownItem, isOwnZone: false) == .recreate)
+        #expect(verdict(.unknownItem, tries: 1) == .recreate)
+        #expect(verdict(.unknownItem, tries: 1, accepts: true) == .acceptDeletion)
+        #expect(verdict(.unknownItem, tries: 1, policy: .rollback) == .acceptDeletion)
+        #expect(verdict(.unknownItem, .delete, tries: 1) == .done)
         #expect(verdict(.referenceViolation) == .wait)
         #expect(verdict(.quotaExceeded) == .storeFull)
         for code: CKError.Code in [

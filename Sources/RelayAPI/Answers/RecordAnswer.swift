@@ -34,7 +34,11 @@ struct RecordAnswer {
 
     /// A live record whole, a deleted one as its tombstone.
     func write(_ record: StoredRecord, selecting own: FieldsJSON.Selection? = nil, to writer: inout JSONWriter) throws {
-        guard !record.isDeleted else { return writeTombstone(record.name, type: record.type, to: &writer) }
+        guard !record.isDeleted else {
+            // Where it went is its owner's business.
+            let goal = shares.viewer == zoneID.owner ? record.movedTo : nil
+            return writeTombstone(record.name, type: record.type, movedTo: goal, to: &writer)
+        }
         let fields = own == nil && takesAll ? record.fields : try fields(of: record, own ?? selection)
         writer.open(UInt8(ascii: "{"))
         writer.fragment(Text.recordName)
@@ -109,11 +113,13 @@ struct RecordAnswer {
         static let zone: StaticString = #","deleted":false,"zoneID":"#
     }
 
-    func writeTombstone(_ name: String, type: String?, to writer: inout JSONWriter) {
+    /// `goal`: the zone that the record was moved to, ours.
+    func writeTombstone(_ name: String, type: String?, movedTo goal: String? = nil, to writer: inout JSONWriter) {
         writer.open(UInt8(ascii: "{"))
         writer.member("recordName", name)
         if let type { writer.member("recordType", type) }
         writer.member("deleted", true)
+        if let goal { writer.member("movedTo", goal) }
         writer.key("zoneID")
         writer.raw(zone)
         writer.close(UInt8(ascii: "}"))

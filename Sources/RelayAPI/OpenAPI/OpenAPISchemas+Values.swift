@@ -103,6 +103,7 @@ extension OpenAPISchemas {
                 "zoneID": { "$ref": "#/components/schemas/ZoneID" },
                 "parent": { "$ref": "#/components/schemas/Reference" },
                 "deleted": { "type": "boolean" },
+                "movedTo": { "type": "string", "description": "Of a tombstone, for the zone's owner: the name of the owner's zone that the record was moved to." },
                 "shortGUID": { "type": "string" },
                 "stableUrl": { "type": "object" },
                 "share": { "type": "object", "description": "Of a root: the record of its share." },

@@ -6,9 +6,9 @@ import Wire
 ///
 /// Ours, no call of CloudKit's: sharing what is there already, and taking it back when the sharing ends, rest on it. Names,
 /// fields, assets, the references among the records and who made and changed them when stay; change tags do not, as those
-/// belong to a zone. To
-/// move again what has been moved is a success, so that a request whose answer was lost can be repeated. SDK reference 14
-/// and 16.
+/// belong to a zone. To move again what has been moved is a success, so that a request whose answer was lost can be
+/// repeated. The tombstone that stays behind says to its owner where the record went: a device that meets the one zone's
+/// feed before the other's would take it for a deletion. SDK reference 14 and 16.
 package struct MoveRecords: Sendable {
     package struct Item: Hashable, Sendable {
         package var name: String
@@ -186,7 +186,7 @@ package struct MoveRecords: Sendable {
         var record = record
         record.change = writer.takeChangeNumber()
         record.isDeleted = true
-        record.fields = FieldsJSON.empty
+        record.fields = StoredRecord.fields(movedTo: destination)
         record.parent = nil
         record.share = nil
         record.modified = stamp

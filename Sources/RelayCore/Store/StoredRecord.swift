@@ -25,7 +25,7 @@ package struct StoredRecord: Hashable, Sendable {
     package var parent: String?
     /// As `ShareMark` writes it.
     package var share: String?
-    /// The `fields` object; `{}` once deleted.
+    /// The `fields` object; of a tombstone `{}`, or where the record went.
     package var fields: [UInt8]
     /// A tombstone: kept so that devices which were away hear of the deletion.
     package var isDeleted: Bool
@@ -63,6 +63,21 @@ package struct StoredRecord: Hashable, Sendable {
     }
 
     package var isShare: Bool { type == Share.recordType }
+
+    /// Of a tombstone: the zone of the same owner to which the record was moved; `nil` where it was deleted.
+    package var movedTo: String? {
+        guard isDeleted, fields != FieldsJSON.empty,
+            let entry = (try? FieldsJSON.decode(fields))?.first(where: { $0.name == Self.movedToKey })
+        else { return nil }
+        return if case .string(let zone) = entry.value { zone } else { nil }
+    }
+
+    /// The fields of the tombstone that a move leaves behind.
+    static func fields(movedTo zone: ZoneID) -> [UInt8] {
+        FieldsJSON.encode([.init(name: movedToKey, value: .string(zone.zoneName))])
+    }
+
+    private static let movedToKey = "movedTo"
 
     /// The share that it is the root or the record of.
     package var shareMark: ShareMark? {

@@ -145,10 +145,16 @@ package enum ClientRequest {
 
     /// `zones/modify`: creations first, then deletions.
     ///
-    /// `loss` is why they go.
-    package static func modify(creating: [ZoneID], deleting: [ZoneID], loss: ZoneLoss = .deleted) -> [UInt8] {
+    /// `loss` is why they go; `operationID` as with records.
+    package static func modify(
+        creating: [ZoneID],
+        deleting: [ZoneID],
+        loss: ZoneLoss = .deleted,
+        operationID: String? = nil
+    ) -> [UInt8] {
         let operations = creating.map { ("create", $0) } + deleting.map { ("delete", $0) }
         return body { object in
+            if let operationID { object.member("operationID", operationID) }
             object.key("operations")
             object.array(operations) { list, operation in
                 list.object {
@@ -158,6 +164,19 @@ package enum ClientRequest {
                     $0.object { zoneID(operation.1, &$0) }
                 }
             }
+        }
+    }
+
+    /// `records/move`, ours; makes the destination where there is none.
+    package static func move(_ names: [String], from: ZoneID, to: ZoneID, operationID: String) -> [UInt8] {
+        body(reserving: 256 + names.count * 64) { object in
+            object.member("operationID", operationID)
+            zoneID(from, &object)
+            object.key("destinationZoneID")
+            zone(to, &object)
+            object.member("createDestination", true)
+            object.key("records")
+            object.array(names) { list, name in list.object { $0.member("recordName", name) } }
         }
     }
 

@@ -1,6 +1,6 @@
 import Foundation
 package import Records
-import Wire
+package import Wire
 
 extension CKDatabase {
     /// A zone with its capabilities.
@@ -80,11 +80,10 @@ extension CKDatabase {
         saveResults: [CKRecordZone.ID: Result<CKRecordZone, any Error>],
         deleteResults: [CKRecordZone.ID: Result<Void, any Error>]
     ) {
-        let body = ClientRequest.modify(
+        let document = try await modifyZones(
             creating: recordZonesToSave.map(\.zoneID.zone),
             deleting: recordZoneIDsToDelete.map(\.zone)
         )
-        let document = try await call("zones/modify", body, isWrite: true)
         var entries = try zoneEntries(document)[...]
         var saves: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
         var deletes: [CKRecordZone.ID: Result<Void, any Error>] = [:]
@@ -105,12 +104,34 @@ extension CKDatabase {
 
     /// Deletes a custom zone, and tells the user's other devices why; one that is gone already is no failure.
     package func end(_ zoneID: CKRecordZone.ID, because loss: ZoneLoss) async throws(CKError) {
-        let body = ClientRequest.modify(creating: [], deleting: [zoneID.zone], loss: loss)
-        for case .failed(_, let failure) in try zoneEntries(try await call("zones/modify", body, isWrite: true)) {
+        let document = try await modifyZones(creating: [], deleting: [zoneID.zone], because: loss)
+        for case .failed(_, let failure) in try zoneEntries(document) {
             let error = CKError(failure, at: .item)
             if error.code != .zoneNotFound { throw error }
         }
         try session.connection().zoneKeys.forget(zoneID)
+    }
+
+    /// `zones/modify`, under a name: a zone that was deleted and made again meanwhile is not deleted by a repeat.
+    package func modifyZones(
+        creating: [ZoneID],
+        deleting: [ZoneID],
+        because loss: ZoneLoss = .deleted
+    ) async throws(CKError) -> JSONDocument {
+        let connection = try session.connection()
+        do throws(CallFailure) {
+            return try await connection.write(
+                [creating.map(\.description), deleting.map(\.description), ["\(loss)"]],
+                to: creating.first ?? deleting.first ?? ZoneID(ZoneID.defaultName),
+                of: scope,
+                "zones/modify",
+                settings: settings
+            ) { name in
+                ClientRequest.modify(creating: creating, deleting: deleting, loss: loss, operationID: name)
+            }
+        } catch {
+            throw error.error
+        }
     }
 
     private func zoneEntries(_ document: JSONDocument) throws(CKError) -> [ClientResponse.ZoneEntry] {

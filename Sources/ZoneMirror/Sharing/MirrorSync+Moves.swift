@@ -15,28 +15,41 @@ extension MirrorSync {
     /// be otherwise later.
     func moveOnRelay() async throws {
         guard link.isPrivate else { return }
-        guard conditions.relayMoves else {
+        for isLast in [false, true] {
+            var isRefused = false
             for departure in try await file.pool.read({ try ShareMoves.departures($0) }) {
-                try await copyUnknown(departure)
+                if conditions.relayMoves, try await move(departure) { continue }
+                isRefused = true
+                if isLast || !conditions.relayMoves { try await copyUnknown(departure) }
             }
-            return
+            guard isRefused, conditions.relayMoves, !isLast else { return }
+            // Something of it was deleted or moved elsewhere, or there is no such call.
+            try await fetch(asksDatabase: true, held: [], prioritized: [])
         }
-        for departure in try await file.pool.read({ try ShareMoves.departures($0) }) {
-            for start in stride(from: 0, to: departure.names.count, by: Self.moveLimit) {
-                var part = departure
-                part.names = Array(departure.names[start..<min(start + Self.moveLimit, departure.names.count)])
-                do throws(CKError) {
-                    try await link.move(part.names, from: part.from.zone, to: part.to.zone)
-                } catch {
-                    guard !error.trouble.isRetriedAutomatically else { throw error }
-                    try await copyUnknown(part)
-                    continue
-                }
-                try conditions.crashPoint(.afterRelayMove)
-                try await noteMoved(part, part.names)
+    }
+
+    /// Moves some records; `false` where the relay refuses that for good.
+    private func move(_ departure: ShareMoves.Departure) async throws -> Bool {
+        let (from, to) = (departure.from.zone, departure.to.zone)
+        for start in stride(from: 0, to: departure.names.count, by: Self.moveLimit) {
+            let part = Array(departure.names[start..<min(start + Self.moveLimit, departure.names.count)])
+            // No page that was read before is written after.
+            for zone in [from, to] {
+                await exchange(zone).enter()
+                sends[zone, default: 0] += 1
             }
-            await tellOthers([departure.from.zone, departure.to.zone])
+            defer { for zone in [from, to] { exchange(zone).leave() } }
+            do throws(CKError) {
+                try await link.move(part, from: from, to: to)
+            } catch {
+                guard !error.trouble.isRetriedAutomatically else { throw error }
+                return false
+            }
+            try conditions.crashPoint(.afterRelayMove)
+            try await noteMoved(departure, part)
         }
+        await tellOthers([from, to])
+        return true
     }
 
     private func noteMoved(_ departure: ShareMoves.Departure, _ names: [String]) async throws {
@@ -69,17 +82,19 @@ extension MirrorSync {
     func finishMoves() async throws {
         let (originals, zones) = try await file.pool.read { try ShareMoves.due($0) }
         if !originals.isEmpty { try conditions.crashPoint(.beforeOriginalsGo) }
-        for (zone, names) in originals {
-            for start in stride(from: 0, to: names.count, by: 200) {
-                let part = Array(names[start..<min(start + 200, names.count)])
-                for answer in try await link.modify(part.map { .init(.forceDelete, $0) }, in: zone, atomically: false) {
-                    if case .failed(let error, _) = answer, error.code != .unknownItem { throw error }
-                }
+        var hasNews = false
+        for (zone, originals) in originals {
+            for start in stride(from: 0, to: originals.count, by: 200) {
+                let part = originals[start..<min(start + 200, originals.count)]
+                let gone = try await delete(part, in: zone)
+                hasNews = hasNews || gone.count < part.count
                 try conditions.crashPoint(.afterOriginalsGo)
-                try await file.pool.write { try ShareMoves.finished($0, originals: part, in: zone) }
+                try await file.pool.write { try ShareMoves.finished($0, originals: gone, in: zone) }
             }
             await tellOthers([zone])
         }
+        // Somebody has written to an original since it was copied: with the next fetch its object gets that.
+        if hasNews { tell(.noticed(nil)) }
         for zone in zones {
             try await link.delete(zone)
             try conditions.crashPoint(.afterZoneGone)
@@ -87,6 +102,22 @@ extension MirrorSync {
             feed.lost(zone)
             await tellOthers([zone])
         }
+    }
+
+    /// Deletes originals as they were when they were copied; returns the names of those that are gone.
+    private func delete(_ originals: ArraySlice<ShareMoves.Original>, in zone: ZoneID) async throws -> [String] {
+        let writes = originals.map { original in
+            ClientRequest.Write(original.tag == nil ? .forceDelete : .delete, original.name, changeTag: original.tag)
+        }
+        var gone: [String] = []
+        for (write, answer) in zip(writes, try await link.modify(writes, in: zone, atomically: false)) {
+            switch answer {
+            case .failed(let error, _) where error.code == .serverRecordChanged: break
+            case .failed(let error, _) where error.code != .unknownItem: throw error
+            default: gone.append(write.recordName)
+            }
+        }
+        return gone
     }
 
     /// Moves objects into another zone of this user, in the store alone; the next round sends it.

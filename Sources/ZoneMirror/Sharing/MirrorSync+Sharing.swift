@@ -57,6 +57,10 @@ extension MirrorSync {
     func leave(_ share: CKRecord.ID) async throws {
         try await checkAccount()
         let zone = share.zoneID.zone
+        let turnstile = exchange(zone)
+        await turnstile.enter()
+        defer { turnstile.leave() }
+        sends[zone, default: 0] += 1
         let writes = [ClientRequest.Write(.forceDelete, share.recordName)]
         for answer in try await link.modify(writes, in: zone, atomically: false) {
             if case .failed(let error, _) = answer, error.code != .zoneNotFound, error.code != .unknownItem {
@@ -68,6 +72,10 @@ extension MirrorSync {
 
     func purge(_ zone: ZoneID) async throws {
         try await checkAccount()
+        let turnstile = exchange(zone)
+        await turnstile.enter()
+        defer { turnstile.leave() }
+        sends[zone, default: 0] += 1
         try await link.delete(zone, because: .purged)
         try await forget(zone, .ended)
         await tellOthers([zone])

@@ -34,8 +34,10 @@ enum ShareMoves {
     /// Notes the original, to be deleted when the copy is there.
     private static func leave(_ db: Database, _ known: KnownRecord, _ oid: String, to target: Int64) throws {
         try db.execute(
-            sql: "INSERT OR REPLACE INTO mirror_move(zone, name, oid, dropsZone, target) VALUES (?, ?, ?, 0, ?)",
-            arguments: [known.zone, known.name, oid, target]
+            sql: """
+                INSERT OR REPLACE INTO mirror_move(zone, name, oid, dropsZone, target, tag) VALUES (?, ?, ?, 0, ?, ?)
+                """,
+            arguments: [known.zone, known.name, oid, target, known.tag]
         )
     }
 
@@ -47,8 +49,8 @@ enum ShareMoves {
         )
         try db.execute(
             sql: """
-                INSERT OR REPLACE INTO mirror_move(zone, name, oid, dropsZone, target)
-                SELECT zone, name, '', 0, ? FROM mirror_record
+                INSERT OR REPLACE INTO mirror_move(zone, name, oid, dropsZone, target, tag)
+                SELECT zone, name, '', 0, ?, tag FROM mirror_record
                 WHERE zone = ? AND oid IS NULL AND tag IS NOT NULL AND type <> ?
                 """,
             arguments: [target, zone, Share.recordType]
@@ -122,22 +124,30 @@ enum ShareMoves {
         )
     }
 
+    /// A record whose copy stands in another zone, as it was when it was copied; `tag` is `nil` where that is not known.
+    struct Original: Sendable {
+        var name: String
+        var tag: String?
+    }
+
     /// What can be deleted on the relay by now: originals whose copy is there, and zones that everything has left.
-    static func due(_ db: Database) throws -> (originals: [ZoneID: [String]], zones: [ZoneID]) {
+    static func due(_ db: Database) throws -> (originals: [ZoneID: [Original]], zones: [ZoneID]) {
         let arrived = "EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid AND r.tag IS NOT NULL)"
         let gone = "(m.oid <> '' AND NOT EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid))"
         let dropped = "SELECT zone FROM mirror_move WHERE dropsZone = 1"
         let rows = try Row.fetchAll(
             db,
             sql: """
-                SELECT m.zone, m.name FROM mirror_move m
+                SELECT m.zone, m.name, m.tag FROM mirror_move m
                 WHERE m.dropsZone = 0 AND m.zone NOT IN (\(dropped)) AND (\(arrived) OR \(gone))
                 """
         )
-        var originals: [ZoneID: [String]] = [:]
+        var originals: [ZoneID: [Original]] = [:]
         for row in rows {
             guard let zone = try KnownZone.find(db, id: row[0])?.zone else { continue }
-            originals[zone, default: []].append(row[1])
+            let tag: String? = row[2]
+            let isSeen = tag != KnownRecord.unseen && tag != KnownRecord.awaited
+            originals[zone, default: []].append(Original(name: row[1], tag: isSeen ? tag : nil))
         }
         let zones = try Int64.fetchAll(
             db,

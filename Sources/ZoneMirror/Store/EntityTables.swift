@@ -153,12 +153,13 @@ struct EntityTables {
             """
     }
 
-    /// What was never sent need not be deleted there.
+    /// What was never sent need not be deleted there; what is to move was, under another address.
     private var unsent: String {
         guard isMirrored else { return "" }
         return """
             DELETE FROM mirror_outbox WHERE oid = old.id AND isAttempted = 0
-            AND NOT EXISTS (SELECT 1 FROM mirror_record WHERE oid = old.id AND tag IS NOT NULL);
+            AND NOT EXISTS (SELECT 1 FROM mirror_record WHERE oid = old.id AND tag IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM mirror_move WHERE oid = old.id);
             """
     }
 

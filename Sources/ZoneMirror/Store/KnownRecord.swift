@@ -8,6 +8,8 @@ import ZoneKit
 struct KnownRecord {
     /// A version that no record ever has: the next one that comes is taken in, whichever it is.
     static let unseen = "0"
+    /// Likewise, of a record that its old zone says has moved to this one, where it has not been seen yet.
+    static let awaited = "00"
 
     var id: Int64
     var zone: Int64
@@ -112,6 +114,12 @@ struct KnownRecord {
         ])
     }
 
+    /// Changes what is known of a record's contents, and nothing else.
+    static func store(_ db: Database, fields: Data, tag: String, of id: Int64) throws {
+        let sql = "UPDATE mirror_record SET fields = ?, tag = ? WHERE id = ?"
+        try db.cachedStatement(sql: sql).execute(arguments: [fields, tag, id])
+    }
+
     /// The relay has it no more; the object, if it stays, is new to the relay.
     static func forgetVersion(_ db: Database, id: Int64) throws {
         try db.execute(sql: "UPDATE mirror_record SET tag = NULL, fields = NULL WHERE id = ?", arguments: [id])
@@ -131,6 +139,8 @@ struct KnownZone {
     var isThere: Bool
     /// Not 0 while a listing from the beginning is under way: what does not turn up in it is gone.
     var sweep: Int64
+    /// The relay has it no more; what is in it is kept until all that has changed was fetched, since it may have moved.
+    var isEnding = false
 
     private static func make(_ row: Row) -> KnownZone {
         KnownZone(
@@ -138,11 +148,12 @@ struct KnownZone {
             zone: ZoneID(row[1], owner: UserID(row[2])),
             token: row[3],
             isThere: row[4],
-            sweep: row[5]
+            sweep: row[5],
+            isEnding: row[6]
         )
     }
 
-    private static let columns = "id, name, owner, token, isThere, sweep"
+    private static let columns = "id, name, owner, token, isThere, sweep, isEnding"
 
     static func find(_ db: Database, _ zone: ZoneID) throws -> KnownZone? {
         let sql = "SELECT \(columns) FROM mirror_zone WHERE name = ? AND owner = ?"
@@ -155,6 +166,17 @@ struct KnownZone {
 
     static func all(_ db: Database) throws -> [KnownZone] {
         try Row.fetchAll(db, sql: "SELECT \(columns) FROM mirror_zone ORDER BY id").map(make)
+    }
+
+    /// The relay has it no more; whether its objects are gone as well is not certain yet.
+    static func end(_ db: Database, _ zone: ZoneID) throws {
+        guard let known = try find(db, zone) else { return }
+        try db.execute(
+            sql: """
+                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0, isEnding = 1 WHERE id = ?
+                """,
+            arguments: [known.id]
+        )
     }
 
     /// Finds it, or notes a zone not known before.

@@ -70,6 +70,11 @@ struct OutboxRow {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ?").execute(arguments: [oid])
     }
 
+    /// What it waited for is there, or will not come.
+    static func release(_ db: Database, _ oid: String) throws {
+        try db.cachedStatement(sql: "UPDATE mirror_outbox SET held = NULL WHERE oid = ?").execute(arguments: [oid])
+    }
+
     /// The relay has answered for what was sent as `version`; what was changed since stays.
     static func settled(_ db: Database, _ oid: String, version: Int64) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ? AND version <= ?")

@@ -12,6 +12,8 @@ enum StoreTables {
         // What files of older versions lack.
         try add("bytes INTEGER NOT NULL DEFAULT 0", to: "mirror_event", db)
         try add("schema INTEGER", to: "mirror_refused", db)
+        try add("isEnding INTEGER NOT NULL DEFAULT 0", to: "mirror_zone", db)
+        try add("tag TEXT", to: "mirror_move", db)
         if try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_local") == 0 {
             try db.execute(sql: "INSERT INTO mirror_local(importing, txn) VALUES (0, 0)")
         }
@@ -29,7 +31,7 @@ enum StoreTables {
         CREATE TABLE IF NOT EXISTS mirror_zone(
             id INTEGER PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, token TEXT,
             isThere INTEGER NOT NULL DEFAULT 0, isUnfetched INTEGER NOT NULL DEFAULT 0,
-            sweep INTEGER NOT NULL DEFAULT 0, fetchedAt REAL,
+            sweep INTEGER NOT NULL DEFAULT 0, fetchedAt REAL, isEnding INTEGER NOT NULL DEFAULT 0,
             UNIQUE(name, owner));
         CREATE TABLE IF NOT EXISTS mirror_record(
             id INTEGER PRIMARY KEY, zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT, entity TEXT,
@@ -69,7 +71,7 @@ enum StoreTables {
             oid TEXT NOT NULL, col TEXT NOT NULL, at INTEGER, PRIMARY KEY(oid, col)) WITHOUT ROWID;
         CREATE INDEX IF NOT EXISTS mirror_edit_new ON mirror_edit(oid) WHERE at IS NULL;
         CREATE TABLE IF NOT EXISTS mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
-            dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, PRIMARY KEY(zone, name, dropsZone));
+            dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, tag TEXT, PRIMARY KEY(zone, name, dropsZone));
         CREATE TABLE IF NOT EXISTS mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
             isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
         """

@@ -55,8 +55,12 @@ struct Exporter {
     private func outgoing(_ row: OutboxRow) throws -> Outgoing? {
         guard let table = file.mapping.tables[row.entity] else { return nil }
         let known = try KnownRecord.find(db, oid: row.oid)
-        let zone = try known.flatMap { try KnownZone.find(db, id: $0.zone)?.zone } ?? file.homeZone
-        guard let zone else {
+        let home = try known.flatMap { try KnownZone.find(db, id: $0.zone) }
+        guard home?.isEnding != true else {
+            try hold(row.oid, "The zone that it was in has ended. Where it is now is being looked for.")
+            return nil
+        }
+        guard let zone = home?.zone ?? file.homeZone else {
             try hold(
                 row.oid,
                 "A new object in a shared store has to be related to a shared object, or assigned to a share."
@@ -68,9 +72,13 @@ struct Exporter {
         if row.operation == .delete {
             guard let known, known.tag != nil || row.isAttempted else {
                 try OutboxRow.drop(db, row.oid)
+                if let known { try KnownRecord.remove(db, id: known.id) }
                 return nil
             }
-            write = ClientRequest.Write(.forceDelete, known.name)
+            // In one's own database a record that is not there as it was known may have moved.
+            let isChecked = file.scope == .private && known.tag != nil
+            write = ClientRequest.Write(isChecked ? .delete : .forceDelete, known.name)
+            write.changeTag = isChecked ? known.tag : nil
         } else {
             guard let made = try save(row, table, known, zone) else { return nil }
             (write, large) = made
@@ -237,6 +245,17 @@ struct Exporter {
         for (name, value) in item.write.fields {
             if let value { fields[name] = value } else { fields[name] = nil }
         }
+        // A write that was sent again is answered with what the record is now, which may be somebody else's since: as long as
+        // that was not taken in, this device knows its own version only.
+        if Self.isForeign(record, after: fields, item.write) {
+            try KnownRecord.store(
+                db,
+                fields: KnownRecord.encode(fields),
+                tag: KnownRecord.unseen,
+                of: known.id
+            )
+            return try OutboxRow.settled(db, item.oid, version: item.version)
+        }
         // The relay has a sealed value; what it stands for is known here.
         for (name, value) in record.fields where !item.write.encrypted.contains(name) { fields[name] = value }
         var kept = record
@@ -256,6 +275,20 @@ struct Exporter {
             seen: sweep
         )
         try OutboxRow.settled(db, item.oid, version: item.version)
+    }
+
+    /// Whether a saved record differs from what was sent, as far as that can be compared.
+    private static func isForeign(
+        _ record: Record,
+        after fields: [String: FieldValue],
+        _ write: ClientRequest.Write
+    ) -> Bool {
+        func isCompared(_ name: String, _ value: FieldValue) -> Bool {
+            !write.encrypted.contains(name) && !record.encryptedFields.contains(name) && !value.type.isAsset
+                && !ZoneSeal.isSealed(value)
+        }
+        for (name, value) in record.fields where isCompared(name, value) && fields[name] != value { return true }
+        return fields.contains { name, value in isCompared(name, value) && record.fields[name] == nil }
     }
 
     /// The relay has deleted it, or never had it.

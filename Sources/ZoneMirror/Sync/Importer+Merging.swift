@@ -38,7 +38,7 @@ extension Importer {
         for dropped in outcome.dropped {
             try decide(table, oid, dropped, resolved == nil ? .policy(policy) : .resolver)
         }
-        if values == arrived { try OutboxRow.drop(db, oid) }
+        if values == arrived, !keepsPlace { try OutboxRow.drop(db, oid) }
         return values
     }
 

@@ -52,6 +52,7 @@ extension Importer {
                     sql: "UPDATE mirror_record SET zone = ?, tag = NULL WHERE id = ?",
                     arguments: [target.id, known.id]
                 )
+                try OutboxRow.release(db, oid)
                 continue
             }
             if let oid = known.oid, try OutboxRow.find(db, oid) != nil { dropped.append(oid) }
@@ -59,7 +60,7 @@ extension Importer {
         }
         try db.execute(
             sql: """
-                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0 WHERE id = ?
+                UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0, isEnding = 0 WHERE id = ?
                 """,
             arguments: [zone.id]
         )

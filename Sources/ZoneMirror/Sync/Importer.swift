@@ -16,13 +16,21 @@ final class Importer {
     let now: Date
     let policy: MergePolicy
     /// How many records changed something here.
-    private(set) var count = 0
+    var count = 0
     /// Objects whose pending change and the relay's could not be merged.
     var conflicts: [String] = []
     /// The record that is being taken in.
     private(set) var arriving: Record?
     private var hasOutbox: Bool
     private(set) var hasLinks: Bool
+    /// Objects of this store are on their way to other zones.
+    let hasMoves: Bool
+    /// Zones out of which records have turned up in others: what was read of them before is older than that.
+    var leftZones: Set<Int64> = []
+    /// Zones in which records are awaited.
+    var awaitingZones: Set<Int64> = []
+    /// What is merged stays in the line even where nothing of it is the user's change.
+    var keepsPlace = false
     let names: NameSpace
 
     init(_ db: Database, _ file: StoreFile, transaction: Int64, now: Date) throws {
@@ -34,6 +42,7 @@ final class Importer {
         policy = file.description.cloud?.mergePolicy ?? .mergeByPropertyObjectTrump
         hasOutbox = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_outbox)") ?? false
         hasLinks = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_link)") ?? false
+        hasMoves = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_move)") ?? false
         names = try NameSpace(db)
     }
 
@@ -120,6 +129,7 @@ final class Importer {
         count += 1
         arriving = record
         let theirs = mapping.row(of: readable, in: table)
+        if known == nil, hasMoves, try takeOriginal(record, theirs, table, zone) { return }
         let oid = try place(theirs, record, known, table, zone)
         try KnownRecord.store(
             db,
@@ -167,22 +177,6 @@ final class Importer {
         return other
     }
 
-    /// An object of ours that went from one of our zones into another, as a share begins or ends.
-    private func movedHere(
-        _ table: TableForm,
-        _ name: String,
-        _ theirs: [DatabaseValue],
-        _ zone: KnownZone
-    ) throws -> String? {
-        guard file.description.cloud?.scope == .private, let before = try KnownRecord.find(db, oid: name),
-            before.entity == table.name
-        else { return nil }
-        try KnownRecord.remove(db, id: before.id)
-        try db.execute(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?", arguments: [zone.id, name])
-        try update(table, name, theirs, before, zone)
-        return name
-    }
-
     private func added(_ table: TableForm, _ oid: String, _ row: NameSpace.Local, _ zone: KnownZone) throws {
         try keep(row.unresolved, of: table, oid, zone.id)
         try note(table, oid, .insert, names: nil)
@@ -195,7 +189,7 @@ final class Importer {
 
     // MARK: Updates and merges
 
-    private func update(
+    func update(
         _ table: TableForm,
         _ oid: String,
         _ theirs: [DatabaseValue],
@@ -262,9 +256,13 @@ final class Importer {
 
     // MARK: Deletions
 
-    func remove(_ name: String, zone: KnownZone) throws {
-        guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { return }
-        try remove(known)
+    /// `goal`: where the relay says that the record went.
+    func remove(_ name: String, zone: KnownZone, movedTo goal: String? = nil) throws {
+        guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else {
+            if hasMoves { try originalIsGone(name, zone, movedTo: goal) }
+            return
+        }
+        if let goal { try expect(known, in: try KnownZone.make(db, ZoneID(goal))) } else { try remove(known) }
     }
 
     /// The relay has this record no more.
@@ -287,6 +285,7 @@ final class Importer {
         if keepingPending, pending?.operation == .save, !acceptsDeletion,
             PropertyMerge.keepsObjectDeletedInStore(policy) ?? true
         {
+            try OutboxRow.release(db, oid)
             return try KnownRecord.forgetVersion(db, id: known.id)
         }
         try OutboxRow.drop(db, oid)

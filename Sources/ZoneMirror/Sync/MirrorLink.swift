@@ -10,6 +10,8 @@ struct MirrorPage: Sendable {
     var shares: [(name: String, details: ClientShare)] = []
     /// Records of keys were among the others: what could not be opened before may be openable now.
     var hasKeys = false
+    /// By name the zones to which deleted records have moved.
+    var goals: [String: String] = [:]
     /// How many records follow; `nil` where it is not known.
     var remaining: Int?
     /// What was made ready of the changed records, one for each; empty where nothing was.
@@ -144,6 +146,7 @@ struct MirrorLink: Sendable {
                 case .deleted(_, ZoneSeal.keyRecordType, _): break
                 case .deleted(let name, let type, _):
                     page.records.deleted.append((RecordID(name, in: zone), type ?? ""))
+                    if isPrivate { page.goals[name] = try? entry["movedTo"]?.string() }
                 case .failed: break
                 }
             }
@@ -151,14 +154,26 @@ struct MirrorLink: Sendable {
         return page
     }
 
+    /// Some records of a zone as they are now; those that are not there are left out.
+    func lookup(_ names: [String], in zone: ZoneID) async throws(CKError) -> [Record] {
+        let body = ClientRequest.lookup(names, in: zone, desiredKeys: nil)
+        let document = try await asOwner { () throws(CKError) in try await database.call("records/lookup", body) }
+        return try reading { () throws(JSONError) in
+            var records: [Record] = []
+            try ClientResponse.records(document.root, zone: zone) { entry in
+                switch entry {
+                case .record(let record), .share(let record, _): records.append(record)
+                case .deleted, .failed: break
+                }
+            }
+            return records
+        }
+    }
+
     /// Makes zones; those that exist already stay as they are.
     func make(_ zones: [ZoneID]) async throws(CKError) {
         let document = try await asOwner { () throws(CKError) in
-            try await database.call(
-                "zones/modify",
-                ClientRequest.modify(creating: zones, deleting: []),
-                isWrite: true
-            )
+            try await database.modifyZones(creating: zones, deleting: [])
         }
         let entries = try reading { () throws(JSONError) in try ClientResponse.zones(document.root) }
         for case .failed(_, let failure) in entries {
@@ -182,19 +197,17 @@ struct MirrorLink: Sendable {
 
     /// Moves records from one zone of this user to another, all or none.
     func move(_ names: [String], from: ZoneID, to: ZoneID) async throws(CKError) {
-        var writer = JSONWriter(reserving: 256 + names.count * 64)
-        writer.object { body in
-            body.key("zoneID")
-            ZoneIDCodec.write(from, to: &body)
-            body.key("destinationZoneID")
-            ZoneIDCodec.write(to, to: &body)
-            body.member("createDestination", true)
-            body.key("records")
-            body.array(names) { list, name in list.object { $0.member("recordName", name) } }
-        }
-        let body = writer.bytes
+        let connection = try connection()
         _ = try await asOwner { () throws(CKError) in
-            try await database.call("records/move", body, isWrite: true)
+            do throws(CallFailure) {
+                let scope = database.scope
+                let place = [from.description, to.description] + names
+                return try await connection.write(place, to: from, of: scope, "records/move") { name in
+                    ClientRequest.move(names, from: from, to: to, operationID: name)
+                }
+            } catch {
+                throw error.error
+            }
         }
     }
 

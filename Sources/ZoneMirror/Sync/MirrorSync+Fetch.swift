@@ -7,11 +7,15 @@ import ZoneKit
 extension MirrorSync {
     private enum Arrival: Sendable {
         case database(Result<DatabasePage, CKError>)
-        case zone(ZoneID, since: SyncToken?, Result<MirrorPage, CKError>)
+        /// `sends`: how many there had been to the zone when it was asked for.
+        case zone(ZoneID, since: SyncToken?, sends: Int, Result<MirrorPage, CKError>)
     }
 
+    /// A page that does not follow on what the store holds of its zone.
+    private struct Misfit: Error {}
+
     /// What one round of fetching has come to.
-    private struct Tally {
+    struct Tally {
         var began: Date
         var records = 0
         var bytes = 0
@@ -40,7 +44,7 @@ extension MirrorSync {
         try await fetch(asksDatabase: true, held: [], prioritized: prioritized)
     }
 
-    private func fetch(asksDatabase: Bool, held: Set<ZoneID>, prioritized: [ZoneID]) async throws {
+    func fetch(asksDatabase: Bool, held: Set<ZoneID>, prioritized: [ZoneID]) async throws {
         try await withFetchLane {
             tell(.fetchBegan)
             var tally = Tally(began: conditions.wallClock())
@@ -103,7 +107,7 @@ extension MirrorSync {
                     switch effect {
                     case .askDatabase(let token): group.addTask { .database(await self.askDatabase(token)) }
                     case .askZone(let zone, let token):
-                        group.addTask { .zone(zone, since: token, await self.askZone(zone, token)) }
+                        group.addTask { await self.askZone(zone, token) }
                     case .finished(let end): outcome = end
                     case .zoneBegins, .zoneEnded: break
                     }
@@ -115,6 +119,7 @@ extension MirrorSync {
         self.round = nil
         aheads.values.forEach { $0.walk.stop() }
         aheads = [:]
+        if outcome.trouble == nil, outcome.zoneTroubles.isEmpty { await settleMoves(&tally) }
         return outcome
     }
 
@@ -127,11 +132,16 @@ extension MirrorSync {
     }
 
     /// Leaves the zone's turnstile to `take`, which lets the next one through when the page is applied.
-    private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<MirrorPage, CKError> {
+    private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Arrival {
         await exchange(zone).enter()
+        let sends = sends[zone, default: 0]
+        return .zone(zone, since: token, sends: sends, await page(of: zone, token, sends))
+    }
+
+    private func page(of zone: ZoneID, _ token: SyncToken?, _ sends: Int) async -> Result<MirrorPage, CKError> {
         if let ahead = aheads[zone] {
             // A save of ours since may be newer than what such pages say.
-            if ahead.token == token, ahead.walk.sends == sends[zone, default: 0] {
+            if ahead.token == token, ahead.walk.sends == sends {
                 let page = await ahead.walk.take()
                 // After a failure the next try is a new one.
                 if case .failure = page { aheads[zone] = nil }
@@ -184,7 +194,7 @@ extension MirrorSync {
     private func take(_ arrival: Arrival, _ tally: inout Tally) async -> [FetchRound.Effect] {
         let arrival = await completed(arrival)
         defer {
-            if case .zone(let zone, _, _) = arrival { exchange(zone).leave() }
+            if case .zone(let zone, _, _, _) = arrival { exchange(zone).leave() }
         }
         switch arrival {
         case .database(.success(let page)):
@@ -210,7 +220,9 @@ extension MirrorSync {
         case .database(.failure(let error)):
             tally.errors[nil] = error
             return advance(.databaseFailed(error.trouble))
-        case .zone(let zone, let since, .success(var page)):
+        case .zone(let zone, let since, let sends, .success(var page)):
+            // Read before something in it was met in another zone: it would bring that back.
+            guard sends == self.sends[zone, default: 0] else { return [.askZone(zone, since: since)] }
             askAhead(page, of: zone)
             do {
                 try await makeReadable(&page.records.changed, in: zone)
@@ -222,12 +234,14 @@ extension MirrorSync {
                 let arrived = page.records.changed.count
                 tally.rest[zone] = page.remaining ?? tally.rest[zone].map { max(0, $0 - arrived) }
                 if page.records.moreComing { tell(of: tally) }
+            } catch is Misfit {
+                return advance(.zoneFailed(zone, Trouble(.tokenExpired)))
             } catch {
                 tally.errors[zone] = CKError(from: error)
                 return advance(.zoneFailed(zone, Trouble(.refused)))
             }
             return advance(.zonePage(zone, token: page.records.token, moreComing: page.records.moreComing))
-        case .zone(let zone, _, .failure(let error)):
+        case .zone(let zone, _, _, .failure(let error)):
             tally.errors[zone] = error
             return advance(.zoneFailed(zone, error.trouble))
         }
@@ -273,22 +287,35 @@ extension MirrorSync {
         _ reasons: [ZoneID: ShareChange.Loss]
     ) async throws -> [MirrorEvent.Detail] {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
+        // What was in a zone that has ended may have moved into one that has changed: it waits for those.
+        let waits = page.moreComing || !page.changed.isEmpty || !feed.unfetched.isEmpty
+        var ending: [ZoneID] = []
+        var lost: [(ZoneID, DatabasePage.Loss)] = []
+        for (zone, loss) in page.deleted {
+            guard waits, loss == .deleted, zone != file.homeZone else {
+                lost.append((zone, loss))
+                continue
+            }
+            ending.append(zone)
+            endings[zone] = reasons[zone] ?? .unknown
+        }
         var kept: [MirrorEvent.Detail] = []
-        for (zone, _) in page.deleted where file.scope == .shared {
+        for (zone, _) in lost where file.scope == .shared {
             if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) {
                 kept += try keepCopy(of: known)
             }
         }
-        return try await file.pool.write { [kept] db in
+        return try await file.pool.write { [kept, ending, lost] db -> [MirrorEvent.Detail] in
             var details = kept
             for zone in page.changed {
                 let known = try KnownZone.make(db, zone)
                 try db.execute(
-                    sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1 WHERE id = ?",
+                    sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1, isEnding = 0 WHERE id = ?",
                     arguments: [known.id]
                 )
             }
-            for (zone, loss) in page.deleted {
+            for zone in ending { try KnownZone.end(db, zone) }
+            for (zone, loss) in lost {
                 guard let known = try KnownZone.find(db, zone) else { continue }
                 if let reason = reasons[zone] { details.append(.share(.accessLost(reason), zone: zone.zoneName)) }
                 details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
@@ -301,6 +328,16 @@ extension MirrorSync {
         }
     }
 
+    /// What a page did to a store.
+    private struct Written: Sendable {
+        var count = 0
+        var details: [MirrorEvent.Detail] = []
+        /// Zones out of which something has turned up in this one.
+        var left: [ZoneID] = []
+        /// Zones that something has moved to.
+        var awaiting: [ZoneID] = []
+    }
+
     /// A page's records, and the token that covers them, in one transaction.
     private func write(
         _ found: MirrorPage,
@@ -308,42 +345,68 @@ extension MirrorSync {
         since: SyncToken?
     ) async throws -> (Int, [MirrorEvent.Detail]) {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
-        let page = found.records
         try crash(.beforeImport)
-        let result = try await file.pool.write { db in
+        let written = try await file.pool.write { db -> Written in
             var known = try KnownZone.make(db, zone)
-            var details: [MirrorEvent.Detail] = []
-            let isEmpty = page.changed.isEmpty && page.deleted.isEmpty
-            var count = 0
-            if !isEmpty || since == nil || known.sweep != 0 {
-                count = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                    if since == nil { try known.beginSweep(db, transaction) }
-                    let importer = try Importer(db, file, transaction: transaction, now: now)
-                    try importer.take(page.changed, found.readied, zone: known)
-                    for item in page.deleted { try importer.remove(item.id.recordName, zone: known) }
-                    if known.sweep != 0, !page.moreComing {
-                        details.append(.zoneResynced(zone: zone.description, reason: "listed from its beginning"))
-                        try crash(.insideSweep)
-                        try importer.sweep(known)
-                    }
-                    for (name, share) in found.shares {
-                        let news = try ShareCache.store(db, share, named: name, zone: known.id)
-                        guard let change = ShareChange(news, isOwn: zone.owner == .caller) else { continue }
-                        details.append(.share(change, zone: zone.zoneName))
-                        try importer.noteShare(in: known, news == .created ? .insert : .update)
-                    }
-                    return importer.count
-                }
+            if let since, known.token != since.text { throw Misfit() }
+            var written = Written()
+            let page = found.records
+            if !page.changed.isEmpty || !page.deleted.isEmpty || since == nil || known.sweep != 0 {
+                written = try Self.enter(found, in: &known, isFirst: since == nil, db, file, now, crash)
             }
             try db.execute(
-                sql: "UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, fetchedAt = ? WHERE id = ?",
+                sql: """
+                    UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, isEnding = 0, fetchedAt = ? WHERE id = ?
+                    """,
                 arguments: [page.token.text, page.moreComing, now.timeIntervalSince1970, known.id]
             )
             try crash(.insideImport)
-            return (count, details)
+            return written
         }
+        for zone in written.left { sends[zone, default: 0] += 1 }
+        for zone in written.awaiting { expectsRecords(in: zone) }
         try crash(.afterImport)
-        return result
+        return (written.count, written.details)
+    }
+
+    private static func enter(
+        _ found: MirrorPage,
+        in known: inout KnownZone,
+        isFirst: Bool,
+        _ db: Database,
+        _ file: StoreFile,
+        _ now: Date,
+        _ crash: (CrashPoint) throws -> Void
+    ) throws -> Written {
+        let (page, zone) = (found.records, known.zone)
+        return try StoreFile.importing(db, author: Importer.author, at: now) { transaction -> Written in
+            var written = Written()
+            if isFirst { try known.beginSweep(db, transaction) }
+            let importer = try Importer(db, file, transaction: transaction, now: now)
+            try importer.take(page.changed, found.readied, zone: known)
+            for item in page.deleted {
+                try importer.remove(item.id.recordName, zone: known, movedTo: found.goals[item.id.recordName])
+            }
+            if known.sweep != 0, !page.moreComing {
+                written.details.append(.zoneResynced(zone: zone.description, reason: "listed from its beginning"))
+                try crash(.insideSweep)
+                try importer.sweep(known)
+            }
+            for (name, share) in found.shares {
+                let news = try ShareCache.store(db, share, named: name, zone: known.id)
+                guard let change = ShareChange(news, isOwn: zone.owner == .caller) else { continue }
+                written.details.append(.share(change, zone: zone.zoneName))
+                try importer.noteShare(in: known, news == .created ? .insert : .update)
+            }
+            written.count = importer.count
+            for id in importer.leftZones {
+                if let zone = try KnownZone.find(db, id: id)?.zone { written.left.append(zone) }
+            }
+            for id in importer.awaitingZones {
+                if let zone = try KnownZone.find(db, id: id)?.zone { written.awaiting.append(zone) }
+            }
+            return written
+        }
     }
 
     private static func failure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) -> CKError? {

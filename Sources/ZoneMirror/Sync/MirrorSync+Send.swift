@@ -20,6 +20,8 @@ extension MirrorSync {
         var changedZones: Set<ZoneID> = []
         /// Something is to be sent again in this round.
         var goesOn = false
+        /// What has changed is to be fetched before anything is sent again.
+        var looksFirst = false
         /// Zones of which the database's feed has to tell.
         var looksAtZones = false
         var details: [MirrorEvent.Detail] = []
@@ -56,6 +58,7 @@ extension MirrorSync {
             for _ in 0...SendVerdict.maxConflicts + 2 where tally.error == nil {
                 tally.goesOn = false
                 await sendAll(&tally)
+                await lookFirst(&tally)
                 guard tally.goesOn else { break }
             }
             if tally.error == nil {
@@ -67,6 +70,18 @@ extension MirrorSync {
             }
             await finish(&tally)
             if let error = tally.error ?? tally.refusal { throw error }
+        }
+    }
+
+    /// What was not found where it was may have moved, which the feeds tell.
+    private func lookFirst(_ tally: inout SendTally) async {
+        guard tally.looksFirst, tally.error == nil else { return }
+        tally.looksFirst = false
+        tally.goesOn = true
+        do {
+            try await fetch(asksDatabase: true, held: [], prioritized: [])
+        } catch {
+            tally.error = CKError(from: error)
         }
     }
 
@@ -257,6 +272,7 @@ extension MirrorSync {
         tally.refused += result.refused
         tally.refusal = tally.refusal ?? result.refusal
         tally.goesOn = tally.goesOn || result.goesOn
+        tally.looksFirst = tally.looksFirst || result.looksFirst
         tally.looksAtZones = tally.looksAtZones || result.looksAtZones
         tally.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
         if let later = result.later { tally.error = tally.error ?? later }

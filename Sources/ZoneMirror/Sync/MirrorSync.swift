@@ -28,8 +28,12 @@ actor MirrorSync {
     let sendLane = Turnstile()
     private let outboxLook = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
-    /// How many requests of ours have gone to each zone.
+    /// How many requests of ours have gone to each zone, or out of it: pages that were asked for before are too old.
     var sends: [ZoneID: Int] = [:]
+    /// Zones that have ended and whose objects may turn up elsewhere, with the reason where they were somebody else's.
+    var endings: [ZoneID: ShareChange.Loss] = [:]
+    /// Some records have left one zone and are not seen in another yet.
+    var awaitsRecords = false
     /// Walks through zones that run ahead of the writing, with the token from which the next page is to be taken.
     var aheads: [ZoneID: (token: SyncToken, walk: PagesAhead)] = [:]
 
@@ -123,6 +127,8 @@ actor MirrorSync {
         for zone in zones where zone.isThere {
             feed.zoneTokens[zone.zone] = zone.token.map { SyncToken($0) }
         }
+        for zone in zones where zone.isEnding { endings[zone.zone] = .unknown }
+        awaitsRecords = try await file.pool.read { try State.text($0, .awaitsRecords) != nil }
         for zone in try await unfetchedZones() { feed.changed(zone) }
         poll = poll.restored(with: marks)
         if let held, held > conditions.wallClock().timeIntervalSince1970 {

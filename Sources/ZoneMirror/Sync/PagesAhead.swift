@@ -147,6 +147,7 @@ extension MirrorPage {
         records.token = next.records.token
         records.moreComing = next.records.moreComing
         shares += next.shares
+        goals.merge(next.goals) { $1 }
         bytes += next.bytes
         readied = readied.isEmpty || next.readied.isEmpty ? [] : readied + next.readied
         hasKeys = hasKeys || next.hasKeys

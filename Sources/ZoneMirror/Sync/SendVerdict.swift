@@ -13,6 +13,8 @@ enum SendVerdict: Equatable, Sendable {
     case makeZone
     /// The zone is another's and gone: the database's feed will say so.
     case lookAtZones
+    /// The record is not where it was, or its zone is not: look whether it has moved before anything is done about it.
+    case lookFirst
     /// The record is gone there: send it as a new one.
     case recreate
     /// The record is gone there, and so it shall be here.
@@ -41,6 +43,8 @@ enum SendVerdict: Equatable, Sendable {
         var acceptsDeletions: Bool
         /// The zone is one that this user may make.
         var isOwnZone: Bool
+        /// The zone is the one where new objects go.
+        var isHomeZone = true
         /// Some of its values stand in files.
         var hasFiles = false
     }
@@ -49,6 +53,8 @@ enum SendVerdict: Equatable, Sendable {
         switch code {
         case .batchRequestFailed: .resend
         case .serverRecordChanged: change.tries < maxConflicts ? .merge : .refuse
+        case .unknownItem where change.isOwnZone && change.tries < 1: .lookFirst
+        case .zoneNotFound where change.isOwnZone && !change.isHomeZone && change.tries < 1: .lookFirst
         case .zoneNotFound where change.operation == .delete: .done
         case .zoneNotFound: change.isOwnZone ? .makeZone : .lookAtZones
         case .userDeletedZone: .lookAtZones

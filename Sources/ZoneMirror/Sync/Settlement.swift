@@ -15,6 +15,8 @@ struct Settlement {
         /// Read again from the line in this round.
         var goesOn = false
         var looksAtZones = false
+        /// Changes are to be fetched before anything is sent again.
+        var looksFirst = false
         var later: CKError?
         var details: [MirrorEvent.Detail] = []
     }
@@ -65,6 +67,7 @@ struct Settlement {
                 policy: cloud?.mergePolicy ?? .mergeByPropertyObjectTrump,
                 acceptsDeletions: cloud?.acceptsDeletions ?? false,
                 isOwnZone: isOwnZone,
+                isHomeZone: zone == file.homeZone,
                 hasFiles: !item.large.isEmpty
             )
         )
@@ -91,6 +94,9 @@ struct Settlement {
         case .lookAtZones:
             result.looksAtZones = true
             try exporter.hold(item.oid, error.errorDescription ?? "")
+        case .lookFirst:
+            try exporter.failed(item, error.errorDescription ?? "")
+            result.looksFirst = true
         case .recreate:
             if let known = try KnownRecord.find(db, oid: item.oid) {
                 try KnownRecord.forgetVersion(db, id: known.id)

@@ -57,6 +57,23 @@ import Wire
         #expect(try await world.record("b", zone: "Shared").text("serverErrorCode") == "NOT_FOUND")
     }
 
+    /// The owner is told where a record went; nobody else is, and of what was deleted nothing is said.
+    @Test func tombstonesSayWhereRecordsWent() async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["a", "b"])
+        try await world.shareZone()
+        let mine = try await world.changes(as: "alice", in: "private").text("syncToken")
+        let theirs = try await world.changes().text("syncToken")
+        #expect(try await move(world, ["a"], extra: #","createDestination":true"#).status == 200)
+        try await world.modify([World.delete("b")]).checked()
+        let left = try await world.changes(as: "alice", since: mine, in: "private").required("records").elements()
+        #expect(left.map { $0.text("recordName") } == ["a", "b"])
+        #expect(left.map { $0.text("movedTo") } == ["Shared", nil])
+        let seen = try await world.changes(since: theirs).required("records").elements()
+        #expect(seen.map { $0.text("recordName") } == ["a", "b"])
+        #expect(seen.allSatisfy { $0["movedTo"] == nil })
+    }
+
     @Test func allOrNone() async throws {
         let world = try World()
         try await world.makeZone(notes: ["a", "b"])

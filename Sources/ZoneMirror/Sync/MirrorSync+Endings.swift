@@ -1,0 +1,101 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+import ZoneKit
+
+/// What the end of a round settles: records that have left one zone and turned up in no other, and zones that have ended.
+extension MirrorSync {
+    /// A page has told of records that have moved to another zone, which may have nothing else to tell.
+    func expectsRecords(in zone: ZoneID) {
+        awaitsRecords = true
+        feed.changed(zone)
+    }
+
+    /// All that has changed is here.
+    func settleMoves(_ tally: inout Tally) async {
+        do {
+            if awaitsRecords { try await lookForAwaited(&tally) }
+            if !endings.isEmpty { try await endZones(&tally) }
+        } catch {
+            tally.errors[nil] = tally.errors[nil] ?? CKError(from: error)
+        }
+    }
+
+    // MARK: Records that were to be there
+
+    /// Asks for single records that the feed of their new zone did not bring: it told of them before their old zone did.
+    private func lookForAwaited(_ tally: inout Tally) async throws {
+        let awaited = try await file.pool.read { db -> [ZoneID: [String]] in
+            var found: [ZoneID: [String]] = [:]
+            let sql = "SELECT zone, name FROM mirror_record WHERE tag = ? ORDER BY id"
+            for row in try Row.fetchAll(db, sql: sql, arguments: [KnownRecord.awaited]) {
+                let (id, name): (Int64, String) = (row[0], row[1])
+                if let zone = try KnownZone.find(db, id: id)?.zone { found[zone, default: []].append(name) }
+            }
+            return found
+        }
+        for (zone, names) in awaited {
+            let turnstile = exchange(zone)
+            await turnstile.enter()
+            defer { turnstile.leave() }
+            for start in stride(from: 0, to: names.count, by: BatchLimits.maxOperations) {
+                let part = Array(names[start..<min(start + BatchLimits.maxOperations, names.count)])
+                var found = try await records(part, in: zone)
+                try await makeReadable(&found, in: zone)
+                tally.records += try await settle(part, found, in: zone)
+            }
+        }
+        try await file.pool.write { try State.set($0, .awaitsRecords, nil) }
+        awaitsRecords = false
+    }
+
+    private func records(_ names: [String], in zone: ZoneID) async throws(CKError) -> [Record] {
+        do {
+            return try await link.lookup(names, in: zone)
+        } catch {
+            if error.code == .zoneNotFound { return [] }
+            throw error
+        }
+    }
+
+    private func settle(_ names: [String], _ found: [Record], in zone: ZoneID) async throws -> Int {
+        let (file, now) = (file, conditions.wallClock())
+        return try await file.pool.write { db -> Int in
+            guard let home = try KnownZone.find(db, zone) else { return 0 }
+            return try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                let importer = try Importer(db, file, transaction: transaction, now: now)
+                for record in found { try importer.take(record, zone: home) }
+                for name in Set(names).subtracting(found.map(\.id.recordName)).sorted() {
+                    try importer.remove(name, zone: home)
+                }
+                return importer.count
+            }
+        }
+    }
+
+    // MARK: Zones that have ended
+
+    /// What is still in a zone that has ended has ended with it.
+    private func endZones(_ tally: inout Tally) async throws {
+        let (file, now, reasons) = (file, conditions.wallClock(), endings)
+        let zones = try await file.pool.read { try KnownZone.all($0).filter(\.isEnding) }
+        for zone in zones where file.scope == .shared { tally.details += try keepCopy(of: zone) }
+        tally.details += try await file.pool.write { db -> [MirrorEvent.Detail] in
+            var details: [MirrorEvent.Detail] = []
+            for zone in zones {
+                if file.scope == .shared {
+                    let reason = reasons[zone.zone] ?? .unknown
+                    details.append(.share(.accessLost(reason), zone: zone.zone.zoneName))
+                }
+                details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                    try Importer(db, file, transaction: transaction, now: now).lose(zone, .deleted)
+                }
+            }
+            // What waited to know where it belongs knows now.
+            try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'waiting'")
+            return details
+        }
+        endings = [:]
+    }
+}
