@@ -144,7 +144,7 @@ var package = Package(
             [
                 "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
                 nioWebSocket,
-                nioEmbedded, httpTypes, logging, crypto,
+                nioEmbedded, httpTypes, logging, crypto, cryptoExtras,
             ]
         ),
         .tests(
@@ -167,7 +167,10 @@ var package = Package(
         .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
         .tests(
             "zonecast",
-            ["Records", "RelayStore", "RelayServer", "Wire", "ZoneKit", "ZoneMirror", crypto, grdb, logging]
+            [
+                "Records", "RelayStore", "RelayServer", "Wire", "ZoneKit", "ZoneMirror", argumentParser, crypto, grdb,
+                logging,
+            ]
         ),
         // Readers of what strangers send, and inputs that are changed by chance.
         .target(

@@ -42,6 +42,7 @@ package struct DemoPages: Sendable {
         "/demo/demo.js": .script(mainScript),
         "/demo/store.js": .script(storeScript),
         "/demo/client.js": .script(clientScript),
+        "/demo/sync.js": .script(syncScript),
         "/demo/notes.js": .script(notesScript),
         "/demo/sharing.js": .script(sharingScript),
         "/demo/board.js": .script(boardScript),

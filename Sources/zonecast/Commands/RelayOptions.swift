@@ -18,20 +18,20 @@ struct RelayOptions: ParsableArguments {
 
     /// Calls an operation of the wire and gives its answer, whose items may have failed each for itself.
     func call(_ operation: String, _ body: String = "{}") async throws -> JSONValue {
+        try await Self.call(operation, body, home.home, caller())
+    }
+
+    /// Where the relay is and who speaks to it: by flags, else by the environment, else by what was saved.
+    func caller() throws -> Profile {
         let environment = ProcessInfo.processInfo.environment
         let saved = try Profile.named(profile)
         let address = url ?? environment["ZONECAST_URL"]
         // A token is shown to nobody but the relay that it was saved for.
         let own = address == nil || address == saved?.url ? saved : nil
-        return try await Self.call(
-            operation,
-            body,
-            home.home,
-            Profile(
-                url: address ?? saved?.url ?? "http://127.0.0.1:8080",
-                apiToken: apiToken ?? environment["ZONECAST_API_TOKEN"] ?? own?.apiToken,
-                webToken: webToken ?? environment["ZONECAST_WEB_TOKEN"] ?? own?.webToken
-            )
+        return Profile(
+            url: address ?? saved?.url ?? "http://127.0.0.1:8080",
+            apiToken: apiToken ?? environment["ZONECAST_API_TOKEN"] ?? own?.apiToken,
+            webToken: webToken ?? environment["ZONECAST_WEB_TOKEN"] ?? own?.webToken
         )
     }
 

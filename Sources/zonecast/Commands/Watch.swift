@@ -14,24 +14,25 @@ struct Watch: AsyncParsableCommand {
             """
     )
 
-    @Option(help: "The relay's address, such as http://127.0.0.1:8080.")
-    var url: String
-    @OptionGroup var home: HomeOptions
-    @Option(help: "The user's web auth token; dev-NAME for a relay with --dev.")
-    var webToken: String
-    @Option(help: "The container's API token; a relay with --dev needs none.")
-    var apiToken: String?
+    @OptionGroup var relay: RelayOptions
     @Option(help: "Only changes of this zone.")
     var zone: String?
     @Flag(help: "One line of JSON for each notice: CloudKit's payload and the zone's token.")
     var json = false
 
     func run() async throws {
-        guard let base = URL(string: url), let host = base.host else {
+        let caller = try relay.caller()
+        guard let base = URL(string: caller.url), let host = base.host else {
             throw CommandFailure(.usage, "--url takes an address such as http://127.0.0.1:8080.")
         }
+        guard let webToken = caller.webToken else {
+            throw CommandFailure(
+                .usage,
+                "Notices are a user's: give --web-token, or sign in once with: zonecast login --url \(caller.url)"
+            )
+        }
         // Once connected it comes back by itself; a wrong address is better told at once.
-        if let place = ProbeAddress(url) {
+        if let place = ProbeAddress(caller.url) {
             do throws(ProbeFault) {
                 try await Probe.connect(to: place).close()
             } catch {
@@ -44,29 +45,29 @@ struct Watch: AsyncParsableCommand {
         let address = SocketAddress(
             host: host,
             port: base.port ?? (isSecure ? 443 : 80),
-            path: "\(path)/push/1/\(home.container)/\(home.environment.rawValue)",
+            path: "\(path)/push/1/\(relay.home.container)/\(relay.home.environment.rawValue)",
             isSecure: isSecure
         )
         let stop = Stop()
-        let (apiToken, webToken) = (apiToken, webToken)
+        let apiToken = caller.apiToken
         let client = NoticeClient(
             address: address,
             connector: SystemSockets.connector,
             hello: { NoticeHello(deviceID: deviceID, apiToken: apiToken, webAuthToken: webToken) },
-            deliver: { await self.take($0, container: self.container(base, deviceID), stop) }
+            deliver: { await self.take($0, container: self.container(base, caller, deviceID), stop) }
         )
         let failure = await stop.wait { await client.run() }
         if let failure { throw failure }
     }
 
-    private func container(_ base: URL, _ deviceID: String) -> CKContainer {
+    private func container(_ base: URL, _ caller: Profile, _ deviceID: String) -> CKContainer {
         CKContainer(
-            identifier: home.container.name,
+            identifier: relay.home.container.name,
             endpoint: RelayEndpoint(
                 url: base,
-                environment: home.environment == .production ? .production : .development,
-                apiToken: apiToken,
-                webAuthToken: webToken,
+                environment: relay.home.environment == .production ? .production : .development,
+                apiToken: caller.apiToken,
+                webAuthToken: caller.webToken,
                 deviceID: deviceID
             )
         )

@@ -84,6 +84,48 @@ import Testing
         #expect(try await world.ask(.post, "/console/api/zones/delete", isOwnPage: false).status == .forbidden)
     }
 
+    /// What a browser says of where a request comes from; old ones say nothing, and there the header alone decides.
+    @Test(arguments: [
+        ("same-origin", true), ("none", true), ("cross-site", false), ("same-site", false), ("", false),
+        ("nonsense", false),
+    ])
+    func whereARequestComesFromCounts(site: String, isAdmitted: Bool) async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        let headers = ["Sec-Fetch-Site": site, "Origin": "https://evil.example"]
+        let expected: HTTPResponse.Status = isAdmitted ? .ok : .forbidden
+        #expect(try await world.ask(.get, "/console/api/session", headers: headers).status == expected)
+        let body = #"{"id":"iCloud.org.example.csrf"}"#
+        let made = try await world.ask(.post, "/console/api/containers/add", body: body, headers: headers)
+        #expect(made.status == expected)
+        #expect(try world.accounts.containers().isEmpty == !isAdmitted)
+        for name in Self.readings where !isAdmitted {
+            #expect(try await world.ask(.get, "/console/api/\(name)", headers: headers).status == .forbidden, "\(name)")
+        }
+    }
+
+    /// A form of another site sends the cookie of an old browser, and cannot send the header; nor may a script ask for it.
+    @Test func noOtherOriginIsEverAllowed() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        let form = ["Origin": "https://evil.example", "Content-Type": "application/x-www-form-urlencoded"]
+        let sent = try await world.ask(.post, "/console/api/zones/delete", body: "a=b", isOwnPage: false, headers: form)
+        #expect(sent.status == .forbidden)
+        let wish = [
+            "Origin": "https://evil.example", "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "x-zonecast-console",
+        ]
+        for path in ["/console/api/session", "/console/api/zones/delete", "/console/", "/console/main.js"] {
+            let answer = try await world.ask(.options, path, isOwnPage: false, headers: wish)
+            #expect(answer.status.code >= 400, "\(path): \(answer.status)")
+            #expect(
+                answer.headers[.accessControlAllowOrigin] == nil && answer.headers[.accessControlAllowHeaders] == nil
+            )
+        }
+        let plain = try await world.ask(.get, "/console/api/session", headers: ["Origin": "https://evil.example"])
+        #expect(plain.headers[.accessControlAllowOrigin] == nil)
+    }
+
     @Test func aLinkWorksOnce() async throws {
         let world = try ConsoleWorld()
         let code = try world.accounts.makeOperatorLink()

@@ -79,9 +79,11 @@ final class ConsoleWorld: Sendable {
         _ path: String,
         query: String = "",
         body: String = "",
-        isOwnPage: Bool = true
+        isOwnPage: Bool = true,
+        headers more: [String: String] = [:]
     ) async throws -> APIResponse {
         var headers: HTTPFields = [:]
+        for (name, value) in more { headers[try #require(HTTPField.Name(name))] = value }
         if isOwnPage { headers[try #require(HTTPField.Name("X-Zonecast-Console"))] = "1" }
         if let cookie = cookie.withLock({ $0 }) { headers[.cookie] = cookie }
         if let host { headers[try #require(HTTPField.Name("Host"))] = host }

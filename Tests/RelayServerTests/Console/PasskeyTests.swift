@@ -1,4 +1,5 @@
 import Crypto
+import CryptoExtras
 import Foundation
 import HTTPTypes
 import Records
@@ -10,14 +11,71 @@ import Testing
 /// Passkeys at the console's own API, with an authenticator of the test's own; in a real browser they are tried in
 /// `ConsoleTests`.
 @Suite struct PasskeyTests {
+    /// The kinds of keys that the console says it takes, in its order.
+    enum Kind: Int, CaseIterable, Sendable {
+        case es256 = -7
+        case edDSA = -8
+        case rs256 = -257
+    }
+
+    /// A key of each kind, made by swift-crypto, which stands on BoringSSL.
+    private enum Key {
+        case es256(P256.Signing.PrivateKey)
+        case edDSA(Curve25519.Signing.PrivateKey)
+        case rs256(_RSA.Signing.PrivateKey)
+
+        init(_ kind: Kind) throws {
+            switch kind {
+            case .es256: self = .es256(P256.Signing.PrivateKey())
+            case .edDSA: self = .edDSA(Curve25519.Signing.PrivateKey())
+            case .rs256: self = .rs256(try _RSA.Signing.PrivateKey(keySize: .bits2048))
+            }
+        }
+
+        var algorithm: Int {
+            switch self {
+            case .es256: -7
+            case .edDSA: -8
+            case .rs256: -257
+            }
+        }
+
+        /// As a browser gives it: `getPublicKey()`, a SubjectPublicKeyInfo.
+        var info: [UInt8] {
+            switch self {
+            case .es256(let key): Array(key.publicKey.derRepresentation)
+            case .edDSA(let key):
+                // RFC 8410, section 10.1, byte by byte.
+                Array(Base64URL.decode("MCowBQYDK2VwAyEA".utf8) ?? []) + Array(key.publicKey.rawRepresentation)
+            case .rs256(let key): Array(key.publicKey.derRepresentation)
+            }
+        }
+
+        func signature(_ data: [UInt8]) throws -> [UInt8] {
+            switch self {
+            case .es256(let key): Array(try key.signature(for: data).derRepresentation)
+            case .edDSA(let key): Array(try key.signature(for: data))
+            case .rs256(let key):
+                Array(try key.signature(for: SHA256.hash(data: data), padding: .insecurePKCS1v1_5).rawRepresentation)
+            }
+        }
+    }
+
     /// What a phone does.
     private struct Authenticator {
-        let key = P256.Signing.PrivateKey()
+        var key: Key
         let id = Array("a passkey of this test".utf8)
         var host = "sync.example.org"
         var origin = "http://sync.example.org"
         var flags: UInt8 = 0x05
         var count: UInt32 = 0
+        /// Spoils what was signed.
+        var spoil: @Sendable ([UInt8]) -> [UInt8] = { $0 }
+
+        init(_ kind: Kind, count: UInt32 = 0) throws {
+            key = try Key(kind)
+            self.count = count
+        }
 
         private func data(_ more: [UInt8] = [], flags: UInt8) -> [UInt8] {
             Array(SHA256.hash(data: Array(host.utf8))) + [flags] + withUnsafeBytes(of: count.bigEndian) { Array($0) }
@@ -28,11 +86,11 @@ import Testing
             Array(#"{"type":"\#(type)","challenge":"\#(challenge)","origin":"\#(origin)","crossOrigin":false}"#.utf8)
         }
 
-        func made(_ challenge: String, password: String) -> String {
+        func made(_ challenge: String, password: String, algorithm: Int? = nil, info: [UInt8]? = nil) -> String {
             let attested = [UInt8](repeating: 0, count: 16) + [0, UInt8(id.count)] + id
             return """
-                {"name":"phone","password":"\(password)","algorithm":-7,
-                "publicKey":"\(Base64URL.encode(key.publicKey.derRepresentation))",
+                {"name":"phone","password":"\(password)","algorithm":\(algorithm ?? key.algorithm),
+                "publicKey":"\(Base64URL.encode(info ?? key.info))",
                 "clientData":"\(Base64URL.encode(client("webauthn.create", challenge)))",
                 "authenticatorData":"\(Base64URL.encode(data(attested, flags: flags | 0x40)))"}
                 """
@@ -40,7 +98,7 @@ import Testing
 
         func used(_ challenge: String, type: String = "webauthn.get") throws -> String {
             let (client, data) = (client(type, challenge), data(flags: flags))
-            let signature = try key.signature(for: data + Array(SHA256.hash(data: client))).derRepresentation
+            let signature = spoil(try key.signature(data + Array(SHA256.hash(data: client))))
             return """
                 {"id":"\(Base64URL.encode(id))","clientData":"\(Base64URL.encode(client))",
                 "authenticatorData":"\(Base64URL.encode(data))","signature":"\(Base64URL.encode(signature))"}
@@ -65,13 +123,18 @@ import Testing
         try await world.ask(.get, "/console/api/passkey").json(Question.self).challenge
     }
 
-    private func add(_ phone: Authenticator, password: String = "correct horse") async throws -> HTTPResponse.Status {
+    private func add(
+        _ phone: Authenticator,
+        password: String = "correct horse",
+        algorithm: Int? = nil,
+        info: [UInt8]? = nil
+    ) async throws -> HTTPResponse.Status {
         let question = try await world.ask(.post, "/console/api/passkeys/begin", body: "{}").json(Question.self)
-        #expect(question.algorithms == [-7, -8, -257])
+        #expect(question.algorithms == Kind.allCases.map(\.rawValue))
         return try await world.ask(
             .post,
             "/console/api/passkeys",
-            body: phone.made(question.challenge, password: password)
+            body: phone.made(question.challenge, password: password, algorithm: algorithm, info: info)
         ).status
     }
 
@@ -80,9 +143,9 @@ import Testing
         return try await world.ask(.post, "/console/api/passkey", body: body)
     }
 
-    @Test func opensTheConsoleInsteadOfThePassword() async throws {
+    @Test(arguments: Kind.allCases) func opensTheConsoleInsteadOfThePassword(_ kind: Kind) async throws {
         try await world.enter()
-        var phone = Authenticator()
+        var phone = try Authenticator(kind)
         #expect(try await add(phone, password: "wrong horse") == .forbidden)
         #expect(try await add(phone) == .ok)
         #expect(try await add(phone) == .conflict)
@@ -101,9 +164,9 @@ import Testing
         #expect(try await signIn(try phone.used(try await challenge())).status == .forbidden)
     }
 
-    @Test func refusesWhatIsNotQuiteRight() async throws {
+    @Test(arguments: Kind.allCases) func refusesWhatIsNotQuiteRight(_ kind: Kind) async throws {
         try await world.enter()
-        var phone = Authenticator()
+        var phone = try Authenticator(kind)
         phone.count = 5
         #expect(try await add(phone) == .ok)
         phone.count = 6
@@ -128,16 +191,71 @@ import Testing
         #expect(try await signIn(try unasked.used(try await challenge())).status == .forbidden)
         let other = try phone.used(try await challenge(), type: "webauthn.create")
         #expect(try await signIn(other).status == .forbidden)
-        let stranger = Authenticator(count: 11)
+        let stranger = try Authenticator(kind, count: 11)
         #expect(try await signIn(try stranger.used(try await challenge())).status == .forbidden)
-        #expect(try await signIn("{}").status == .badRequest)
         phone.count = 12
+        #expect(try await signIn(try phone.used(try await challenge())).status == .ok)
+    }
+
+    /// Fewer than a stranger may try before having to wait.
+    @Test(arguments: Kind.allCases) func aSignatureCountsAsAWholeOrNotAtAll(_ kind: Kind) async throws {
+        try await world.enter()
+        var phone = try Authenticator(kind)
+        #expect(try await add(phone) == .ok)
+        phone.count = 1
+        for (number, spoil) in Self.spoils.enumerated() {
+            var damaged = phone
+            damaged.spoil = spoil
+            let answer = try await signIn(try damaged.used(try await challenge()))
+            #expect(
+                answer.status == .forbidden && answer.text.contains("signature is wrong"),
+                "\(number): \(answer.text)"
+            )
+        }
+        #expect(try await signIn(try phone.used(try await challenge())).status == .ok)
+    }
+
+    private static let spoils: [@Sendable ([UInt8]) -> [UInt8]] = [
+        { Array($0.dropLast()) + [($0.last ?? 0) ^ 1] }, { [($0.first ?? 0) ^ 1] + Array($0.dropFirst()) },
+        { Array($0.dropLast()) }, { $0 + [0] }, { _ in [] }, { [UInt8](repeating: 0, count: $0.count) },
+    ]
+
+    /// A key counts as what its browser says it is, or not at all.
+    @Test func keysOfAnotherKindAndWeakOnesAreRefused() async throws {
+        try await world.enter()
+        for kind in Kind.allCases {
+            let phone = try Authenticator(kind)
+            for other in Kind.allCases.map(\.rawValue) + [-37, -35, 0, 7] where other != kind.rawValue {
+                #expect(try await add(phone, algorithm: other) != .ok, "\(kind) as \(other)")
+            }
+            for broken in [[], Array(phone.key.info.dropLast()), Array(phone.key.info.dropFirst())] {
+                #expect(try await add(phone, info: broken) != .ok, "\(kind), \(broken.count) bytes")
+            }
+        }
+        // Half as long as anybody may use today.
+        let weak = try _RSA.Signing.PrivateKey(unsafeKeySize: .init(bitCount: 1024))
+        let phone = try Authenticator(.rs256)
+        #expect(try await add(phone, info: Array(weak.publicKey.derRepresentation)) != .ok)
+    }
+
+    /// The other way to pad RSA signatures, which no passkey uses.
+    @Test func aSignatureInAnotherPaddingIsRefused() async throws {
+        try await world.enter()
+        var phone = try Authenticator(.rs256)
+        #expect(try await add(phone) == .ok)
+        phone.count = 1
+        guard case .rs256(let key) = phone.key else { return }
+        var other = phone
+        other.spoil = { _ in
+            (try? key.signature(for: SHA256.hash(data: [1]), padding: .PSS)).map { Array($0.rawRepresentation) } ?? []
+        }
+        #expect(try await signIn(try other.used(try await challenge())).status == .forbidden)
         #expect(try await signIn(try phone.used(try await challenge())).status == .ok)
     }
 
     @Test func aNewPasswordByLinkEndsThem() async throws {
         try await world.enter()
-        let phone = Authenticator()
+        let phone = try Authenticator(.es256)
         #expect(try await add(phone) == .ok)
         let code = try world.accounts.makeOperatorLink(for: "ada@example.org")
         let body = #"{"code":"\#(code)","name":"ada@example.org","password":"another horse"}"#

@@ -19,7 +19,13 @@ final class HTTPConnection {
     private let descriptor: Int32
     private var pending: [UInt8] = []
 
-    init(port: Int) throws { descriptor = try Self.connect(port: port) }
+    /// What the peer is called in the requests.
+    private let host: String
+
+    init(port: Int, host: String = "127.0.0.1") throws {
+        self.host = host
+        descriptor = try Self.connect(port: port)
+    }
 
     /// A socket whose reads give up after 120 s.
     static func connect(port: Int) throws -> Int32 {
@@ -62,7 +68,7 @@ final class HTTPConnection {
         body: String = "",
         withholding withheld: Int = 0
     ) throws {
-        var head = "\(method) \(target) HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        var head = "\(method) \(target) HTTP/1.1\r\nHost: \(host)\r\n"
         for (name, value) in headers { head += "\(name): \(value)\r\n" }
         if method == "POST" { head += "Content-Length: \(body.utf8.count)\r\n" }
         try write(Array((head + "\r\n" + body).utf8.dropLast(withheld)))

@@ -28,7 +28,7 @@ extension ConsoleFiles {
                 await shell.show();
               }, { class: "strong", id: "make-backup" })),
               verdict,
-              table([
+              latest && table([
                 ["Made", (one) => moment(one.made)], ["Size", (one) => bytes(one.bytes), "number"], ["Zones", (one) => number(one.zones), "number"],
                 ["Records", (one) => number(one.records), "number"], ["Assets", (one) => number(one.assets), "number"],
                 ["Missing", (one) => one.missingAssets ? h("span.badge.bad", null, number(one.missingAssets)) : "0", "number"],
@@ -39,7 +39,7 @@ extension ConsoleFiles {
                   fill(verdict, faults.length ? h("div.trouble", null, `${one.name} cannot be trusted:`, faults.map((fault) => h("p", null, fault)))
                     : h("p", null, h("b.added", null, "✓ "), `${one.name} is good: every file, every zone's log, every asset.`));
                 }, { class: "small" })],
-              ], now.backups, "None.", { caption: "Backups, the newest first" }),
+              ], now.backups, "", { caption: "Backups, the newest first" }),
               h("section.panel", null, h("h2", null, "Schedule"),
                 h("form.row", { onsubmit: guarded(async (event) => {
                   event.preventDefault();

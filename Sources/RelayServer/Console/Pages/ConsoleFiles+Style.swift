@@ -66,9 +66,10 @@ extension ConsoleFiles {
         .card b { display: block; font-size: 1.4rem; font-weight: 600; line-height: 1.25; } .card span { color: var(--quiet); font-size: .86em; }
         .panel { margin: .8rem 0; } .panel > h2:first-child, .panel > h3:first-child { margin-top: 0; } .two { display: grid; gap: 0 1rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); align-items: start; }
         .scroll { overflow-x: auto; background: var(--sheet); border: 1px solid var(--line); border-radius: var(--radius); margin: .5rem 0; }
-        table { border-collapse: collapse; width: 100%; font-size: .92em; } th, td { text-align: left; padding: .38rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+        table { border-collapse: collapse; width: 100%; font-size: .92em; } th, td { text-align: left; padding: .38rem .7rem; border-bottom: 1px solid var(--line); vertical-align: baseline; }
         th { font-weight: 600; color: var(--quiet); font-size: .84em; white-space: nowrap; } tbody tr:last-child td { border-bottom: 0; } tbody tr:hover { background: var(--accent-soft); }
         td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } td, td button { white-space: nowrap; } th.mono { font: inherit; font-size: .84em; font-weight: 600; } td.wrap { white-space: normal; overflow-wrap: anywhere; min-width: 10rem; } td.wide { min-width: 20rem; }
+        td button.plain { padding: 0; border: 0; color: var(--accent); text-decoration: underline; text-underline-offset: .15em; } .bar a[aria-current=true] { color: inherit; font-weight: 600; text-decoration: none; }
         td.name { max-width: 20rem; overflow: hidden; text-overflow: ellipsis; } .strip { width: 7.5rem; height: 1.15rem; display: block; } .strip rect { fill: var(--good); opacity: .55; } .strip rect.bad { fill: var(--bad); opacity: 1; }
         tr.gone { color: var(--quiet); text-decoration: line-through; } tr.new { animation: arrive 1.6s ease-out; } tr.bad td { background: var(--bad-soft); } tr.off { color: var(--quiet); }
         @keyframes arrive { from { background: var(--warn-soft); } } @media (prefers-reduced-motion: reduce) { tr.new { animation: none; } }
@@ -98,7 +99,7 @@ extension ConsoleFiles {
         @media (max-width: 46rem) {
           #body { grid-template-columns: minmax(0, 1fr); } #top { flex-wrap: wrap; gap: .4rem; padding: .4rem .6rem; position: static; } .menu { display: block; font-size: 1.1rem; } .brand .words, #top .badge { display: none; } .who { max-width: 10rem; } .place { order: 5; flex-basis: 100%; } #top select { flex: 1; }
           nav { display: none; position: static; max-height: none; background: var(--sheet); border-bottom: 1px solid var(--line); } nav.open { display: block; columns: 2; } nav h2 { break-after: avoid; } nav ul { break-inside: avoid; }
-          td.name { max-width: 11rem; } main { padding: .9rem .8rem 4rem; } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: .4rem; } .two { grid-template-columns: minmax(0, 1fr); } .brand { flex: 1; }
+          td.name { max-width: 11rem; } td.wrap { min-width: 15rem; } main { padding: .9rem .8rem 4rem; } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: .4rem; } .two { grid-template-columns: minmax(0, 1fr); } .brand { flex: 1; }
         }
 
         """#

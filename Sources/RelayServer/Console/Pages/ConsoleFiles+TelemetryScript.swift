@@ -28,7 +28,7 @@ extension ConsoleFiles {
                   h("span.quiet", null, `${number(sum.requests)} requests, ${number(sum.errors)} refused, ${number(sum.notices)} notices, ${bytes(sum.sentBytes)} sent`)),
                 before && h("p.quiet", null, `The hour before (${span(before.seconds)} of it known): ${number(before.requests)} requests, ${number(before.errors)} refused, `,
                   `half within ${took(before.median)}, 99 of 100 within ${took(before.slowest)}, ${number(before.notices)} notices.`),
-                points.length < 2 && h("p.note", null, "A point is taken every ten seconds (every five minutes for the day); wait for a few."),
+                points.length < 2 && h("p.quiet", null, "A point is taken every ten seconds (every five minutes for the day); wait for a few."),
                 h("div.two", null,
                   chart("Requests a second", points, [["requests", rate((point) => point.requests)], ["refused", rate((point) => point.errors)]], shownRate),
                   chart("Time of a request", points, [["half within", (point) => point.median], ["99 of 100 within", (point) => point.slowest]], milliseconds),
@@ -36,7 +36,7 @@ extension ConsoleFiles {
                   chart("Notices a second", points, [["notices", rate((point) => point.notices)]], shownRate),
                   chart("From commit to socket", points, [["half within", (point) => point.noticeMedian], ["99 of 100 within", (point) => point.noticeSlowest]], milliseconds),
                   chart("Devices that listen", points, [["devices", (point) => point.connections]], shownRate),
-                  chart("Sent a second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => bytes(value))),
+                  chart("Sent a second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => (value > 0 && value < 10 ? `${value.toFixed(1)} B` : bytes(value)))),
                 h("h2", null, "By operation"),
                 table([
                   ["Operation", (row) => row.name, "mono"], ["Requests", (row) => number(row.requests), "number"],
