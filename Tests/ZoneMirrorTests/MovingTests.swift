@@ -8,7 +8,7 @@ import ZoneTesting
 /// Objects that move into a share and out of it while others look, write and join: each is there once, wherever one looks.
 ///
 /// SDK reference 14.3 and 16.
-@Suite(.timeLimit(.minutes(5))) struct MovingTests {
+@Suite(.timeLimit(.minutes(15))) struct MovingTests {
     private let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
 
     /// Who does the next thing, by turns.

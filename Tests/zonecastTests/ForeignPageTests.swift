@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Pages of other sites, at a relay as it really runs: what a browser that was led astray would send, byte for byte.
-@Suite(.timeLimit(.minutes(15))) struct ForeignPageTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct ForeignPageTests {
     private let folder = ScratchFolder()
     private static let push = "/push/1/iCloud.org.example.notes/development"
 
