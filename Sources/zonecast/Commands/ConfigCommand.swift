@@ -34,6 +34,11 @@ struct ConfigCommand: AsyncParsableCommand {
         }
     }
 
+    /// Values as a table has room for them; all of one is in `--json`.
+    private static func shown(_ value: String) -> String {
+        value.isEmpty ? "-" : value.count > 32 ? "\(value.prefix(31))…" : value
+    }
+
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show every key with its value and where that came from."
@@ -56,7 +61,7 @@ struct ConfigCommand: AsyncParsableCommand {
             if json { return try Terminal.say(json: rows) }
             Terminal.say(
                 table: rows.map {
-                    [$0.key, $0.value.isEmpty ? "-" : $0.value, $0.unit] + (origin ? [$0.origin ?? ""] : [])
+                    [$0.key, ConfigCommand.shown($0.value), $0.unit] + (origin ? [$0.origin ?? ""] : [])
                 },
                 heading: ["KEY", "VALUE", "UNIT"] + (origin ? ["FROM"] : []),
                 empty: ""
@@ -99,7 +104,7 @@ struct ConfigCommand: AsyncParsableCommand {
             let rows = ConfigurationKeys.all.map { Row($0, ServeSettings()) }
             if json { return try Terminal.say(json: rows) }
             Terminal.say(
-                table: rows.map { [$0.key, $0.value.isEmpty ? "-" : $0.value, $0.unit, $0.meaning] },
+                table: rows.map { [$0.key, ConfigCommand.shown($0.value), $0.unit, $0.meaning] },
                 heading: ["KEY", "DEFAULT", "UNIT", "MEANING"],
                 empty: ""
             )

@@ -306,10 +306,10 @@ struct ConsoleTests {
             let words = command.split(separator: " ").prefix { $0 != "#" }.map(String.init)
             // Asking for help reads the words before it as the command, and refuses what is none.
             let verbs = words.prefix { !$0.hasPrefix("-") && $0.lowercased() == $0 && !$0.contains(".") }
-            let help = try Command.run(verbs + ["--help"])
-            #expect(help.status == 0, "\(command)")
+            let help = HelpText.of(Array(verbs))
+            #expect(help != nil, "\(command)")
             for option in words where option.hasPrefix("--") {
-                #expect(help.output.contains(option), "\(command): \(option)")
+                #expect(help?.contains(option) == true, "\(command): \(option)")
             }
         }
     }
