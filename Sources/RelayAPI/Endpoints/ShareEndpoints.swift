@@ -84,7 +84,8 @@ struct ShareLink: Sendable {
         let path = text.prefix { $0 != "#" && $0 != "?" }
         value = path.split(separator: "/").last.map(String.init) ?? ""
         fetchesRoot = try json["shouldFetchRootRecord"]?.bool() ?? false
-        selection = .all
+        // As everywhere a request says how it wants its numbers; `desiredKeys` have a name of their own here.
+        selection = .init(numbersAsStrings: try context.selection(of: context.body).numbersAsStrings)
         if let keys = json["rootRecordDesiredKeys"] { selection.desiredKeys = Set(try stringArray(keys)) }
     }
 
@@ -180,7 +181,9 @@ extension RequestContext {
             try records.write(root, to: &writer)
         }
         writer.key("share")
-        try RecordAnswer(zone: found.zone.id, links: nil, shares: answer).write(found.record, to: &writer)
+        let whole = FieldsJSON.Selection(numbersAsStrings: link.selection.numbersAsStrings)
+        try RecordAnswer(zone: found.zone.id, selection: whole, links: nil, shares: answer)
+            .write(found.record, to: &writer)
         writer.key("ownerIdentity")
         answer.writeOwner(found.zone.id.owner, to: &writer)
         write(found.standing, of: found.share, to: &writer)

@@ -66,7 +66,8 @@ extension OpenAPISchemas {
                   "properties": {
                     "value": { "type": "string", "description": "The last part of a share's link." },
                     "shouldFetchRootRecord": { "type": "boolean", "default": false },
-                    "rootRecordDesiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } } } } }
+                    "rootRecordDesiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } } },
+                "numbersAsStrings": { "type": "boolean", "default": false } } }
             """#
         ),
         (

@@ -49,8 +49,10 @@ package struct FieldPreparation: Sendable {
                     + "'zonecast schema promote --dry-run' shows what development has."
             )
         }
+        // What no schema can grow by is as unknown as it is where the schema does not grow.
         guard known != nil || NameRules.isIdentifier(typeName) else {
-            throw .badRequest(
+            throw RelayError(
+                .notFound,
                 "'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
             )
         }

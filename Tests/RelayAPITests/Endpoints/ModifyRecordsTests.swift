@@ -150,7 +150,7 @@ import Wire
     /// Bad records: what each gets, with the rest of the request unharmed.
     static let bad: [(record: String, code: String, reason: String)] = [
         (#"{"recordName":"é","recordType":"Note"}"#, "BAD_REQUEST", "Record names"),
-        (#"{"recordName":"x","recordType":"1Note"}"#, "BAD_REQUEST", "is not a record type"),
+        (#"{"recordName":"x","recordType":"1Note"}"#, "NOT_FOUND", "is not a record type"),
         (#"{"recordName":"x"}"#, "BAD_REQUEST", "recordType is required"),
         (
             #"{"recordName":"x","recordType":"Note","fields":{"no-no":{"value":1}}}"#, "BAD_REQUEST",

@@ -27,6 +27,36 @@ import Wire
         #expect(try world.participants(of: current).map { $0.text("type") } == ["OWNER", "PUBLIC_USER"])
     }
 
+    /// JavaScript's numbers cannot hold an INT64: who asks for text gets it from a link's records as from others.
+    @Test(arguments: ["resolve", "accept"]) func numbersAreTextWhereTheyAreAskedToBe(_ way: String) async throws {
+        let world = try World()
+        try await world.makeZone()
+        let big = "9007199254740993"
+        let fields = #""fields":{"big":{"value":\#(big),"type":"INT64"},"other":{"value":1}}"#
+        _ = try await world.world.ask(
+            "private/records/modify",
+            #"{"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":"#
+                + #"{"recordName":"top","recordType":"Note",\#(fields)}}]}"#
+        )
+        let made = try await world.world.ask(
+            "private/records/modify",
+            #"{"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":"#
+                + #"{"recordName":"s","recordType":"cloudkit.share","forRecord":{"recordName":"top"},"#
+                + #""publicPermission":"READ_ONLY",\#(fields)}}]}"#
+        )
+        let link = try #require(try made.items("records").first?.text("shortGUID"))
+        let answer = try await world.world.ask(
+            "public/records/\(way)",
+            as: World.bob,
+            #"{"numbersAsStrings":true,"shortGUIDs":[{"value":"\#(link)","shouldFetchRootRecord":true,"#
+                + #""rootRecordDesiredKeys":["big"]}]}"#
+        )
+        let found = try #require(try answer.items("results").first)
+        #expect(try found["rootRecord"]?.field("big")?.string() == big)
+        #expect(try found["rootRecord"]?.field("other") == nil)
+        #expect(try found["share"]?.field("big")?.string() == big)
+    }
+
     @Test func openingTheLinkEndsInvitationsAndKeepsPeople() async throws {
         let world = try World()
         try await world.makeZone()
