@@ -37,8 +37,9 @@ import Testing
     }
 
     private static let container = "iCloud.org.example.notes"
-    /// A relay on the folder, and a wait until it is ready.
+    /// A relay on the folder, and a wait until it is ready; what an earlier one said of itself is forgotten first.
     private static let serve = """
+        : > ready
         ZONECAST_LOG_ACCESS=true zonecast serve --dev --data "$PWD/data" --listen 127.0.0.1:0 > ready 2>> relay.log &
         relay=$!
         until grep -q '^ready' ready; do kill -0 $relay; sleep 0.05; done

@@ -112,9 +112,10 @@ import Wire
     private func expectRefusal(
         _ item: JSONValue,
         naming words: String...,
+        as code: String = "BAD_REQUEST",
         from location: SourceLocation = #_sourceLocation
     ) {
-        #expect(item.text("serverErrorCode") == "BAD_REQUEST", sourceLocation: location)
+        #expect(item.text("serverErrorCode") == code, sourceLocation: location)
         let reason = item.text("reason") ?? ""
         for word in words { #expect(reason.contains(word), "\(reason)", sourceLocation: location) }
     }
@@ -197,9 +198,10 @@ import Wire
         let world = try RelayWorld()
         let type = try await save("{}", name: "t", type: row.name, world)
         let field = try await save(#"{"\#(row.name)":{"value":1}}"#, world)
-        for item in [type, field] {
+        // An unknown type is not found, an unknown field is a bad request: a schema grows by neither of these names.
+        for (item, code) in [(type, "NOT_FOUND"), (field, "BAD_REQUEST")] {
             guard row.isGood else {
-                expectRefusal(item, naming: "letters, digits and underscores")
+                expectRefusal(item, naming: "letters, digits and underscores", as: code)
                 continue
             }
             #expect(item.text("serverErrorCode") == nil)
