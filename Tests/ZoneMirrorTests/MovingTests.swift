@@ -280,6 +280,56 @@ import ZoneTesting
         }
     }
 
+    /// A share ends while another device of its owner is asking for its zone: after that one round everything is home.
+    @Test func aShareThatEndsUnderAFetchEndsWithIt() async throws {
+        let world = try await SharingWorld()
+        try await world.shareWithBoth()
+        let (phone, laptop) = (world.phone, world.laptop)
+        try rename("1 passport", to: "1 new passport", on: phone)
+        try await phone.sync()
+        let share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
+        laptop.device.network.fail(
+            request: 1,
+            of: "changes/zone",
+            by: .meanwhile { _ = try? await phone.container.stopSharing(share, in: phone.mine) }
+        )
+        try await laptop.container.fetchChanges()
+        #expect(try await laptop.container.fetchShares(in: laptop.mine).isEmpty)
+        #expect(try laptop.memos == ["1 new passport", "2 tickets"])
+        let zones = try await laptop.container.zones(in: laptop.mine)
+        #expect(zones.first { $0.name == home.zoneName }?.objects.count == 3)
+        #expect(zones.allSatisfy { $0.name != share.recordID.zoneID.zoneName })
+        try await check(world, ["1 new passport", "2 tickets"], isShared: false)
+    }
+
+    /// Devices that sync by themselves: share, join, stop, and everything is where it belongs.
+    @Test(arguments: 0..<4) func devicesByThemselvesFollow(_ round: Int) async throws {
+        let relay = try TestRelay()
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), isAutomatic: true)
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"), isAutomatic: true)
+        try phone.save(Note(id: "a", title: "a"), Note(id: "b", title: "b"))
+        let shown = Shown(laptop.context().objects(Note.self))
+        try await shown.wait("both notes") { $0.count == 2 }
+        let id = ObjectID(store: phone.store, entity: "Note", name: "a")
+        let share = try await phone.container.share([id]).share
+        try await wait("the share to be known") { try await !laptop.container.fetchShares(in: laptop.store).isEmpty }
+        try await phone.container.stopSharing(share, in: phone.store)
+        try await wait("the share to be gone") { try await laptop.container.fetchShares(in: laptop.store).isEmpty }
+        try await wait("the note to be home") {
+            try await laptop.container.zones(in: laptop.store).map(\.objects) == [["a", "b"]]
+        }
+        #expect(try laptop.titles == ["a": "a", "b": "b"])
+        for mirror in [phone, laptop] { await mirror.container.close() }
+    }
+
+    private func wait(_ what: String, _ isThere: () async throws -> Bool) async throws {
+        let end = ContinuousClock.now + .seconds(120)
+        while try await !isThere() {
+            try #require(ContinuousClock.now < end, "waited in vain for \(what)")
+            await Task.yield()
+        }
+    }
+
     // MARK: Joining while things move
 
     /// A guest reads the share page by page, of one to three records, while its owner puts more into it.

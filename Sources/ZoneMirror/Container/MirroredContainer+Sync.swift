@@ -118,29 +118,48 @@ extension MirroredContainer {
 
     /// Asks the relay, sends what waits, and returns when both have gone through.
     ///
+    /// Ends at once when the time is over or the calling task is cancelled, whatever requests are under way; those go on.
+    ///
     /// - Parameter timeout: How long to try.
     /// - Throws: `timedOut` with the last trouble; never returns without having reached the relay.
     public func waitUntilUpToDate(timeout: Duration) async throws(MirrorError) {
-        let end = conditions.time.now() + timeout
-        var trouble: MirrorError?
+        let wait = Wait(until: conditions.time.now() + timeout)
+        let attempt = Task { await tryAgain(wait) }
+        let (time, end) = (conditions.time, wait.end)
+        let alarm = Task {
+            guard (try? await time.sleep(end)) != nil else { return }
+            wait.finish(.tooLate)
+        }
+        let ending = await withTaskCancellationHandler {
+            await wait.ending
+        } onCancel: {
+            wait.finish(.cancelled)
+        }
+        alarm.cancel()
+        guard ending != .upToDate else { return attempt.cancel() }
+        let cause = ending == .cancelled ? "the wait was cancelled" : "the time was too short"
+        let trouble = wait.trouble
+        throw MirrorError(
+            .timedOut,
+            "The stores are not up to date yet: \(trouble?.explanation ?? "\(cause).") They go on trying.",
+            underlying: trouble
+        )
+    }
+
+    private func tryAgain(_ wait: Wait) async {
         var pause: Duration = .milliseconds(50)
-        while conditions.time.now() < end {
+        while !wait.isOver {
             do throws(MirrorError) {
                 try await fetchChanges()
                 try await sendChanges()
-                return
+                return wait.finish(.upToDate)
             } catch {
-                trouble = error
+                wait.trouble = error
             }
-            let wake = min(conditions.time.now() + pause, end)
+            let wake = min(conditions.time.now() + pause, wait.end)
             pause = min(pause * 2, .seconds(5))
-            guard (try? await conditions.time.sleep(wake)) != nil else { break }
+            guard !wait.isOver, (try? await conditions.time.sleep(wake)) != nil else { return }
         }
-        throw MirrorError(
-            .timedOut,
-            "The stores are not up to date yet: \(trouble?.explanation ?? "the time was too short"). They go on trying.",
-            underlying: trouble
-        )
     }
 
     func reading<Result: Sendable>(
@@ -164,6 +183,52 @@ extension MirroredContainer {
             return try await file.pool.write(body)
         } catch {
             throw MirrorError(from: error)
+        }
+    }
+}
+
+/// Somebody waits for stores to be up to date: it ends once, by whatever comes first.
+private final class Wait: Sendable {
+    enum Ending { case upToDate, tooLate, cancelled }
+
+    private struct State {
+        var ending: Ending?
+        var trouble: MirrorError?
+        var waiter: CheckedContinuation<Ending, Never>?
+    }
+
+    let end: Moment
+    private let state = Mutex(State())
+
+    init(until end: Moment) { self.end = end }
+
+    var isOver: Bool { state.withLock { $0.ending != nil } }
+
+    /// What went wrong last.
+    var trouble: MirrorError? {
+        get { state.withLock(\.trouble) }
+        set { state.withLock { $0.trouble = newValue } }
+    }
+
+    func finish(_ ending: Ending) {
+        let waiter = state.withLock { state -> CheckedContinuation<Ending, Never>? in
+            guard state.ending == nil else { return nil }
+            state.ending = ending
+            return state.waiter.take()
+        }
+        waiter?.resume(returning: ending)
+    }
+
+    /// To be asked for once.
+    var ending: Ending {
+        get async {
+            await withCheckedContinuation { continuation in
+                let known = state.withLock { state in
+                    if state.ending == nil { state.waiter = continuation }
+                    return state.ending
+                }
+                if let known { continuation.resume(returning: known) }
+            }
         }
     }
 }

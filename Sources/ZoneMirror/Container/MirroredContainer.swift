@@ -304,6 +304,11 @@ public final class MirroredContainer: Sendable {
 }
 
 extension CloudOptions {
-    /// Names the database among those of all containers.
-    var database: String { "\(container.containerIdentifier ?? "")/\(scope)" }
+    /// Names the database among those of all containers, relays and accounts.
+    var database: String {
+        let name = "\(container.containerIdentifier ?? "")/\(scope)"
+        guard let connection = try? container.session.connection() else { return name }
+        let relay = "\(connection.url?.absoluteString ?? "") \(connection.environment.rawValue)"
+        return "\(name) \(relay) \(ObjectIdentifier(connection.credentials))"
+    }
 }

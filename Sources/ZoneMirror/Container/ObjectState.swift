@@ -206,8 +206,9 @@ private struct Explainer {
 
     func explain(_ object: ObjectID) throws -> Explanation {
         let oid = object.name.text
-        if let refused = try refusal(oid) { return refused }
+        // A change that waits is newer than one that was refused.
         if let row = try OutboxRow.find(db, oid) { return try pending(row) }
+        if let refused = try refusal(oid) { return refused }
         guard let known = try KnownRecord.find(db, oid: oid), known.tag != nil else {
             guard let table = file.mapping.tables[object.entity], try table.row(db, oid) != nil else {
                 throw MirrorError.unavailable(.init(entity: object.entity, id: oid))
@@ -267,10 +268,17 @@ private struct Explainer {
                 next: "It is sent when something was deleted or the limit raised."
             )
         }
-        let state: SyncState = row.tries > 0 && trouble == nil ? .conflicted : .pending
+        if row.code == CKError.Code.serverRecordChanged.rawValue {
+            return Explanation(
+                state: .conflicted,
+                since: since,
+                reason: "It was changed here and elsewhere at the same time; both changes were merged.",
+                next: "The merged object is sent by itself as soon as that is possible."
+            )
+        }
         let reason = trouble.map { "The relay could not take it so far: \($0.localizedDescription)" }
         return Explanation(
-            state: state,
+            state: .pending,
             since: since,
             reason: reason ?? row.error ?? "Its change has not been sent yet.",
             next: "It is sent by itself as soon as that is possible."

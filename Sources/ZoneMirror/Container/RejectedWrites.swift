@@ -109,7 +109,7 @@ struct RefusedRow {
             object: ObjectID(store: store, entity: entity, name: RecordName(oid)),
             recordName: name,
             isDeletion: operation == .delete,
-            fields: fields.mapValues { "\($0)" },
+            fields: fields.mapValues(\.forPeople),
             code: CKError.Code(rawValue: code) ?? .internalError,
             explanation: message,
             date: Date(timeIntervalSince1970: at),
@@ -135,5 +135,22 @@ struct RefusedRow {
         }
         // Where the object kept the change, no statement has touched it.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }
+    }
+}
+
+extension FieldValue {
+    /// As a person reads it.
+    fileprivate var forPeople: String {
+        switch self {
+        case .string(let text): text
+        case .int64(let number): String(number)
+        case .double(let number): String(number)
+        case .timestamp(let moment):
+            Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000).formatted(Date.ISO8601FormatStyle())
+        case .bytes(let bytes): "\(bytes.count) bytes"
+        case .reference(let reference): reference.recordName
+        case .list(_, let values): values.map(\.forPeople).joined(separator: ", ")
+        default: "\(self)"
+        }
     }
 }

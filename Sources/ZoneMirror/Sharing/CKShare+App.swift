@@ -31,15 +31,6 @@ extension CKShare {
     public func setPermission(_ permission: ParticipantPermission, for participant: Participant) {
         participants.first { $0.isEqual(participant) }?.permission = permission
     }
-
-    /// Who would lose their invitation or their access by a change of the public permission.
-    public func effectsOfChangingPublicPermission(to permission: ParticipantPermission) -> [Participant] {
-        switch (publicPermission == .none, permission == .none) {
-        case (true, false): participants.filter { $0.role == .privateUser && $0.acceptanceStatus != .accepted }
-        case (false, true): participants.filter { $0.role == .publicUser }
-        case (true, true), (false, false): []
-        }
-    }
 }
 
 /// What a link leads to, in an app's words.

@@ -16,8 +16,11 @@ final class NameSpace {
 
     /// Some object has another identity than its record's name, because the name was taken.
     var hasAliases: Bool
+    /// Objects of one user may be in several zones, with links between them where sharing did not follow those.
+    private let hasManyZones: Bool
 
     init(_ db: Database) throws {
+        hasManyZones = try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_zone") ?? 0 > 1
         hasAliases =
             try Bool.fetchOne(
                 db,
@@ -43,6 +46,14 @@ final class NameSpace {
     private func identity(of name: String, _ zone: Int64, _ destination: String?, _ db: Database) throws -> String? {
         let sql = "SELECT oid FROM mirror_record WHERE zone = ? AND name = ? AND oid IS NOT NULL"
         if let oid = try String.fetchOne(db.cachedStatement(sql: sql), arguments: [zone, name]) { return oid }
+        if hasManyZones, let destination {
+            let elsewhere = """
+                SELECT r.oid FROM mirror_record r JOIN mirror_zone z ON z.id = r.zone WHERE r.oid = ? AND r.entity = ?
+                AND z.owner = (SELECT owner FROM mirror_zone WHERE id = ?)
+                """
+            let statement = try db.cachedStatement(sql: elsewhere)
+            if let oid = try String.fetchOne(statement, arguments: [name, destination, zone]) { return oid }
+        }
         // An object of ours that is not sent yet.
         guard let destination, try db.tableExists(destination) else { return nil }
         let own = "SELECT id FROM \(destination.quoted) WHERE id = ?"

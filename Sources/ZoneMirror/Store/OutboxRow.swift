@@ -20,6 +20,8 @@ struct OutboxRow {
     var held: String?
     var error: String?
     var place: Int64
+    /// CloudKit's number of the error.
+    var code: Int?
 
     private static func make(_ row: Row) -> OutboxRow {
         OutboxRow(
@@ -31,12 +33,13 @@ struct OutboxRow {
             tries: row[5],
             held: row[6],
             error: row[7],
-            place: row[8]
+            place: row[8],
+            code: row[9]
         )
     }
 
     private static let select =
-        "SELECT oid, entity, op, version, isAttempted, tries, held, error, place FROM mirror_outbox"
+        "SELECT oid, entity, op, version, isAttempted, tries, held, error, place, code FROM mirror_outbox"
 
     static func find(_ db: Database, _ oid: String) throws -> OutboxRow? {
         let rows = try Row.fetchCursor(db.cachedStatement(sql: select + " WHERE oid = ?"), arguments: [oid])
@@ -44,9 +47,8 @@ struct OutboxRow {
     }
 
     /// The next ones that are free to go, oldest first.
-    static func next(_ db: Database, after place: Int64, limit: Int, deletesOnly: Bool) throws -> [OutboxRow] {
-        let condition = " WHERE held IS NULL AND place > ?" + (deletesOnly ? " AND op = 'delete'" : "")
-        let sql = select + condition + " ORDER BY place LIMIT ?"
+    static func next(_ db: Database, after place: Int64, limit: Int) throws -> [OutboxRow] {
+        let sql = select + " WHERE held IS NULL AND place > ? ORDER BY place LIMIT ?"
         return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [place, limit]).map(make)
     }
 
@@ -56,13 +58,6 @@ struct OutboxRow {
 
     static func count(_ db: Database, free: Bool = false) throws -> Int {
         let sql = "SELECT count(*) FROM mirror_outbox" + (free ? " WHERE held IS NULL" : "")
-        return try Int.fetchOne(db, sql: sql) ?? 0
-    }
-
-    /// How many may be sent now: while the user's space is full, only deletions.
-    static func countSendable(_ db: Database) throws -> Int {
-        guard try State.text(db, .quotaIsFull) != nil else { return try count(db, free: true) }
-        let sql = "SELECT count(*) FROM mirror_outbox WHERE held IS NULL AND op = 'delete'"
         return try Int.fetchOne(db, sql: sql) ?? 0
     }
 
@@ -80,7 +75,7 @@ struct OutboxRow {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ? AND version <= ?")
             .execute(arguments: [oid, version])
         if db.changesCount == 0 {
-            try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = 0, error = NULL WHERE oid = ?")
+            try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = 0, error = NULL, code = NULL WHERE oid = ?")
                 .execute(arguments: [oid])
         }
     }

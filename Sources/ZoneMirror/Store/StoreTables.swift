@@ -14,6 +14,7 @@ enum StoreTables {
         try add("schema INTEGER", to: "mirror_refused", db)
         try add("isEnding INTEGER NOT NULL DEFAULT 0", to: "mirror_zone", db)
         try add("tag TEXT", to: "mirror_move", db)
+        try add("code INTEGER", to: "mirror_outbox", db)
         if try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_local") == 0 {
             try db.execute(sql: "INSERT INTO mirror_local(importing, txn) VALUES (0, 0)")
         }
@@ -45,7 +46,7 @@ enum StoreTables {
         CREATE TABLE IF NOT EXISTS mirror_outbox(
             place INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, entity TEXT NOT NULL, op TEXT NOT NULL,
             version INTEGER NOT NULL, isAttempted INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
-            held TEXT, error TEXT);
+            held TEXT, error TEXT, code INTEGER);
         CREATE TABLE IF NOT EXISTS mirror_link(
             oid TEXT NOT NULL, entity TEXT NOT NULL, col TEXT NOT NULL, zone INTEGER NOT NULL, target TEXT NOT NULL,
             PRIMARY KEY(oid, col)) WITHOUT ROWID;

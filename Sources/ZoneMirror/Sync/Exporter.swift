@@ -42,14 +42,30 @@ struct Exporter {
     func batch(
         after place: Int64,
         limit: Int,
-        deletesOnly: Bool
+        isFull: Bool
     ) throws -> (items: [Outgoing], upTo: Int64, isLast: Bool) {
-        let rows = try OutboxRow.next(db, after: place, limit: limit, deletesOnly: deletesOnly)
+        let rows = try OutboxRow.next(db, after: place, limit: limit)
         var items: [Outgoing] = []
-        for row in rows {
+        for row in rows where try !isFull || makesRoom(row) {
             if let item = try outgoing(row) { items.append(item) }
         }
         return (items, rows.last?.place ?? place, rows.count < limit)
+    }
+
+    /// Whether a change takes no more room on the relay than what is there: while the user's space is full, such changes go on.
+    func makesRoom(_ row: OutboxRow) throws -> Bool {
+        if row.operation == .delete { return true }
+        guard let table = file.mapping.tables[row.entity], let known = try KnownRecord.find(db, oid: row.oid),
+            known.tag != nil, let values = try table.row(db, row.oid)
+        else { return false }
+        let mine = file.mapping.fields(of: try names.toRelay(values, table, row.oid, db), in: table)
+        let base = known.serverFields()
+        func room(_ fields: [String: FieldValue]) -> Int {
+            ownFields(table).reduce(0) { sum, name in
+                sum + (fields[name].map { name.utf8.count + Self.bytes(in: $0) } ?? 0)
+            }
+        }
+        return room(mine) <= room(base)
     }
 
     private func outgoing(_ row: OutboxRow) throws -> Outgoing? {
@@ -304,8 +320,8 @@ struct Exporter {
         try OutboxRow.settled(db, item.oid, version: item.version)
     }
 
-    func failed(_ item: Outgoing, _ reason: String) throws {
-        try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = tries + 1, error = ? WHERE oid = ?")
-            .execute(arguments: [reason, item.oid])
+    func failed(_ item: Outgoing, _ error: CKError) throws {
+        try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = tries + 1, error = ?, code = ? WHERE oid = ?")
+            .execute(arguments: [error.errorDescription, error.errorCode, item.oid])
     }
 }

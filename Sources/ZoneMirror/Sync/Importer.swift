@@ -241,11 +241,18 @@ final class Importer {
 
     /// The target of some links has come.
     func resolveLinks(to name: String, zone: Int64, as oid: String) throws {
-        let sql = "SELECT oid, entity, col FROM mirror_link WHERE target = ? AND zone = ?"
+        // Also from other zones of the same owner: a sharing may have stopped at the link.
+        let sql = """
+            SELECT oid, entity, col, zone FROM mirror_link WHERE target = ?1 AND (zone = ?2 OR zone IN
+                (SELECT id FROM mirror_zone WHERE owner = (SELECT owner FROM mirror_zone WHERE id = ?2)))
+            """
         let rows = try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [name, zone])
+        let own = rows.isEmpty ? nil : try KnownRecord.find(db, oid: oid)?.entity
         for row in rows {
             let (holder, entity, column): (String, String, String) = (row[0], row[1], row[2])
-            guard mapping.tables[entity]?.index[column] != nil else { continue }
+            guard let table = mapping.tables[entity], let position = table.index[column] else { continue }
+            let isNear = row[3] == zone
+            guard isNear || table.columns[position].link?.destination == own else { continue }
             try db.cachedStatement(
                 sql: "UPDATE \(entity.quoted) SET \(column.quoted) = ? WHERE id = ? AND \(column.quoted) IS NULL"
             ).execute(arguments: [oid, holder])

@@ -119,7 +119,9 @@ extension MirrorSync {
         self.round = nil
         aheads.values.forEach { $0.walk.stop() }
         aheads = [:]
-        if outcome.trouble == nil, outcome.zoneTroubles.isEmpty { await settleMoves(&tally) }
+        // That a zone is gone is no trouble: the database's feed has told of it since.
+        let isComplete = outcome.zoneTroubles.values.allSatisfy { $0.kind == .zoneGone }
+        if outcome.trouble == nil, isComplete { await settleMoves(&tally) }
         return outcome
     }
 
@@ -384,6 +386,8 @@ extension MirrorSync {
             if isFirst { try known.beginSweep(db, transaction) }
             let importer = try Importer(db, file, transaction: transaction, now: now)
             try importer.take(page.changed, found.readied, zone: known)
+            // Something was deleted elsewhere: there may be space again.
+            if !page.deleted.isEmpty { try State.set(db, .quotaIsFull, nil) }
             for item in page.deleted {
                 try importer.remove(item.id.recordName, zone: known, movedTo: found.goals[item.id.recordName])
             }

@@ -71,6 +71,8 @@ extension PublicPoll {
 
 extension MirrorSync {
     /// Asks about all types now; throws the first failure, after all have been asked.
+    ///
+    /// A type that the relay does not know, or has no index for, is skipped with an event.
     func pollNow() async throws {
         try await checkAccount()
         await lookAtRights()
@@ -85,7 +87,7 @@ extension MirrorSync {
                 }
             }
             lastTrouble = failure
-            if failure == nil { await noteFirstPoll() }
+            if failure == nil, unpolled.isEmpty { await noteFirstPoll() }
             if let failure { throw failure }
         }
     }
@@ -119,9 +121,11 @@ extension MirrorSync {
             do throws(CKError) {
                 page = try await link.query(type, since: since, marker: marker, extent: extents[type])
             } catch {
+                if await skips(type, error) { return }
                 await pollFailed(type, error)
                 throw error
             }
+            unpolled.remove(type)
             marker = page.marker
             do {
                 var records = page.records
@@ -134,12 +138,24 @@ extension MirrorSync {
         if count > 0 { await note(.poll, began: began, done: count) }
     }
 
+    /// Whether a type is left out until the relay can be asked for it; said once.
+    ///
+    /// One that is not there yet has no records. Without an index there may be some that cannot be had.
+    private func skips(_ type: String, _ error: CKError) async -> Bool {
+        let isUnknown = error.code == .badContainer || error.code == .unknownItem
+        guard isUnknown || error.code == .invalidArguments else { return false }
+        if skipped.insert(type).inserted {
+            let field = isUnknown ? "recordName" : "modificationDate"
+            await note(.poll, error: error, details: [.indexMissing(recordType: type, field: field)])
+        }
+        if !isUnknown { unpolled.insert(type) }
+        let end = PublicPoll.Event.page(type: type, [], moreComing: false)
+        perform(poll.handle(end, at: conditions.time.now(), using: &chance))
+        return true
+    }
+
     private func pollFailed(_ type: String, _ error: CKError) async {
-        // A relay that knows nothing of the type yet, or has no index for it, leaves this type for later.
-        let isMissing = error.code == .invalidArguments || error.code == .unknownItem
-        let details: [MirrorEvent.Detail] =
-            isMissing ? [.indexMissing(recordType: type, field: "modificationDate")] : []
-        await note(.poll, error: error, details: details)
+        await note(.poll, error: error)
         perform(poll.handle(.failed(type: type, error.trouble), at: conditions.time.now(), using: &chance))
     }
 

@@ -15,6 +15,8 @@ extension MirrorSync {
         var sent = 0
         var bytes = 0
         var refused: [String] = []
+        /// Something found no space.
+        var noSpace: CKError?
         /// The first refusal's error, for those who wait for the round.
         var refusal: CKError?
         var changedZones: Set<ZoneID> = []
@@ -68,6 +70,7 @@ extension MirrorSync {
                     tally.error = CKError(from: error)
                 }
             }
+            tally.error = tally.error ?? tally.noSpace
             await finish(&tally)
             if let error = tally.error ?? tally.refusal { throw error }
         }
@@ -136,7 +139,7 @@ extension MirrorSync {
                         try State.set(db, .quotaIsFull, nil)
                         isFull = false
                     }
-                    return try Exporter(db, file).batch(after: from, limit: limit, deletesOnly: isFull)
+                    return try Exporter(db, file).batch(after: from, limit: limit, isFull: isFull)
                 }
                 place = upTo
                 if !items.isEmpty { try await send(items, &tally) }
@@ -275,6 +278,7 @@ extension MirrorSync {
         tally.looksFirst = tally.looksFirst || result.looksFirst
         tally.looksAtZones = tally.looksAtZones || result.looksAtZones
         tally.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
+        tally.noSpace = tally.noSpace ?? result.noSpace
         if let later = result.later { tally.error = tally.error ?? later }
         return result.resend
     }

@@ -42,25 +42,27 @@ actor MirrorSync {
     var feed = FeedState()
     var round: FetchRound?
     var poll: PublicPoll
+    /// Types of which was said that the relay cannot be asked for them, and those that it cannot tell of though they exist.
+    var skipped: Set<String> = []
+    var unpolled: Set<String> = []
     /// When the poll wants to be woken; the schedule's own alarm stands beside it.
     private var pollAlarm: Moment?
     private var scheduleAlarm: Moment?
-    private var schedule: SyncSchedule
+    var schedule: SyncSchedule
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
     private var background: [Int: Task<Void, Never>] = [:]
     private var lastTask = 0
     private(set) var isStopped = false
-    private var waiters: [UUID: CheckedContinuation<Void, Never>] = [:]
     /// How many rounds of any kind are under way.
     var working = 0
     var lastTrouble: CKError?
     private var hasWarned = false
-    private var spaceWatch: Task<Void, Never>?
+    var spaceWatch: Task<Void, Never>?
     private var schemaWatch: Task<Void, Never>?
     private var keptHold: Double?
-    private var newsAsked: UInt64 = 0
-    private var newsSeen: UInt64 = 0
+    var newsAsked: UInt64 = 0
+    var newsSeen: UInt64 = 0
     /// For whom, and when, the rights in a public database were asked for last.
     var rightsSeen: (generation: Int, at: Date)?
     /// The objects whose change is on its way.
@@ -163,8 +165,6 @@ actor MirrorSync {
         running.forEach { $0.cancel() }
         for task in running { await task.value }
         await ear.stop()
-        waiters.values.forEach { $0.resume() }
-        waiters = [:]
     }
 
     func inBackground(_ work: @escaping @Sendable (MirrorSync) async -> Void) {
@@ -188,16 +188,24 @@ actor MirrorSync {
     func outboxChanged() async {
         await outboxLook.enter()
         defer { outboxLook.leave() }
-        let counts = try? await file.pool.read {
-            (all: try OutboxRow.count($0, free: true), sendable: try OutboxRow.countSendable($0))
+        let file = file
+        let look = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
+            let count = try OutboxRow.count(db, free: true)
+            guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
+            let exporter = try Exporter(db, file)
+            let first = try OutboxRow.next(db, after: -1, limit: Self.lookedAt)
+            return (count, true, try first.contains { try exporter.makesRoom($0) })
         }
-        let count = counts?.all ?? 0
-        tell(.outboxChanged(isEmpty: (counts?.sendable ?? 0) == 0))
-        if let counts, counts.sendable < counts.all { lookForSpaceLater() }
+        let count = look?.count ?? 0
+        tell(.outboxChanged(isEmpty: look?.mayGo != true))
+        if look?.isFull == true, count > 0 { lookForSpaceLater() }
         let isLarge = count > file.description.cloud?.outboxWarning ?? .max
         if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
         hasWarned = isLarge
     }
+
+    /// Of so many changes is asked whether one of them takes no space, when there is none.
+    private static let lookedAt = 1_000
 
     /// What finds no space waits, without being tried again and again; space may be made elsewhere.
     private func lookForSpaceLater() {
@@ -285,27 +293,6 @@ actor MirrorSync {
             case .nextPage, .apply, .ended: break
             }
         }
-    }
-
-    // How far this mirror has seen the news of a test's world; nothing outside of one.
-
-    private func countNews(_ event: SyncSchedule.Event) {
-        guard !isPublic, let surroundings = conditions.time.surroundings else { return }
-        switch event {
-        case .fetchBegan: newsAsked = surroundings.newsCount(ofPublic: false)
-        case .fetchFinished(let outcome) where outcome.sawDatabase && outcome.zoneTroubles.isEmpty: newsSeen = newsAsked
-        default: break
-        }
-    }
-
-    private func pollBegins() {
-        guard let surroundings = conditions.time.surroundings else { return }
-        newsAsked = surroundings.newsCount(ofPublic: true)
-    }
-
-    private func pollEnds() {
-        // A type that the relay knows nothing of yet has nothing new either.
-        newsSeen = newsAsked
     }
 
     private func wake() {
@@ -398,7 +385,6 @@ actor MirrorSync {
         defer {
             fetchLane.leave()
             working -= 1
-            wakeWaiters()
         }
         return try await work()
     }
@@ -409,75 +395,11 @@ actor MirrorSync {
         defer {
             sendLane.leave()
             working -= 1
-            wakeWaiters()
         }
         return try await work()
     }
 
     func advance(_ event: FetchRound.Event) -> [FetchRound.Effect] {
         round?.handle(event, state: &feed) ?? []
-    }
-
-    // MARK: Events
-
-    func note(
-        _ kind: MirrorEvent.Kind,
-        began: Date? = nil,
-        done: Int = 0,
-        bytes: Int = 0,
-        error: CKError? = nil,
-        details: [MirrorEvent.Detail] = []
-    ) async {
-        let now = conditions.wallClock()
-        let event = MirrorEvent(
-            id: 0,
-            store: file.id,
-            kind: kind,
-            began: began ?? now,
-            ended: now,
-            succeeded: error == nil,
-            errorCode: error?.code,
-            message: error?.errorDescription,
-            done: done,
-            total: nil,
-            bytes: bytes,
-            details: details
-        )
-        let written = try? await file.pool.write { [event] db in
-            var event = event
-            try EventLog.write(db, &event)
-            return event
-        }
-        board.post(written ?? event)
-    }
-
-    // MARK: Waiting
-
-    private func wakeWaiters() {
-        guard working == 0 else { return }
-        waiters.values.forEach { $0.resume() }
-        waiters = [:]
-    }
-
-    /// Returns when some round has ended.
-    func roundEnds() async {
-        guard !isStopped else { return }
-        let id = UUID()
-        await withCheckedContinuation { waiters[id] = $0 }
-    }
-}
-
-extension MirrorSync: Settling {
-    func unsettled() async -> [String] {
-        guard conditions.isAutomatic, !isStopped, let world = conditions.time.surroundings else { return [] }
-        let name = "The mirror of the \(link.database.scope.pathName) database"
-        if isPublic, newsSeen < world.newsCount(ofPublic: true) {
-            return ["\(name) has not polled since the last change."]
-        }
-        if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
-        if working > 0 { return ["\(name) is at work."] }
-        if spaceWatch != nil { return ["\(name) waits for space in the user's database."] }
-        guard !isPublic, !schedule.isChannelOpen, newsSeen < world.newsCount(ofPublic: false) else { return [] }
-        return ["\(name) has no notice connection, and has not polled since the last change."]
     }
 }

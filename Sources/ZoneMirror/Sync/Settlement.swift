@@ -18,6 +18,8 @@ struct Settlement {
         /// Changes are to be fetched before anything is sent again.
         var looksFirst = false
         var later: CKError?
+        /// Something found no space; what takes none goes on.
+        var noSpace: CKError?
         var details: [MirrorEvent.Detail] = []
     }
 
@@ -73,11 +75,11 @@ struct Settlement {
         )
         switch verdict {
         case .sendFilesAgain:
-            try exporter.failed(item, error.errorDescription ?? "")
+            try exporter.failed(item, error)
             result.goesOn = true
         case .resend: result.resend.append(item)
         case .merge:
-            try exporter.failed(item, error.errorDescription ?? "")
+            try exporter.failed(item, error)
             if let server { merges.append((item, server)) }
             result.goesOn = true
         case .makeZone:
@@ -85,7 +87,7 @@ struct Settlement {
                 sql: "UPDATE mirror_zone SET isThere = 0, token = NULL WHERE name = ? AND owner = ?",
                 arguments: [zone.zoneName, zone.owner.recordName]
             )
-            try exporter.failed(item, error.errorDescription ?? "")
+            try exporter.failed(item, error)
             if let known = try KnownRecord.find(db, oid: item.oid) {
                 try KnownRecord.forgetVersion(db, id: known.id)
             }
@@ -95,7 +97,7 @@ struct Settlement {
             result.looksAtZones = true
             try exporter.hold(item.oid, error.errorDescription ?? "")
         case .lookFirst:
-            try exporter.failed(item, error.errorDescription ?? "")
+            try exporter.failed(item, error)
             result.looksFirst = true
         case .recreate:
             if let known = try KnownRecord.find(db, oid: item.oid) {
@@ -105,16 +107,16 @@ struct Settlement {
         case .acceptDeletion: deletions.append(item)
         case .done: try exporter.deleted(item)
         case .wait:
-            try exporter.failed(item, error.errorDescription ?? "")
+            try exporter.failed(item, error)
             try exporter.hold(item.oid, error.errorDescription ?? "")
         case .storeFull:
             if try State.text(db, .quotaIsFull) == nil {
                 try State.set(db, .quotaIsFull, now.timeIntervalSince1970)
                 result.details.append(.quotaExceeded())
             }
-            result.later = result.later ?? error
+            result.noSpace = result.noSpace ?? error
         case .later:
-            try exporter.failed(item, error.errorDescription ?? "")
+            try exporter.failed(item, error)
             result.later = result.later ?? error
         case .refuse: refusals.append((item, error))
         }

@@ -1,0 +1,194 @@
+import Foundation
+import Records
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// What a container tells while it works, and what it remembers of that.
+///
+/// SDK reference 7, 9, 10 and 21.
+@Suite(.timeLimit(.minutes(5))) struct EventTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func phone(
+        _ conditions: MirrorConditions = MirrorConditions(),
+        _ change: (inout StoreDescription) -> Void = { _ in }
+    ) async throws -> Mirrored {
+        try await Mirrored(relay.device(of: "alice", named: "phone"), conditions: conditions, change)
+    }
+
+    @Test func eventsAreKeptAndTold() async throws {
+        let phone = try await phone()
+        let told = Mutex<[MirrorEvent]>([])
+        let observer = NotificationCenter.default.addObserver(
+            forName: MirroredContainer.eventChangedNotification,
+            object: nil,
+            queue: nil
+        ) { note in
+            let key = MirroredContainer.eventNotificationUserInfoKey
+            guard let event = note.userInfo?[key] as? MirrorEvent, event.store == phone.store else { return }
+            told.withLock { $0.append(event) }
+        }
+        defer { NotificationCenter.default.removeObserver(observer) }
+        try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"))
+        try await phone.container.sendChanges()
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try laptop.save(Note(id: "c", title: "3"))
+        try await laptop.sync()
+        try await phone.container.fetchChanges()
+        let kept = try await phone.container.events(of: phone.store)
+        #expect(kept.map(\.kind) == [.export, .import])
+        #expect(kept.map(\.done) == [2, 1])
+        #expect(kept.allSatisfy { $0.succeeded && $0.ended != nil && $0.bytes > 0 && $0.store == phone.store })
+        #expect(kept[0].id < kept[1].id)
+        #expect(try await phone.container.events(of: phone.store, after: kept[0]).map(\.kind) == [.import])
+        #expect(try await phone.container.events(of: phone.store, since: Date(timeIntervalSinceNow: 60)).isEmpty)
+        let heard = told.withLock { $0.filter { $0.ended != nil && $0.kind != .account }.map(\.kind) }
+        #expect(heard == [.export, .import])
+        // A failure has its number and a sentence.
+        phone.device.network.cut()
+        await #expect(throws: MirrorError.self) { try await phone.container.fetchChanges() }
+        let failed = try #require(try await phone.container.events(of: phone.store).last)
+        #expect(!failed.succeeded && failed.errorCode == .networkUnavailable)
+        #expect(failed.message?.hasSuffix(".") == true)
+        // Who comes late hears the latest of each kind first.
+        var late: [MirrorEvent.Kind] = []
+        for await event in phone.container.events {
+            late.append(event.kind)
+            if late.count == 3 { break }
+        }
+        #expect(Set(late) == [.account, .export, .import])
+    }
+
+    /// Many changes that wait are told once, until they are fewer.
+    @Test func aLargeOutboxIsTold() async throws {
+        let phone = try await phone { $0.cloud?.outboxWarning = 2 }
+        func count() async throws -> Int {
+            let details = try await phone.container.events(of: phone.store).flatMap(\.details)
+            return details.count { $0 == .outboxIsLarge(3) }
+        }
+        try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"))
+        phone.device.network.cut()
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try await count() == 0)
+        try phone.save(Note(id: "c", title: "3"))
+        for _ in 0..<3 { await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() } }
+        #expect(try await count() == 1)
+        phone.device.network.heal()
+        try await phone.container.sendChanges()
+    }
+
+    /// A view that was pinned too long moves on, and says so.
+    @Test func anOldPinMovesOn() async throws {
+        let now = Mutex(Date())
+        var conditions = MirrorConditions()
+        conditions.wallClock = { now.withLock { $0 } }
+        let phone = try await phone(conditions)
+        try phone.save(Note(id: "a", title: "1"))
+        let context = phone.context()
+        context.setQueryGeneration(.current)
+        #expect(try context.count(FetchRequest(Note.self)) == 1)
+        try phone.save(Note(id: "b", title: "2"))
+        now.withLock { $0 += 299 }
+        #expect(try context.count(FetchRequest(Note.self)) == 1)
+        let events = phone.container.events
+        now.withLock { $0 += 2 }
+        #expect(try context.count(FetchRequest(Note.self)) == 2)
+        for await event in events where event.details == [.pinAdvanced] {
+            #expect(event.message?.isEmpty == false)
+            break
+        }
+    }
+
+    /// A context that merges moves on with what arrives, and one that does not stands still.
+    @Test func contextsMergeOrStandStill() async throws {
+        let (phone, laptop) = (try await phone(), try await Mirrored(relay.device(of: "alice", named: "laptop")))
+        let view = await phone.container.viewContext
+        let still = phone.container.newBackgroundContext()
+        #expect(view.automaticallyMergesChangesFromParent && !still.automaticallyMergesChangesFromParent)
+        #expect(view.mergePolicy == .mergeByPropertyObjectTrump && still.mergePolicy == .error)
+        for context in [view, still] {
+            context.setQueryGeneration(.current)
+            #expect(try context.fetch(Note.self).isEmpty)
+        }
+        try laptop.save(Note(id: "a", title: "1"))
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try view.fetch(Note.self).map(\.title) == ["1"])
+        #expect(try still.fetch(Note.self).isEmpty)
+        view.automaticallyMergesChangesFromParent = false
+        try laptop.save(Note(id: "b", title: "2"))
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try view.fetch(Note.self).map(\.title) == ["1"])
+        view.refreshAll()
+        #expect(try view.fetch(Note.self).count == 2)
+        // With the policy error a context that merges would refuse saves: said when it is set.
+        let events = phone.container.events
+        view.automaticallyMergesChangesFromParent = true
+        view.mergePolicy = .error
+        for await event in events where event.kind == .notice {
+            #expect(event.message?.contains("policy error") == true)
+            break
+        }
+        let count = try await phone.container.performBackgroundTask { try $0.count(FetchRequest(Note.self)) }
+        #expect(count == 2)
+    }
+
+    /// What a type of a public database lacks is named once, and the other types come.
+    @Test func aTypeThatCannotBePolledStopsNoOther() async throws {
+        let alice = try await Mirrored(relay.device(of: "alice"), model: MirrorModel(Post.self), scope: .public)
+        try await alice.container.fetchChanges()
+        #expect(try await alice.container.hasCompletedInitialImport(alice.store))
+        let context = alice.context()
+        try context.insert(Post(id: "a", text: "Hello"))
+        try context.save()
+        try await alice.container.waitUntilUpToDate(timeout: .seconds(60))
+        let model = MirrorModel(Post.self, Draft.self)
+        let bob = try await Mirrored(relay.device(of: "bob"), model: model, scope: .public)
+        for _ in 0..<2 { try await bob.container.pollNow() }
+        #expect(try bob.context().fetch(Post.self).map(\.text) == ["Hello"])
+        func said(_ mirror: Mirrored) async throws -> [MirrorEvent.Detail] {
+            try await mirror.container.events(of: mirror.store).flatMap(\.details)
+        }
+        #expect(try await said(bob) == [.indexMissing(recordType: "CD_Draft", field: "recordName")])
+        // Without the index nobody knows what there is, until the index is there.
+        try await relay.changeSchema { $0["CD_Post"]?.systemIndexes[.modified] = [] }
+        let carol = try await Mirrored(relay.device(of: "carol"), model: MirrorModel(Post.self), scope: .public)
+        try await carol.container.pollNow()
+        #expect(try await said(carol) == [.indexMissing(recordType: "CD_Post", field: "modificationDate")])
+        #expect(try await !carol.container.hasCompletedInitialImport(carol.store))
+        try await relay.changeSchema { $0["CD_Post"]?.systemIndexes[.modified] = [.queryable, .sortable] }
+        try await carol.container.pollNow()
+        #expect(try carol.context().fetch(Post.self).map(\.text) == ["Hello"])
+        #expect(try await carol.container.hasCompletedInitialImport(carol.store))
+    }
+
+    /// A public mirror asks at its start and then every half hour, or as often as it was told.
+    @Test(arguments: [(Duration.seconds(1_800), 1_800), (.seconds(60), 60), (.seconds(1), 60)])
+    func publicMirrorsPollByTheClock(_ interval: Duration, _ seconds: Int) async throws {
+        let device = relay.device(of: "alice")
+        let board = try await device.mirror(of: MirrorModel(Post.self), scope: .public) {
+            $0.cloud?.pollInterval = interval
+        }
+        try await relay.settle()
+        let context = board.newBackgroundContext()
+        try context.insert(Post(id: "a", text: "Hello"))
+        try context.save()
+        try await relay.settle()
+        // The first ones ask for a type that was not there yet.
+        await relay.advance(by: .seconds(seconds))
+        func polls() -> Int { device.network.operations.count { $0.hasSuffix("records/query") } }
+        let before = polls()
+        await relay.advance(by: .seconds(seconds * 4))
+        #expect((3...5).contains(polls() - before), "\(polls() - before) polls in four intervals")
+        let now = polls()
+        try await board.pollNow()
+        #expect(polls() == now + 1)
+        await board.close()
+    }
+}

@@ -1,0 +1,164 @@
+import Foundation
+import Records
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// Writes that the relay refuses: they go back, wait for a decision, and stop nothing.
+///
+/// SDK reference 12, and "local writes without permission" of 11.
+@Suite(.timeLimit(.minutes(5))) struct RefusalTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func board(
+        _ user: String,
+        _ folder: TemporaryFolder? = nil,
+        _ change: @escaping (inout StoreDescription) -> Void = { _ in }
+    ) async throws -> Mirrored {
+        let clock = relay.clock
+        var conditions = MirrorConditions()
+        conditions.wallClock = { clock.date }
+        let device = relay.device(of: user)
+        let model = MirrorModel(Post.self)
+        return try await Mirrored(device, model: model, scope: .public, folder: folder, conditions: conditions, change)
+    }
+
+    private func texts(_ mirror: Mirrored) throws -> [String: String] {
+        let posts = try mirror.context().fetch(Post.self)
+        return Dictionary(uniqueKeysWithValues: posts.map { ($0.id.text, $0.text) })
+    }
+
+    /// Alice's two posts are with Bob, whose store lets him write what he may not.
+    private func world(
+        _ folder: TemporaryFolder? = nil,
+        keeps: Bool = false
+    ) async throws -> (alice: Mirrored, bob: Mirrored) {
+        let alice = try await board("alice")
+        _ = try? await alice.container.fetchChanges()
+        let context = alice.context()
+        for name in ["a", "b"] { try context.insert(Post(id: RecordName(name), text: name)) }
+        try context.save()
+        try await alice.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        let bob = try await board("bob", folder) {
+            $0.unpermittedWrites = .allow
+            $0.cloud?.keepsRefusedChanges = keeps
+        }
+        try await bob.container.pollNow()
+        return (alice, bob)
+    }
+
+    private func write(_ bob: Mirrored) throws {
+        let context = bob.context()
+        try context.edit(Post.self, "a") { $0.text = "bob was here" }
+        try context.delete(Post.self, id: "b")
+        try context.insert(Post(id: "c", text: "bob's own"))
+        try context.save()
+    }
+
+    @Test func whatMayNotBeGoesBackAndTheRestArrives() async throws {
+        let folder = try TemporaryFolder()
+        let (alice, bob) = try await world(folder)
+        try write(bob)
+        #expect(try texts(bob) == ["a": "bob was here", "c": "bob's own"])
+        let events = bob.container.events
+        await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+        // The edit is taken back, the deleted one is there again, one's own is sent.
+        #expect(try texts(bob) == ["a": "a", "b": "b", "c": "bob's own"])
+        relay.clock.advance(by: .seconds(60))
+        try await alice.container.pollNow()
+        #expect(try texts(alice) == ["a": "a", "b": "b", "c": "bob's own"])
+        for await event in events where event.kind == .export {
+            #expect(event.details.contains(.refused(["a", "b"])), "\(event.details)")
+            break
+        }
+        // Kept across a restart, with all that one needs to decide.
+        await bob.container.close()
+        let again = try await board("bob", folder) { $0.unpermittedWrites = .allow }
+        let refused = try await again.container.rejectedWrites(again.store)
+        #expect(refused.map(\.recordName) == ["a", "b"])
+        #expect(refused.map(\.isDeletion) == [false, true])
+        #expect(refused.allSatisfy { $0.code == .permissionFailure && $0.tries == 1 && !$0.explanation.isEmpty })
+        #expect(refused[0].fields["CD_text"]?.contains("bob was here") == true)
+        let data = try await again.container.export(refused[0])
+        #expect(String(decoding: data, as: UTF8.self).contains("bob was here"))
+        // A grant later the same write goes.
+        try await relay.changeSchema { $0["CD_Post"]?.grants[.authenticated] = [.create, .write] }
+        for write in refused { try await again.container.retry(write) }
+        await #expect(throws: MirrorError.self) { try await again.container.retry(refused[0]) }
+        try await again.container.sendChanges()
+        #expect(try await again.container.rejectedWrites(again.store).isEmpty)
+        #expect(try texts(again) == ["a": "bob was here", "c": "bob's own"])
+        relay.clock.advance(by: .seconds(60))
+        try await alice.container.pollNow()
+        #expect(try texts(alice)["a"] == "bob was here")
+    }
+
+    /// Who wants to keep what was refused has it still, marked.
+    @Test func whatIsRefusedMayStay() async throws {
+        let (alice, bob) = try await world(keeps: true)
+        try write(bob)
+        await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+        #expect(try texts(bob) == ["a": "bob was here", "c": "bob's own"])
+        let id = ObjectID(store: bob.store, entity: "Post", name: "a")
+        #expect(try await bob.container.syncState(of: id) == .refused)
+        #expect(try await bob.container.pendingExportCount(bob.store) == 0)
+        // Nothing of it goes anywhere.
+        relay.clock.advance(by: .seconds(60))
+        try await alice.container.pollNow()
+        #expect(try texts(alice)["a"] == "a")
+        for write in try await bob.container.rejectedWrites(bob.store) { try await bob.container.discard(write) }
+        #expect(try await bob.container.syncState(of: id) == .synced)
+    }
+
+    /// Ten of a thousand are edits and deletions of what one may only read; the first among them.
+    @Test func tenOfAThousand() async throws {
+        let (alice, bob) = try await world()
+        let more = alice.context()
+        for number in 0..<10 { try more.insert(Post(id: RecordName("theirs\(number)"), text: "t")) }
+        try more.save()
+        try await alice.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await bob.container.pollNow()
+        let context = bob.context()
+        for number in 0..<1_000 {
+            if number % 100 == 0 {
+                try context.edit(Post.self, RecordName("theirs\(number / 100)")) { $0.text = "mine" }
+            } else {
+                try context.insert(Post(id: RecordName("own\(number)"), text: "\(number)"))
+            }
+        }
+        try context.save()
+        bob.device.network.forgetOperations()
+        await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+        #expect(try await bob.container.pendingExportCount(bob.store) == 0)
+        let refused = try await bob.container.rejectedWrites(bob.store)
+        #expect(Set(refused.map(\.recordName)) == Set((0..<10).map { "theirs\($0)" }))
+        // In as many requests as a thousand take.
+        #expect(bob.device.network.operations.filter { $0.hasSuffix("records/modify") }.count <= 6)
+        relay.clock.advance(by: .seconds(60))
+        try await alice.container.pollNow()
+        #expect(try texts(alice).count == 2 + 10 + 990)
+        #expect(try texts(alice).filter { $0.key.hasPrefix("theirs") }.allSatisfy { $0.value == "t" })
+    }
+
+    /// A change that waits can be taken back before it is sent, a deletion as well.
+    @Test func whatWaitsCanBeDropped() async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        try phone.save(Note(id: "n", title: "a"), Note(id: "gone", title: "b"))
+        try await phone.sync()
+        try phone.delete("gone")
+        try phone.save(Note(id: "new", title: "c"))
+        #expect(try await phone.container.pendingExports(phone.store).map(\.name) == ["gone", "new"])
+        for name in ["gone", "new"] as [RecordName] {
+            try await phone.container.dropPendingExport(of: .init(store: phone.store, entity: "Note", name: name))
+        }
+        #expect(try phone.titles == ["n": "a", "gone": "b"])
+        phone.device.network.forgetOperations()
+        try await phone.sync()
+        #expect(!phone.device.network.operations.contains { $0.hasSuffix("records/modify") })
+    }
+}

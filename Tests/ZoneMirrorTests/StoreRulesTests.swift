@@ -1,0 +1,279 @@
+import Foundation
+import GRDB
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// Keeps the bodies of all requests that pass.
+private final class Overheard: RelayTransport {
+    private let network: TestNetwork
+    private let heard = Mutex<[String]>([])
+
+    init(_ network: TestNetwork) { self.network = network }
+
+    var bodies: [String] { heard.withLock { $0 } }
+
+    func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
+        heard.withLock { $0.append(request.path + " " + String(decoding: request.content, as: UTF8.self)) }
+        return try await network.send(request)
+    }
+}
+
+/// Which stores may stand beside each other, and where objects go.
+///
+/// SDK reference 1.
+@Suite(.timeLimit(.minutes(5))) struct StoreRulesTests {
+    let relay: TestRelay
+    let folder: TemporaryFolder
+
+    init() throws {
+        relay = try TestRelay()
+        folder = try TemporaryFolder()
+    }
+
+    private func store(
+        _ name: String,
+        _ container: CKContainer? = nil,
+        scope: CKDatabase.Scope = .private,
+        configuration: String? = nil
+    ) -> StoreDescription {
+        StoreDescription(
+            url: folder.url.appendingPathComponent(name + ".sqlite"),
+            configuration: configuration,
+            cloud: container.map { CloudOptions(container: $0, scope: scope) }
+        )
+    }
+
+    private func container(_ stores: StoreDescription..., model: MirrorModel = notesModel) -> MirroredContainer {
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        return MirroredContainer(model: model, stores: stores, conditions: conditions)
+    }
+
+    private func code(_ work: () async throws -> Void) async -> MirrorError.Code? {
+        do {
+            try await work()
+            return nil
+        } catch {
+            return (error as? MirrorError)?.code
+        }
+    }
+
+    // MARK: Loading
+
+    @Test func aMirroredFileIsKeptInStepByOne() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let first = container(store("mine", device.container))
+        try await first.loadStores()
+        let second = container(store("mine", device.container))
+        #expect(await code { try await second.loadStores() } == .storeSyncedElsewhere)
+        // Without a database to mirror it may look, write, and hears of the other's commits.
+        let local = container(store("mine"))
+        try await local.loadStores()
+        let id = local.store(at: store("mine").url)
+        let changes = local.remoteChanges
+        let context = first.newBackgroundContext()
+        try context.insert(Note(id: "n", title: "by the first"))
+        try context.save()
+        local.noticeOutsideCommits()
+        for await change in changes {
+            #expect(change.store == id)
+            break
+        }
+        #expect(try local.newBackgroundContext().fetch(Note.self).map(\.title) == ["by the first"])
+        await first.close()
+        // The right passes on.
+        try await second.loadStores()
+        await second.close()
+        await local.close()
+    }
+
+    @Test func aSharedStoreNeedsAPrivateOne() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let alone = container(store("theirs", device.container, scope: .shared))
+        #expect(await code { try await alone.loadStores() } == .sharedStoreNeedsPrivateStore)
+        // Another container's private store is none.
+        let other = relay.device(of: "alice", named: "phone", container: "iCloud.other")
+        let mixed = container(store("mine", other.container), store("theirs", device.container, scope: .shared))
+        #expect(await code { try await mixed.loadStores() } == .sharedStoreNeedsPrivateStore)
+    }
+
+    @Test func aDatabaseIsMirroredOnce() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let twice = container(store("one", device.container), store("two", device.container))
+        #expect(await code { try await twice.loadStores() } == .databaseAlreadyMirrored)
+        // Stores may mirror different containers, and different accounts of one.
+        let other = relay.device(of: "alice", named: "phone", container: "iCloud.other")
+        let bob = relay.device(of: "bob", named: "phone")
+        let three = container(
+            store("one", device.container),
+            store("two", other.container),
+            store("three", bob.container)
+        )
+        try await three.loadStores()
+        let context = three.newBackgroundContext()
+        for (name, file) in [("a", "one"), ("b", "two"), ("c", "three")] {
+            let note = Note(id: RecordName(name), title: name)
+            try context.insert(note)
+            try context.assign(note, to: three.store(at: store(file).url))
+        }
+        try context.save()
+        try await three.sendChanges()
+        let zone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        for (name, device) in [("a", device), ("b", other), ("c", bob)] {
+            let page = try await device.privateDatabase.recordZoneChanges(inZoneWith: zone, since: nil)
+            #expect(page.modificationResultsByID.keys.map(\.recordName) == [name])
+        }
+        await three.close()
+    }
+
+    @Test func onlyStoresThatAreOpenAndCanBeWrittenTakeObjects() async throws {
+        var first = store("first")
+        first.isReadOnly = true
+        let writer = container(store("first"))
+        try await writer.loadStores()
+        let reader = container(first, store("second"))
+        try await reader.loadStores()
+        let (one, two) = (reader.store(at: first.url), reader.store(at: store("second").url))
+        let nowhere = reader.store(at: store("nowhere").url)
+        #expect(!reader.canModifyManagedObjects(in: one) && reader.canModifyManagedObjects(in: two))
+        let context = reader.newBackgroundContext()
+        // The first that can be written.
+        try context.insert(Note(id: "a", title: "a"))
+        try context.save()
+        #expect(try context.store(of: try #require(try context.object(Note.self, "a"))) == two)
+        let note = Note(id: "b", title: "b")
+        try context.insert(note)
+        try context.assign(note, to: one)
+        #expect(await code { try context.save() } == .noStoreForEntity)
+        context.rollback()
+        var request = FetchRequest(Note.self)
+        request.affectedStores = [nowhere]
+        #expect(await code { _ = try context.fetch(request) } == .unknownStore)
+        #expect(await code { _ = try await reader.rejectedWrites(nowhere) } == .unknownStore)
+        #expect(await code { _ = try await reader.limits(of: two) } == .wrongStore)
+        await reader.close()
+        await writer.close()
+    }
+
+    // MARK: Selective sync
+
+    /// Nothing of an entity that is not in a mirrored configuration is in any request.
+    @Test func whatIsLocalNeverLeaves() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let ear = Overheard(device.network)
+        let connection = RelayConnection(
+            container: TestRelay.containerIdentifier,
+            url: nil,
+            credentials: RelayCredentials(apiToken: nil, webAuthToken: "dev-alice"),
+            deviceID: "phone",
+            transport: ear
+        )
+        let model = MirrorModel(
+            Note.self,
+            Folder.self,
+            Tag.self,
+            Draft.self,
+            configurations: ["cloud": ["Note", "Folder", "Tag"], "local": ["Draft"]]
+        )
+        let (cloud, local) = (
+            store("cloud", CKContainer(connection: connection), configuration: "cloud"),
+            store("local", configuration: "local")
+        )
+        let container = container(cloud, local, model: model)
+        try await container.loadStores()
+        let context = container.newBackgroundContext()
+        let draft = Draft(text: "for nobody's eyes")
+        try context.insert(draft)
+        try context.insert(Note(id: "n", title: "for all of mine"))
+        try context.save()
+        #expect(try context.store(of: draft) == container.store(at: local.url))
+        try await container.sendChanges()
+        try context.delete(draft)
+        try context.save()
+        try await container.sendChanges()
+        try await container.fetchChanges()
+        try await container.initializeSchema()
+        let said = ear.bodies.joined(separator: "\n")
+        #expect(said.contains("for all of mine") && said.contains("CD_Note"))
+        #expect(!said.contains("nobody's eyes") && !said.contains("Draft") && !said.contains(draft.id.text))
+        await container.close()
+    }
+
+    /// One entity in two stores: an object may be put into the local one, and be moved between the two.
+    @Test func anObjectMayStayLocal() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let (cloud, local) = (store("cloud", device.container), store("local"))
+        let container = container(cloud, local)
+        try await container.loadStores()
+        let (above, below) = (container.store(at: cloud.url), container.store(at: local.url))
+        let context = container.newBackgroundContext()
+        let (sent, kept) = (Note(id: "sent", title: "sent"), Note(id: "kept", title: "kept"))
+        try context.insert(sent)
+        try context.insert(kept)
+        try context.assign(kept, to: below)
+        try context.save()
+        try await container.sendChanges()
+        #expect(try await names(device) == ["sent"])
+        // Out of the cloud: a copy with another name, and a deletion.
+        let copy = try container.move(try #require(try context.object(Note.self, "sent")), to: below)
+        #expect(copy.id != "sent" && copy.title == "sent")
+        #expect(try context.store(of: copy) == below)
+        try await container.sendChanges()
+        #expect(try await names(device) == [])
+        // And up again.
+        let up = try container.move(copy, to: above)
+        try await container.sendChanges()
+        #expect(try await names(device) == [up.id.text])
+        #expect(try context.fetch(Note.self, sortedBy: .ascending(\.title)).map(\.title) == ["kept", "sent"])
+        await container.close()
+    }
+
+    private func names(_ device: TestDevice) async throws -> [String] {
+        let zone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        let page = try await device.privateDatabase.recordZoneChanges(inZoneWith: zone, since: nil)
+        return page.modificationResultsByID.keys.map(\.recordName).sorted()
+    }
+
+    /// A second container writes to the local file alone; the first sees that by the history.
+    @Test func anotherContainerWritesToTheLocalFile() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let (cloud, local) = (store("cloud", device.container), store("local"))
+        let first = container(cloud, local)
+        try await first.loadStores()
+        let second = container(local)
+        try await second.loadStores()
+        let view = await first.viewContext
+        #expect(try view.fetch(Note.self).isEmpty)
+        let start = try await first.currentHistoryToken()
+        let context = second.newBackgroundContext(named: "import")
+        context.transactionAuthor = "extension"
+        try context.insert(Note(id: "n", title: "by the other"))
+        try context.save()
+        first.noticeOutsideCommits()
+        #expect(try view.fetch(Note.self).map(\.title) == ["by the other"])
+        let news = try await first.history(after: start, author: "extension")
+        #expect(news.map(\.contextName) == ["import"] && news.map(\.store) == [first.store(at: local.url)])
+        #expect(news.flatMap(\.changes).map(\.object.name) == ["n"])
+        // Each store has a token of its own, and both together one.
+        let token = try #require(news.last?.token)
+        #expect(try await first.history(after: start.joined(with: token)).isEmpty)
+        #expect(try await first.history(after: start.token(for: first.store(at: cloud.url))).count == 1)
+        try await first.sendChanges()
+        let sent = device.network.operations.contains { $0.hasSuffix("records/modify") }
+        #expect(!sent)
+        await second.close()
+        await first.close()
+    }
+}
+
+/// Never to leave the device.
+struct Draft: SyncedRecord, Equatable {
+    var id = RecordName()
+    var text = ""
+
+    init() {}
+    init(text: String) { self.text = text }
+}

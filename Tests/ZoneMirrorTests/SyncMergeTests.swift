@@ -1,0 +1,157 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// The five policies where a change that was not sent meets a newer record of the relay.
+///
+/// SDK reference 8 (ii): "in memory" is what the laptop has not sent, "in store" what the phone has.
+@Suite(.timeLimit(.minutes(5))) struct SyncMergeTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func devices(_ policy: MergePolicy) async throws -> (phone: Mirrored, laptop: Mirrored) {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop")) { $0.cloud?.mergePolicy = policy }
+        var note = Note(id: "n", title: "1")
+        (note.body, note.stars) = ("1", 1)
+        try phone.save(note)
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        return (phone, laptop)
+    }
+
+    /// The laptop finds out when it sends, or when it fetches.
+    private func meet(_ phone: Mirrored, _ laptop: Mirrored, _ fetchesFirst: Bool) async throws {
+        try await phone.sync()
+        if fetchesFirst { try await laptop.container.fetchChanges() }
+        _ = try? await laptop.container.sendChanges()
+        for mirror in [laptop, phone, laptop] { try await mirror.sync() }
+    }
+
+    private func edit(_ mirror: Mirrored, _ change: (inout Note) -> Void) throws {
+        let context = mirror.context()
+        try context.edit(Note.self, "n", change)
+        try context.save()
+    }
+
+    static let example: [(MergePolicy, [String])] = [
+        (.mergeByPropertyStoreTrump, ["2", "3", "3"]), (.mergeByPropertyObjectTrump, ["2", "2", "3"]),
+        (.overwrite, ["2", "2", "1"]), (.rollback, ["1", "3", "3"]), (.error, ["1", "3", "3"]),
+    ]
+
+    @Test(arguments: example, [true, false])
+    func workedExample(_ row: (policy: MergePolicy, values: [String]), _ fetchesFirst: Bool) async throws {
+        let (phone, laptop) = try await devices(row.policy)
+        try edit(phone) { ($0.body, $0.stars) = ("3", 3) }
+        try edit(laptop) { ($0.title, $0.body) = ("2", "2") }
+        try await meet(phone, laptop, fetchesFirst)
+        for mirror in [phone, laptop] {
+            let note = try #require(try mirror.context().object(Note.self, "n"))
+            #expect([note.title, note.body ?? "", "\(note.stars)"] == row.values)
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+        let dropped = try await laptop.container.mergeDecisions(laptop.store)
+        let refused = try await laptop.container.rejectedWrites(laptop.store)
+        if row.policy == .error {
+            // Nothing is merged: the change waits for a decision, whole.
+            #expect(refused.map(\.object.name) == ["n"])
+            try await laptop.container.retry(try #require(refused.first))
+            try await laptop.sync()
+            #expect(try laptop.context().object(Note.self, "n")?.title == "2")
+        } else {
+            #expect(refused.isEmpty)
+            #expect(dropped.contains { $0.property == "body" && $0.rule == .policy(row.policy) })
+            #expect(dropped.allSatisfy { $0.object.name == "n" })
+        }
+    }
+
+    @Test(
+        arguments: [
+            (MergePolicy.mergeByPropertyStoreTrump, false), (.mergeByPropertyObjectTrump, true), (.overwrite, true),
+            (.rollback, false),
+        ],
+        [true, false]
+    )
+    func editedHereDeletedThere(_ row: (policy: MergePolicy, stays: Bool), _ fetchesFirst: Bool) async throws {
+        let (phone, laptop) = try await devices(row.policy)
+        try phone.delete("n")
+        try edit(laptop) { $0.title = "mine" }
+        try await meet(phone, laptop, fetchesFirst)
+        for mirror in [phone, laptop] { #expect(try mirror.titles == (row.stays ? ["n": "mine"] : [:])) }
+    }
+
+    @Test(
+        arguments: [
+            (MergePolicy.mergeByPropertyStoreTrump, true), (.mergeByPropertyObjectTrump, false), (.overwrite, false),
+            (.rollback, true),
+        ],
+        [true, false]
+    )
+    func deletedHereEditedThere(_ row: (policy: MergePolicy, stays: Bool), _ fetchesFirst: Bool) async throws {
+        let (phone, laptop) = try await devices(row.policy)
+        try edit(phone) { $0.title = "theirs" }
+        try laptop.delete("n")
+        try await meet(phone, laptop, fetchesFirst)
+        for mirror in [phone, laptop] { #expect(try mirror.titles == (row.stays ? ["n": "theirs"] : [:])) }
+    }
+
+    /// What both say alike is no conflict, and nothing is dropped.
+    @Test func theSameNewValueIsNoConflict() async throws {
+        let (phone, laptop) = try await devices(.error)
+        for mirror in [phone, laptop] { try edit(mirror) { $0.title = "same" } }
+        try await meet(phone, laptop, true)
+        for mirror in [phone, laptop] {
+            #expect(try mirror.titles == ["n": "same"])
+            #expect(try await mirror.container.mergeDecisions(mirror.store).isEmpty)
+            #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+        }
+    }
+
+    /// Links to many are merged as a set: what either added, without what either removed.
+    @Test(arguments: [true, false]) func setsAreMerged(_ fetchesFirst: Bool) async throws {
+        let (phone, laptop) = try await devices(.mergeByPropertyObjectTrump)
+        let context = phone.context()
+        let note = try #require(try context.object(Note.self, "n"))
+        let tags = ["a", "b", "c", "d"].map { Tag(word: $0) }
+        for tag in tags { try context.insert(tag) }
+        for tag in tags[0...1] { try context.link(note, \.tags, tag) }
+        try context.save()
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        for (mirror, gone, new) in [(phone, 0, 2), (laptop, 1, 3)] {
+            let context = mirror.context()
+            try context.unlink(note, \.tags, tags[gone])
+            try context.link(note, \.tags, tags[new])
+            try context.save()
+        }
+        try await meet(phone, laptop, fetchesFirst)
+        for mirror in [phone, laptop] {
+            let words = try mirror.context().related(to: note, \.tags, sortedBy: .ascending(\.word)).map(\.word)
+            #expect(words == ["c", "d"])
+        }
+    }
+
+    /// No link leads to what is gone, whoever sends first.
+    @Test(arguments: [true, false]) func noLinkLeadsNowhere(_ fetchesFirst: Bool) async throws {
+        let (phone, laptop) = try await devices(.mergeByPropertyObjectTrump)
+        let context = phone.context()
+        try context.insert(Folder(id: "f", name: "F"))
+        try context.save()
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        try context.delete(Folder.self, id: "f")
+        try context.save()
+        try edit(laptop) { $0.folder = ToOne(Folder(id: "f", name: "")) }
+        try await meet(phone, laptop, fetchesFirst)
+        for mirror in [phone, laptop] {
+            #expect(try mirror.context().object(Note.self, "n")?.folder.target == nil)
+            #expect(try mirror.context().fetch(Folder.self).isEmpty)
+        }
+        // A folder of that name that is made later is another's business, and does not tear the two devices apart.
+        try context.insert(Folder(id: "f", name: "again"))
+        try context.save()
+        for mirror in [phone, laptop, phone] { try await mirror.sync() }
+        let targets = try [phone, laptop].map { try $0.context().object(Note.self, "n")?.folder.target }
+        #expect(targets[0] == targets[1])
+    }
+}

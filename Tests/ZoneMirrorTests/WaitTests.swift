@@ -1,0 +1,92 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// Waiting until everything is in step: an end in any case, and no good news without the relay.
+@Suite(.timeLimit(.minutes(5))) struct WaitTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func phone() async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: "phone")) }
+
+    @Test func itEndsWhenBothWaysWereTaken() async throws {
+        let phone = try await phone()
+        try phone.save(Note(id: "n", title: "a"))
+        let before = Date()
+        try await phone.container.waitUntilUpToDate(timeout: .seconds(60))
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        let seen = try #require(try await phone.container.lastSuccessfulImport(phone.store))
+        let sent = try #require(try await phone.container.lastSuccessfulExport(phone.store))
+        #expect(seen >= before && sent >= before)
+        #expect(try await phone.container.isUpToDate(asOf: before))
+        #expect(try await !phone.container.isUpToDate(asOf: Date(timeIntervalSinceNow: 3_600)))
+        try phone.save(Note(id: "m", title: "b"))
+        #expect(try await !phone.container.isUpToDate(asOf: before))
+    }
+
+    /// Without the relay there is no success, and the error says why.
+    @Test func offlineIsNeverUpToDate() async throws {
+        let phone = try await phone()
+        phone.device.network.cut()
+        let error = await #expect(throws: MirrorError.self) {
+            try await phone.container.waitUntilUpToDate(timeout: .milliseconds(200))
+        }
+        #expect(error?.code == .timedOut)
+        #expect(error?.underlying is MirrorError)
+        #expect(error?.explanation.contains("network") == true, "\(error?.explanation ?? "")")
+        #expect(try await phone.container.lastSuccessfulImport(phone.store) == nil)
+        #expect(try await !phone.container.isUpToDate(asOf: .distantPast))
+    }
+
+    /// A request that hangs holds nobody beyond the time; what it brings in the end is taken.
+    @Test func aHangingRequestHoldsNobody() async throws {
+        let phone = try await phone()
+        try phone.save(Note(id: "n", title: "a"))
+        let (asked, answer) = (Gate(), Gate())
+        phone.device.network.fail(
+            request: 1,
+            of: "changes/database",
+            by: .meanwhile {
+                asked.open()
+                await answer.pass()
+            }
+        )
+        let error = await #expect(throws: MirrorError.self) {
+            try await phone.container.waitUntilUpToDate(timeout: .milliseconds(50))
+        }
+        #expect(error?.code == .timedOut)
+        // The request is under way still, or about to be.
+        await asked.pass()
+        answer.open()
+        try await phone.container.waitUntilUpToDate(timeout: .seconds(60))
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
+    @Test func whoIsCancelledWaitsNoLonger() async throws {
+        let phone = try await phone()
+        let (asked, answer) = (Gate(), Gate())
+        phone.device.network.fail(
+            request: 1,
+            of: "changes/database",
+            by: .meanwhile {
+                asked.open()
+                await answer.pass()
+            }
+        )
+        let wait = Task { try await phone.container.waitUntilUpToDate(timeout: .seconds(86_400)) }
+        await asked.pass()
+        wait.cancel()
+        let error = await #expect(throws: MirrorError.self) { try await wait.value }
+        #expect(error?.code == .timedOut)
+        answer.open()
+        // And one that was cancelled before it began.
+        let late = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await phone.container.waitUntilUpToDate(timeout: .seconds(86_400))
+        }
+        await #expect(throws: MirrorError.self) { try await late.value }
+    }
+}
