@@ -18,7 +18,8 @@ import Testing
 
     @Test(arguments: 1..<LayoutTrials.stores) func anEarlierStoreIsBroughtUpToDate(version: Int) async throws {
         let effect = Self.effects[version % Self.effects.count]
-        let report = try await LayoutTrials(version: version, effect).runStore()
+        // Behind the first steps all files go the same way: a third of that for each; all of it in a soak.
+        let report = try await LayoutTrials(version: version, effect).runStore { $0 < 12 || $0 % 3 == version / 4 % 3 }
         #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
         #expect(report.runs > 4)
     }

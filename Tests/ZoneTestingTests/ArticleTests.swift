@@ -1,21 +1,64 @@
 import Foundation
 import Testing
+import ZoneTesting
 
 /// The catalogue's code is what `ArticleCode.swift` compiles and runs.
 @Suite struct ArticleTests {
     @Test(arguments: ["ZoneTesting", "WorldsInATest"])
     func everyLineIsCompiled(_ article: String) throws {
-        let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        let code = try Self.code("ArticleCode")
+        let blocks = try Self.blocks(of: article)
+        #expect(!blocks.isEmpty)
+        for block in blocks { #expect(code.contains(Self.plain(block)), "\(block)") }
+    }
+
+    private static let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+
+    /// A file of these tests.
+    private static func code(_ file: String) throws -> String {
+        plain(try String(contentsOf: tests.appendingPathComponent("\(file).swift"), encoding: .utf8))
+    }
+
+    /// The pieces of Swift in an article.
+    private static func blocks(of article: String) throws -> [String] {
         let catalogue = tests.deletingLastPathComponent().deletingLastPathComponent()
             .appendingPathComponent("Sources/ZoneTesting/ZoneTesting.docc/\(article).md")
-        let code = Self.plain(
-            try String(contentsOf: tests.appendingPathComponent("ArticleCode.swift"), encoding: .utf8)
-        )
         let parts = try String(contentsOf: catalogue, encoding: .utf8).components(separatedBy: "```")
         // Every second part stands between two fences.
-        let blocks = stride(from: 1, to: parts.count, by: 2).map { parts[$0] }.filter { $0.hasPrefix("swift\n") }
-        #expect(!blocks.isEmpty)
-        for block in blocks { #expect(code.contains(Self.plain(String(block.dropFirst(6)))), "\(block)") }
+        return stride(from: 1, to: parts.count, by: 2).map { parts[$0] }.filter { $0.hasPrefix("swift\n") }
+            .map { String($0.dropFirst(6)) }
+    }
+
+    /// The first article's, but for its imports; its manifest is one that the tools read.
+    @Test func theFirstArticleIsCompiledAndItsManifestIsOne() async throws {
+        let blocks = try Self.blocks(of: "YourFirstTest")
+        try #require(blocks.count == 3)
+        let code = try Self.code("FirstTestCode")
+        for block in blocks[1...] {
+            let lines = block.split(separator: "\n").filter { !$0.contains("import ") }
+            #expect(code.contains(Self.plain(lines.joined(separator: "\n"))), "\(block)")
+        }
+        let folder = TestFolder()
+        let place = try folder.make("Shopping")
+        try Data(blocks[0].utf8).write(to: place.appendingPathComponent("Package.swift"))
+        let described = try await Self.swift("package", "--package-path", place.path, "dump-package")
+        #expect(described.contains(#""ZoneTesting""#), "\(described)")
+    }
+
+    /// Runs the toolchain's `swift`, and gives what it says.
+    private static func swift(_ words: String...) async throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = ["swift"] + words
+        let pipe = Pipe()
+        process.standardOutput = pipe
+        process.standardError = pipe
+        try process.run()
+        let output = await withCheckedContinuation { done in
+            Thread { done.resume(returning: pipe.fileHandleForReading.readDataToEndOfFile()) }.start()
+        }
+        process.waitUntilExit()
+        return String(decoding: output, as: UTF8.self)
     }
 
     /// Without indentation and empty lines.

@@ -118,6 +118,8 @@ private final class History {
         }
         if isStruck, fault?.effect == .losesPower { return try await cutPower() }
         disk.heal()
+        // The fault may have met what the relay does by itself, beside the step.
+        if isStruck { await world.settle() }
         // It is about to end by itself; somebody may be faster.
         if world.wantsRestart { return try await draw.below(3) == 0 ? restart() : kill() }
         if isStruck { try await look() }

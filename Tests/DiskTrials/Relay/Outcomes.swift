@@ -38,6 +38,12 @@ extension DiskWorld {
         return .done
     }
 
+    /// Returns when the store has done, and said what became of, all that it began before: clearing up, writing its log back.
+    func settle() async {
+        // Its thread does one thing after the other.
+        _ = try? await store().write { _ in }
+    }
+
     /// Returns when nothing is left of deleted zones, or after a moment: a purge that fails waits for another write.
     func waitForPurge() async throws {
         guard let file = try? DatabaseQueue(path: file) else { return }

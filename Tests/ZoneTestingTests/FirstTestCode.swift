@@ -1,0 +1,74 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+// The code of the catalogue's first article, as it stands there: `ArticleTests` compares the two.
+
+/// Something to buy.
+struct Item: SyncedRecord, Equatable {
+    var id = RecordName()
+    var title = ""
+}
+
+/// The list, as one device shows and changes it; the container is handed in, so that a test can bring its own.
+struct ShoppingList {
+    let container: MirroredContainer
+
+    var titles: [String] {
+        get throws { try container.newBackgroundContext().fetch(Item.self).map(\.title).sorted() }
+    }
+
+    @discardableResult func add(_ title: String) throws -> Item {
+        let context = container.newBackgroundContext()
+        let item = Item(title: title)
+        try context.insert(item)
+        try context.save()
+        return item
+    }
+
+    func rename(_ item: Item, to title: String) throws {
+        let context = container.newBackgroundContext()
+        try context.edit(Item.self, item.id) { $0.title = title }
+        try context.save()
+    }
+
+    /// Lets whoever has the link read and change the item.
+    func share(_ item: Item) async throws -> URL? {
+        let id = try container.newBackgroundContext().objectID(of: item)
+        return try await container.share([id], publicPermission: .readWrite).share.url
+    }
+
+    func join(_ link: URL) async throws {
+        guard let shared = container.descriptions.first(where: { $0.cloud?.scope == .shared }) else { return }
+        try await container.acceptShareInvitations(from: [link], into: container.store(at: shared.url))
+    }
+}
+
+@Suite struct ShoppingListTests {
+    @Test func whoWasAwayHearsOfEverything() async throws {
+        let relay = try TestRelay()
+        let phone = relay.device(of: "alice", named: "phone")
+        let tablet = relay.device(of: "bob", named: "tablet")
+        let alice = ShoppingList(container: try await phone.sharingMirror(of: MirrorModel(Item.self)))
+        let bob = ShoppingList(container: try await tablet.sharingMirror(of: MirrorModel(Item.self)))
+
+        let milk = try alice.add("Milk")
+        let link = try #require(try await alice.share(milk))
+        try await bob.join(link)
+        #expect(try bob.titles == ["Milk"])
+
+        tablet.network.cut()
+        try alice.rename(milk, to: "Oat milk")
+        try bob.add("Bread")
+        try await relay.settle()
+        #expect(try bob.titles == ["Bread", "Milk"])
+
+        tablet.network.heal()
+        try await relay.settle()
+        #expect(try bob.titles == ["Bread", "Oat milk"])
+        // Bob's bread is his own: it was never put into the share.
+        #expect(try alice.titles == ["Oat milk"])
+    }
+}
