@@ -42,7 +42,7 @@ import Testing
         : > ready
         ZONECAST_LOG_ACCESS=true zonecast serve --dev --data "$PWD/data" --listen 127.0.0.1:0 > ready 2>> relay.log &
         relay=$!
-        until grep -q '^ready' ready; do kill -0 $relay; sleep 0.05; done
+        until grep -qs '^ready' ready; do kill -0 $relay; sleep 0.05; done
         export ZONECAST_URL=$(sed -n 's/^ready //p' ready)
         """
     private static let people = """
@@ -93,11 +93,16 @@ import Testing
             printf 'no token\\n' > token
             """,
         names: [
-            (" --url …", ""), (" --web-token …", ""), (" --container …", ""),
+            (" --url https://sync.example.org --management-token …", " --url $ZONECAST_URL"), (" --url …", ""),
+            (" --web-token …", ""), (" --container …", ""),
             ("LINK", "$(grep -o 'http[^ ]*' invitation | head -1)"), (" …", ""),
         ],
         before: [
             ("zonecast schema import", "sed -i '1a\\    CREATE ROLE moderator;' schema.ckdb"),
+            (
+                "zonecast schema diff",
+                "export ZONECAST_MANAGEMENT_TOKEN=$(zonecast token management create --quiet --container \(container))"
+            ),
             ("zonecast role give", "bob=$(zonecast user sign-in ada@example.org --quiet --container \(container))"),
             (
                 "zonecast shares accept",

@@ -36,11 +36,31 @@ extension ConsoleAPI {
             try call.note("token.revoke", "\(token.name) (\(id))", in: home)
             return Done()
         },
+        .post("tokens/rotate") { call in
+            let home = try call.home()
+            let id = try call.body(Named.self).id
+            guard let old = try call.parts.accounts.apiToken(id: id), old.home == home, old.revoked == nil else {
+                throw ConsoleRefusal("There is no such token here.", status: 404)
+            }
+            try call.confirmInProduction(home)
+            let (text, token) = try call.parts.accounts.addAPIToken(
+                in: home,
+                name: old.name,
+                notes: old.notes,
+                callbackURL: old.callbackURL,
+                allowedOrigins: old.allowedOrigins
+            )
+            try call.parts.accounts.revokeAPIToken(id)
+            try call.note("token.rotate", "\(old.name) (\(id), now \(token.id))", in: home)
+            return ["text": text, "id": token.id]
+        },
         .get("keys") { call in
             let home = try call.home()
             return KeysAnswer(
                 keys: try call.parts.accounts.serverKeys().filter { $0.home == home }.map { KeyAnswer($0) },
-                issuers: try call.parts.accounts.issuers(of: home.container).map { IssuerAnswer($0) }
+                issuers: try call.parts.accounts.issuers(of: home.container).map { IssuerAnswer($0) },
+                management: try call.parts.accounts.managementTokens().filter { $0.container == home.container }
+                    .map { ManagementAnswer($0) }
             )
         },
         .post("keys/add") { call in
@@ -60,6 +80,31 @@ extension ConsoleAPI {
             try call.confirmInProduction(home)
             try call.parts.accounts.revokeServerKey(id)
             try call.note("key.revoke", "\(key.name) (\(id.prefix(16)))", in: home)
+            return Done()
+        },
+        .post("management/add") { call in
+            struct Request: Decodable { var name: String, days: Int }
+            let home = try call.home()
+            let ask = try call.body(Request.self)
+            guard (0...3_660).contains(ask.days) else { throw ConsoleRefusal("Choose 0 to 3660 days.") }
+            let end = ask.days == 0 ? nil : call.parts.time.now() + .seconds(86_400 * ask.days)
+            let (text, token) = try call.parts.accounts.addManagementToken(
+                for: home.container,
+                name: ask.name,
+                expires: end
+            )
+            try call.note("management-token.create", "\(ask.name) (\(token.id))", in: home)
+            return ["text": text, "id": token.id]
+        },
+        .post("management/revoke") { call in
+            let home = try call.home()
+            let id = try call.body(Named.self).id
+            let token = try call.parts.accounts.managementTokens().first {
+                $0.id == id && $0.container == home.container
+            }
+            guard let token else { throw ConsoleRefusal("There is no such token here.", status: 404) }
+            try call.parts.accounts.revokeManagementToken(id)
+            try call.note("management-token.revoke", "\(token.name) (\(id))", in: home)
             return Done()
         },
         .post("containers/add") { call in
@@ -115,6 +160,25 @@ extension ConsoleAPI {
     private struct KeysAnswer: Encodable {
         var keys: [KeyAnswer]
         var issuers: [IssuerAnswer]
+        var management: [ManagementAnswer]
+    }
+
+    private struct ManagementAnswer: Encodable {
+        var id: String
+        var name: String
+        var created: Int64
+        var expires: Int64?
+        var revoked: Int64?
+        var used: Int64?
+
+        init(_ token: ManagementToken) {
+            id = token.id
+            name = token.name
+            created = token.created.milliseconds
+            expires = token.expires?.milliseconds
+            revoked = token.revoked?.milliseconds
+            used = token.used?.milliseconds
+        }
     }
 
     private struct KeyAnswer: Encodable {

@@ -9,7 +9,7 @@ enum AccountSchema {
     /// What made each version of the file out of the one before; never changed, only added to.
     ///
     /// A file with a higher version than there are steps is of a newer zonecast and left alone.
-    private static let steps = [tables, people, uses, pushes, operators, quotas, passkeys]
+    private static let steps = [tables, people, uses, pushes, operators, quotas, passkeys, management]
     static var version: Int { steps.count }
 
     /// Brings the tables up to date and gives back the relay's key.
@@ -140,6 +140,14 @@ enum AccountSchema {
     /// What single users may store, where that is not what everybody may.
     private static let quotas = """
         CREATE TABLE quotas(account INTEGER PRIMARY KEY REFERENCES accounts(id), private_bytes INTEGER NOT NULL);
+        """
+
+    /// What lets programs change schemas from elsewhere.
+    private static let management = """
+        CREATE TABLE management_tokens(
+            hash BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, container TEXT NOT NULL, name TEXT NOT NULL,
+            created INTEGER NOT NULL, expires INTEGER, revoked INTEGER, used INTEGER
+        ) WITHOUT ROWID;
         """
 
     /// Keys on operators' own devices.

@@ -47,7 +47,9 @@ extension AccountStore {
     /// Only while no relay runs: that keeps in mind which containers there are.
     package func removeContainer(_ container: ContainerID) throws(DirectoryError) {
         try revoke { db in
-            for table in ["push_devices", "sessions", "users", "issuers", "server_keys", "api_tokens"] {
+            for table in [
+                "push_devices", "sessions", "users", "issuers", "server_keys", "api_tokens", "management_tokens",
+            ] {
                 try db.execute(sql: "DELETE FROM \(table) WHERE container = ?", arguments: [container.name])
             }
             try db.execute(sql: "DELETE FROM containers WHERE name = ?", arguments: [container.name])

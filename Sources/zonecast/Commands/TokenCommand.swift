@@ -11,9 +11,12 @@ struct TokenCommand: ParsableCommand {
         abstract: "Create, list, rotate and revoke API tokens.",
         discussion: """
             Besides API tokens there are server keys (zonecast key) and users' sign-ins (zonecast user sign-in); api, server-key and
-            session lead there too. Management tokens there are none: who may write the data folder may manage it.
+            session lead there too. Who may write the data folder may manage it; management tokens are for those elsewhere.
             """,
-        subcommands: [Create.self, List.self, Rotate.self, Revoke.self, API.self, ServerKey.self, Session.self]
+        subcommands: [
+            Create.self, List.self, Rotate.self, Revoke.self, API.self, ServerKey.self, ManagementTokenCommand.self,
+            Session.self,
+        ]
     )
 
     struct API: ParsableCommand {

@@ -102,31 +102,29 @@ struct RunningRelay {
         let alerts = try AlertPost(settings.alerts, relay: settings.signIn.publicURL ?? settings.data)
         let sendAlert = alerts?.sending
         let names = Pseudonyms(relayKey: try accounts.relayKey())
-        let recent = settings.servesConsole ? RecentRequests(names, now: TimeSource.system.now) : nil
+        let requests = RecentRequests(names, now: TimeSource.system.now)
         let watch = RequestWatch(
             relay,
             metrics: metrics,
             door: try metricsDoor(metrics),
             log: accessLogger.map { RequestLog($0, names) },
-            recent: recent,
+            recent: settings.servesConsole ? requests : nil,
             tracer: tracing?.tracer
         )
-        let console = ConsoleDoor(
-            recent.map { recent in
-                ConsoleParts(
-                    accounts: accounts,
-                    stores: stores,
-                    relay: relay,
-                    hub: hub,
-                    metrics: metrics,
-                    telemetry: telemetry,
-                    requests: recent,
-                    facts: settings.consoleFacts(rows),
-                    time: .system,
-                    sendAlert: sendAlert
-                )
-            }
+        let parts = ConsoleParts(
+            accounts: accounts,
+            stores: stores,
+            relay: relay,
+            hub: hub,
+            metrics: metrics,
+            telemetry: telemetry,
+            requests: requests,
+            facts: settings.consoleFacts(rows),
+            time: .system,
+            sendAlert: sendAlert
         )
+        let console = ConsoleDoor(settings.servesConsole ? parts : nil)
+        let management = ManagementDoor(parts)
         let pages = DemoPages(
             isOpen: settings.servesDemo,
             run: UUID().uuidString,
@@ -144,7 +142,7 @@ struct RunningRelay {
             },
             intake: { relay.intake(for: $0) },
             answer: watch.answer,
-            respond: console.before(pages.before(watch.respond))
+            respond: console.before(management.before(pages.before(watch.respond)))
         )
         metrics.show(
             "zonecast_connections",

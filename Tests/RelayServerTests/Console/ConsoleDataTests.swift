@@ -193,8 +193,35 @@ import Testing
         let list = try await world.ask(.get, "/console/api/tokens")
         #expect(list.text.contains(made.id) && !list.text.contains(made.text))
         #expect(try await !world.ask(.get, "/console/api/audit").text.contains(made.text))
-        let revoked = try await world.ask(.post, "/console/api/tokens/revoke", body: #"{"id":"\#(made.id)"}"#)
-        #expect(revoked.status == .ok)
+        let next = try await world.ask(.post, "/console/api/tokens/rotate", body: #"{"id":"\#(made.id)"}"#).json(
+            Made.self
+        )
+        #expect(next.text != made.text && next.id != made.id)
         #expect(try world.accounts.apiToken(id: made.id)?.revoked != nil)
+        #expect(try world.accounts.apiToken(id: next.id)?.name == "app")
+        let revoked = try await world.ask(.post, "/console/api/tokens/revoke", body: #"{"id":"\#(next.id)"}"#)
+        #expect(revoked.status == .ok)
+        #expect(try world.accounts.apiToken(id: next.id)?.revoked != nil)
+        let again = try await world.ask(.post, "/console/api/tokens/rotate", body: #"{"id":"\#(next.id)"}"#)
+        #expect(again.status == .notFound)
+    }
+
+    @Test func managementTokensAreMadeAndRevoked() async throws {
+        let world = try await world()
+        struct Made: Decodable { var text: String, id: String }
+        let wish = #"{"name":"build machine","days":30}"#
+        let made = try await world.ask(.post, "/console/api/management/add", body: wish).json(Made.self)
+        let list = try await world.ask(.get, "/console/api/keys")
+        #expect(list.text.contains(made.id) && !list.text.contains(made.text))
+        #expect(try world.accounts.managementToken(made.text)?.name == "build machine")
+        let revoke = #"{"id":"\#(made.id)"}"#
+        #expect(try await world.ask(.post, "/console/api/management/revoke", body: revoke).status == .ok)
+        #expect(try world.accounts.managementToken(made.text) == nil)
+        let other = #"{"id":"none"}"#
+        #expect(try await world.ask(.post, "/console/api/management/revoke", body: other).status == .notFound)
+        let long = #"{"name":"x","days":-1}"#
+        #expect(try await world.ask(.post, "/console/api/management/add", body: long).status == .badRequest)
+        let audit = try world.accounts.auditEntries(limit: 5).map(\.action)
+        #expect(audit.prefix(2) == ["management-token.revoke", "management-token.create"])
     }
 }

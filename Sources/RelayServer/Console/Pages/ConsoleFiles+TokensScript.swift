@@ -5,7 +5,7 @@ extension ConsoleFiles {
 
         import { get, post } from "./api.js";
         import { button, confirmed, copyable, dialog, field, fill, guarded, h, say, table } from "./dom.js";
-        import { moment, short } from "./format.js";
+        import { ago, moment, short } from "./format.js";
 
         const state = (one) => (one.revoked ? h("span.badge.bad", null, `revoked ${moment(one.revoked)}`) : h("span.badge.good", null, "active"));
         const off = (one) => (one.revoked ? "off" : undefined);
@@ -24,6 +24,11 @@ extension ConsoleFiles {
                 ["Name", (one) => one.name || h("span.quiet", null, "no name")], ["ID", (one) => one.id, "mono"],
                 ["After sign-in to", (one) => one.callbackURL ?? "–", "wrap"], ["Pages of", (one) => one.origins.join(", ") || "–", "wrap"],
                 ["Made", (one) => moment(one.created)], ["State", state],
+                ["", (one) => !one.revoked && button("Rotate…", async () => {
+                  if (!await confirmed(`Rotate ${one.name || one.id}?`, "A new token takes its place, with its name, address and origins; the old one ends at once.", "Rotate")) return;
+                  await showOnce((await post("tokens/rotate", { id: one.id })).text);
+                  await shell.show();
+                }, { class: "small" })],
                 ["", (one) => !one.revoked && button("Revoke…", async () => {
                   if (!await confirmed(`Revoke ${one.name || one.id}?`, "Apps that use it are refused from the next second on.", "Revoke")) return;
                   await post("tokens/revoke", { id: one.id });
@@ -47,12 +52,12 @@ extension ConsoleFiles {
             field("Origins whose pages may use it", origins, "Optional, one on a line."),
             h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
           });
-          if (made) {
-            await dialog("The token, shown this once", (done) => [copyable(made.text),
-              h("div.actions", null, button("I have it", () => done(), { class: "strong" }))]);
-          }
+          if (made) await showOnce(made.text);
           return made;
         }
+
+        const showOnce = (text) => dialog("The token, shown this once", (done) => [copyable(text),
+          h("div.actions", null, button("I have it", () => done(), { class: "strong" }))]);
 
         /** @type {import("./sections.js").Page} */
         export const keys = {
@@ -61,7 +66,7 @@ extension ConsoleFiles {
           command: ({ container, environment }) => `key list --container ${container} --environment ${environment}`,
 
           async show(body, { shell }) {
-            const { keys: rows, issuers } = await get("keys");
+            const { keys: rows, issuers, management } = await get("keys");
             fill(body,
               h("div.bar", null, button("New key…", async () => { if (await newKey()) await shell.show(); }, { class: "strong" })),
               table([
@@ -75,9 +80,35 @@ extension ConsoleFiles {
               ], rows, "No server key yet.", { caption: "Server keys", mark: off }),
               h("h2", null, "Issuers of identity tokens"),
               table([["Issuer", (one) => one.issuer, "wrap"], ["Audiences", (one) => one.audiences.join(", "), "wrap"], ["Since", (one) => moment(one.created)]],
-                issuers, "None is trusted. Add one with: zonecast issuer add", { caption: "Issuers" }));
+                issuers, "None is trusted. Add one with: zonecast issuer add", { caption: "Issuers" }),
+              h("h2", null, "Management tokens"),
+              h("p.quiet", null, "A build machine changes this container's schemas with one, and nothing else: ", h("code", null, "zonecast schema promote --url …"), "."),
+              h("div.bar", null, button("New management token…", async () => { if (await newManagement()) await shell.show(); }, { id: "new-management" })),
+              table([
+                ["Name", (one) => one.name || h("span.quiet", null, "no name")], ["ID", (one) => one.id, "mono"], ["Made", (one) => moment(one.created)],
+                ["Last used", (one) => ago(one.used)], ["Ends", (one) => (one.expires ? moment(one.expires) : "never")], ["State", state],
+                ["", (one) => !one.revoked && button("Revoke…", async () => {
+                  if (!await confirmed(`Revoke ${one.name || one.id}?`, "Whoever has it is refused from the next request on.", "Revoke")) return;
+                  await post("management/revoke", { id: one.id });
+                  await shell.show();
+                }, { class: "small danger" })],
+              ], management, "None yet.", { caption: "Management tokens", mark: off }));
           },
         };
+
+        async function newManagement() {
+          const made = await dialog("New management token", (done) => {
+            const name = h("input", { type: "text", required: true, placeholder: "build machine" });
+            const days = h("input", { type: "number", min: 0, max: 3660, value: 365 });
+            return h("form", { onsubmit: guarded(async (event) => {
+              event.preventDefault();
+              done(await post("management/add", { name: name.value, days: Number(days.value) }));
+            }) }, field("Name", name, "The audit log has it."), field("Days until it ends", days, "0: never."),
+            h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+          });
+          if (made) await showOnce(made.text);
+          return made;
+        }
 
         async function newKey() {
           const made = await dialog("New server key", (done) => {

@@ -5,20 +5,21 @@ import Wire
 /// `zonecast schema`: what a container's records look like, in each of its environments.
 ///
 /// Schema reference; experience reference 6.
-struct SchemaCommand: ParsableCommand {
+struct SchemaCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "schema",
         abstract: "Export, import, compare and promote a container's schema.",
         discussion: """
             A schema is changed in development, by importing a text or by saving records of new types and fields, and
-            promoted to production from there. All of it works while a relay runs, but for reset.
+            promoted to production from there. All of it works while a relay runs, but for reset; with --url and a management
+            token at a relay elsewhere.
             """,
         subcommands: [
             Export.self, Import.self, Validate.self, Diff.self, Promote.self, Reset.self, Codegen.self,
         ]
     )
 
-    struct Export: ParsableCommand {
+    struct Export: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Print the schema as text (.ckdb).")
 
         @OptionGroup var home: HomeOptions
@@ -30,12 +31,17 @@ struct SchemaCommand: ParsableCommand {
         )
         var output: String?
 
-        func run() throws {
+        @OptionGroup var management: ManagementOptions
+
+        func run() async throws {
+            if let remote = try management.schema(of: home.container, json: options.json) {
+                return try await remote.export(home.environment, to: output)
+            }
             try SchemaWork(home.container, options).export(home.environment, to: output)
         }
     }
 
-    struct Import: ParsableCommand {
+    struct Import: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Put a text in place of development's schema.",
             discussion: """
@@ -51,18 +57,24 @@ struct SchemaCommand: ParsableCommand {
         @Flag(help: "Check the text before it is imported; that is done in any case.")
         var validate = false
 
-        func run() throws {
+        @OptionGroup var management: ManagementOptions
+
+        func run() async throws {
             guard home.environment == .development else {
                 throw CommandFailure(
                     .usage,
                     "A schema is imported into development only. Bring it to production with: zonecast schema promote --container \(home.container)"
                 )
             }
-            try SchemaWork(home.container, options).importText(try source.read(), applies: true)
+            let text = try source.read()
+            if let remote = try management.schema(of: home.container, json: options.json) {
+                return try await remote.importText(text, applies: true)
+            }
+            try SchemaWork(home.container, options).importText(text, applies: true)
         }
     }
 
-    struct Validate: ParsableCommand {
+    struct Validate: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Check a text as import does, and change nothing.",
             discussion: "Without --container only the text itself is checked."
@@ -78,9 +90,14 @@ struct SchemaCommand: ParsableCommand {
 
         @OptionGroup var options: FolderOptions
 
-        func run() throws {
+        @OptionGroup var management: ManagementOptions
+
+        func run() async throws {
             let text = try source.read()
             if let container {
+                if let remote = try management.schema(of: container, json: options.json) {
+                    return try await remote.importText(text, applies: false)
+                }
                 try SchemaWork(container, options).importText(text, applies: false)
             } else {
                 try text.requireValid(json: options.json)
@@ -92,7 +109,7 @@ struct SchemaCommand: ParsableCommand {
         }
     }
 
-    struct Diff: ParsableCommand {
+    struct Diff: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show how development's schema differs from production's, or from a text.",
             discussion: "What a promotion, or with a text its import, would add (+), take away (-) and change (~)."
@@ -104,13 +121,19 @@ struct SchemaCommand: ParsableCommand {
         @Option(help: ArgumentHelp("The text to compare with; - reads standard input.", valueName: "file"))
         var file: String?
 
-        func run() throws {
+        @OptionGroup var management: ManagementOptions
+
+        func run() async throws {
+            if let remote = try management.schema(of: container.container, json: options.json) {
+                guard let file else { return try await remote.diff() }
+                return try await remote.diff(with: SchemaFile(reading: file))
+            }
             let work = SchemaWork(container.container, options)
             try file.map { try work.diff(with: SchemaFile(reading: $0)) } ?? work.diff()
         }
     }
 
-    struct Promote: ParsableCommand {
+    struct Promote: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Bring development's schema to production.",
             discussion: "Types and fields are only added; indexes and rights become development's."
@@ -122,7 +145,12 @@ struct SchemaCommand: ParsableCommand {
         @Flag(help: "Only show what would change.")
         var dryRun = false
 
-        func run() throws {
+        @OptionGroup var management: ManagementOptions
+
+        func run() async throws {
+            if let remote = try management.schema(of: container.container, json: options.json) {
+                return try await remote.promote(applies: !dryRun)
+            }
             try SchemaWork(container.container, options).promote(applies: !dryRun)
         }
     }

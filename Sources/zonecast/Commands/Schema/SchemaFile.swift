@@ -7,6 +7,8 @@ import Wire
 struct SchemaFile {
     let name: String
     let text: SchemaText
+    /// As it was read.
+    let source: String
 
     /// `-` reads standard input.
     init(reading path: String) throws {
@@ -16,7 +18,8 @@ struct SchemaFile {
             throw CommandFailure(.failed, "\(path) cannot be read. Name the schema's text with --file.")
         }
         name = path == "-" ? "standard input" : path
-        text = SchemaText(parsing: String(decoding: data, as: UTF8.self))
+        source = String(decoding: data, as: UTF8.self)
+        text = SchemaText(parsing: source)
     }
 
     /// What is wrong with the text itself.

@@ -34,12 +34,22 @@ struct SchemaWork {
 
     func export(_ environment: Records.Environment, to path: String?) throws {
         let text = SchemaPrinter.text(of: try withSchemas { try $0.schema(of: environment) })
+        try Self.say(text, of: container, environment, to: path, json: options.json)
+    }
+
+    static func say(
+        _ text: String,
+        of container: ContainerID,
+        _ environment: Records.Environment,
+        to path: String?,
+        json: Bool
+    ) throws {
         if let path {
             guard FileManager.default.createFile(atPath: path, contents: Data(text.utf8)) else {
                 throw CommandFailure(.failed, "\(path) cannot be written. Name another file with --output-file.")
             }
         }
-        if options.json {
+        if json {
             try Terminal.say(
                 json: ["container": container.name, "environment": environment.rawValue, "schema": text]
             )

@@ -19,15 +19,23 @@ enum ToolVerbs {
         @Option(help: "development or production.")
         var environment: Records.Environment = .development
 
-        @Option(help: "Not looked at: whoever may write the data folder may change its schemas.")
+        @Option(help: "With --url: a management token. Whoever may write the data folder needs none.")
         var token: String?
+
+        @Option(help: "The relay, where it is not the data folder's.")
+        var url: String?
 
         @OptionGroup var folder: FolderOptions
 
         var work: SchemaWork { SchemaWork(container, folder) }
+
+        /// `nil` where the data folder is meant.
+        func remote() throws -> RemoteSchema? {
+            try ManagementOptions(url: url, token: token).schema(of: container, json: folder.json)
+        }
     }
 
-    struct ExportSchema: ParsableCommand {
+    struct ExportSchema: AsyncParsableCommand {
         static let configuration = hidden("export-schema", "As: zonecast schema export")
 
         @OptionGroup var options: Options
@@ -35,10 +43,15 @@ enum ToolVerbs {
         @Option(help: "Write the text to this file instead.")
         var outputFile: String?
 
-        func run() throws { try options.work.export(options.environment, to: outputFile) }
+        func run() async throws {
+            if let remote = try options.remote() {
+                return try await remote.export(options.environment, to: outputFile)
+            }
+            try options.work.export(options.environment, to: outputFile)
+        }
     }
 
-    struct ImportSchema: ParsableCommand {
+    struct ImportSchema: AsyncParsableCommand {
         static let configuration = hidden("import-schema", "As: zonecast schema import")
 
         @OptionGroup var source: SchemaSource
@@ -47,24 +60,32 @@ enum ToolVerbs {
         @Flag(help: "Check the text before it is imported; that is done in any case.")
         var validate = false
 
-        func run() throws {
+        func run() async throws {
             guard options.environment == .development else {
                 throw CommandFailure(
                     .usage,
                     "A schema is imported into development only. Bring it to production with: zonecast schema promote --container \(options.container)"
                 )
             }
+            if let remote = try options.remote() {
+                return try await remote.importText(try source.read(), applies: true)
+            }
             try options.work.importText(try source.read(), applies: true)
         }
     }
 
-    struct ValidateSchema: ParsableCommand {
+    struct ValidateSchema: AsyncParsableCommand {
         static let configuration = hidden("validate-schema", "As: zonecast schema validate")
 
         @OptionGroup var source: SchemaSource
         @OptionGroup var options: Options
 
-        func run() throws { try options.work.importText(try source.read(), applies: false) }
+        func run() async throws {
+            if let remote = try options.remote() {
+                return try await remote.importText(try source.read(), applies: false)
+            }
+            try options.work.importText(try source.read(), applies: false)
+        }
     }
 
     struct ResetSchema: ParsableCommand {
@@ -75,7 +96,7 @@ enum ToolVerbs {
         func run() throws { try options.work.reset(asks: true) }
     }
 
-    struct DeploySchema: ParsableCommand {
+    struct DeploySchema: AsyncParsableCommand {
         static let configuration = hidden("deploy-schema", "As: zonecast schema promote")
 
         @OptionGroup var options: Options
@@ -83,7 +104,10 @@ enum ToolVerbs {
         @Flag(help: "Only show what would change.")
         var dryRun = false
 
-        func run() throws { try options.work.promote(applies: !dryRun) }
+        func run() async throws {
+            if let remote = try options.remote() { return try await remote.promote(applies: !dryRun) }
+            try options.work.promote(applies: !dryRun)
+        }
     }
 
     static func hidden(_ name: String, _ abstract: String) -> CommandConfiguration {

@@ -1,0 +1,173 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayCore
+import RelayStore
+import Synchronization
+import Wire
+
+/// Schemas from elsewhere, for programs with a management token: `/management/1/CONTAINER/ENVIRONMENT/schema`.
+///
+/// - `GET …/schema`: the schema's text.
+/// - `POST …/development/schema`: puts the text in the body in its place; with `?dryRun=1` says what that would do.
+/// - `GET …/production/schema/difference`: what a promotion would bring.
+/// - `POST …/production/schema/promotion`: brings it; with `?dryRun=1` only says so.
+///
+/// The token stands in `Authorization: Bearer …`, so no page of a browser sends it by itself. Who guesses has to wait.
+package struct ManagementDoor: Sendable {
+    private static let start = "/management/1/"
+    private static let longestText = 4_194_304
+
+    private let parts: ConsoleParts
+    private let attempts: AttemptCount
+
+    package init(_ parts: ConsoleParts) {
+        self.parts = parts
+        attempts = AttemptCount(uptime: parts.time.uptime)
+    }
+
+    /// Answers what is for it, and leaves the rest to `others`.
+    package func before(_ others: @escaping RelayServer.Responder) -> RelayServer.Responder {
+        { request in
+            // Most requests by far are of the wire.
+            guard !request.path.utf8.starts(with: "/database/".utf8),
+                let place = request.path.firstRange(of: Self.start), !request.path.contains("/database/1/")
+            else { return await others(request) }
+            return await answer(request.path[place.upperBound...].split(separator: "/").map(String.init), request)
+        }
+    }
+
+    private func answer(_ path: [String], _ request: APIRequest) async -> APIResponse {
+        var response: APIResponse
+        do {
+            guard path.count >= 3, path[2] == "schema", let container = ContainerID(path[0]),
+                let environment = Records.Environment(rawValue: path[1])
+            else { throw ConsoleRefusal("There is nothing at this address.", status: 404) }
+            let token = try admit(request, to: container)
+            response = try await perform(path.dropFirst(3).first, request, token, environment)
+        } catch {
+            let refusal = ConsoleRefusal(error)
+            response = ConsoleDoor.json(refusal, status: refusal.status)
+        }
+        response.headers[.cacheControl] = "no-store"
+        response.headers[.xContentTypeOptions] = "nosniff"
+        return response
+    }
+
+    private func admit(_ request: APIRequest, to container: ContainerID) throws -> ManagementToken {
+        try attempts.check(request.remoteAddress)
+        let words = (request.headers[.authorization] ?? "").split(separator: " ")
+        guard words.count == 2, words[0].lowercased() == "bearer",
+            let token = try parts.accounts.managementToken(String(words[1])), token.container == container
+        else {
+            attempts.failed(request.remoteAddress)
+            throw ConsoleRefusal(
+                "This takes a management token of \(container). Make one with: zonecast token management create",
+                status: 401
+            )
+        }
+        return token
+    }
+
+    private func perform(
+        _ verb: String?,
+        _ request: APIRequest,
+        _ token: ManagementToken,
+        _ environment: Records.Environment
+    ) async throws -> APIResponse {
+        let dryRun = FormFields((request.query ?? "").utf8)?["dryRun"] == "1"
+        switch (request.method, verb, environment) {
+        case (.get, nil, _): return try text(token.container, environment)
+        case (.post, nil, .development): return try await importing(request, token, applies: !dryRun)
+        case (.get, "difference", .production): return try await run("schema/diff", request, token)
+        case (.post, "promotion", .production):
+            return try await run(dryRun ? "schema/diff" : "schema/promote", request, token)
+        case (.post, nil, .production):
+            throw ConsoleRefusal("A schema is changed in development and promoted from there.", status: 405)
+        default: throw ConsoleRefusal("This address is called in another way.", status: 405)
+        }
+    }
+
+    private func text(_ container: ContainerID, _ environment: Records.Environment) throws -> APIResponse {
+        let schema = try SchemaFolder(folder: parts.facts.data, container: container).schema(of: environment)
+        var response = APIResponse(status: .ok, body: Array(SchemaPrinter.text(of: schema).utf8))
+        response.headers[.contentType] = "text/plain; charset=utf-8"
+        return response
+    }
+
+    private func importing(
+        _ request: APIRequest,
+        _ token: ManagementToken,
+        applies: Bool
+    ) async throws -> APIResponse {
+        struct Wish: Encodable {
+            var text: String
+            var applies: Bool
+        }
+        guard request.body.count <= Self.longestText else {
+            throw ConsoleRefusal("A schema's text has 4 MiB at the most.", status: 413)
+        }
+        var wish = request
+        wish.body = Array(
+            try JSONEncoder().encode(Wish(text: String(decoding: request.body, as: UTF8.self), applies: applies))
+        )
+        return try await run("schema/import", wish, token)
+    }
+
+    /// As the console does it for an operator; the audit log names the token.
+    private func run(_ name: String, _ request: APIRequest, _ token: ManagementToken) async throws -> APIResponse {
+        guard let route = ConsoleAPI.schema.first(where: { $0.name == name }) else {
+            throw ConsoleRefusal("There is nothing at this address.", status: 404)
+        }
+        let place = "container=\(token.container)&environment=development"
+        let asked = APIRequest(
+            method: route.method,
+            path: request.path,
+            // Whoever calls this address has said what is to be changed.
+            query: "\(place)&confirm=\(token.container)",
+            headers: request.headers,
+            body: request.body,
+            remoteAddress: request.remoteAddress
+        )
+        let actor = Operator(
+            id: 0,
+            name: "token \(token.name.isEmpty ? token.id : token.name)",
+            user: UserID("_management"),
+            created: token.created
+        )
+        switch try await route.run(ConsoleCall(parts, actor, asked)) {
+        case .json(let value): return ConsoleDoor.json(value)
+        case .raw(let response): return response
+        }
+    }
+}
+
+/// How often somebody has shown a token that is none.
+private final class AttemptCount: Sendable {
+    private let failures: Mutex<TokenBuckets<String>>
+    private let uptime: @Sendable () -> Duration
+
+    init(uptime: @escaping @Sendable () -> Duration) {
+        self.uptime = uptime
+        failures = Mutex(TokenBuckets(RateLimit(perSecond: 0.2, burst: 20), capacity: 4_096))
+    }
+
+    /// Throws where there were too many.
+    func check(_ address: String) throws {
+        let now = uptime()
+        let wait = failures.withLock { failures in
+            let wait = failures.take(address, at: now)
+            if wait == nil { failures.giveBack(address, at: now) }
+            return wait
+        }
+        guard let wait else { return }
+        let seconds = max(1, Int(wait.inSeconds.rounded(.up)))
+        throw ConsoleRefusal("Too many attempts. Wait \(seconds) seconds and try again.", status: 429)
+    }
+
+    func failed(_ address: String) {
+        let now = uptime()
+        _ = failures.withLock { $0.take(address, at: now) }
+    }
+}
