@@ -47,11 +47,26 @@ package final class QueryNotices: Sendable {
     /// Who ends subscriptions in the store.
     package func endSubscriptions(by ending: @escaping Ending) { self.ending.withLock { $0 = ending } }
 
-    /// Leaves what a commit did here.
+    /// Leaves what a commit did here, unless it can be seen at once that it concerns nobody.
     ///
     /// To be called in the order of commits.
     func post(_ commit: Commit, of home: ContainerEnvironment) {
+        guard !concernsNobody(commit, in: home) else { return }
         add(.commit(commit, home, since: commit.records.isEmpty ? nil : uptime?()))
+    }
+
+    /// Whether no subscription asks for the values of any of the records: most commits cost no more than this look.
+    ///
+    /// False also while others are being matched, since they may bring subscriptions.
+    private func concernsNobody(_ commit: Commit, in home: ContainerEnvironment) -> Bool {
+        guard commit.subscriptions.isEmpty, waiting.withLock({ $0.jobs.isEmpty }) else { return false }
+        // Whoever works on a job that waits no longer holds this lock.
+        return indexes.withLockIfAvailable { indexes in
+            guard let index = indexes[home] else { return true }
+            return !commit.records.indices.contains {
+                index.mayConcernSomebody(commit.records[$0], schema: commit.schema)
+            }
+        } ?? false
     }
 
     /// Commits that wait to be matched.

@@ -251,21 +251,29 @@ extension NoticeHub {
         let heard = changes(in: commit.zones, withListenersIn: home)
         if !heard.isEmpty { publish(heard.flatMap { $0.noticed(in: home) }, traces: traces) }
         guard !commit.records.isEmpty || !commit.subscriptions.isEmpty else { return }
-        // Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
-        let zones = commit.records.reduce(into: Set<ZoneID>()) { $0.insert($1.zone) }
-        let silent = zones.filter { !mayBeHeard($0, in: home) }
-        guard !silent.isEmpty else { return queries.post(commit, of: home) }
-        var audible = commit
-        // All records of a zone that is shared as a whole have one and the same list, and lists know themselves at once.
-        var last: (viewers: [CommittedRecord.Viewer], isHeard: Bool) = ([], false)
-        audible.records.removeAll { record in
-            guard silent.contains(record.zone) else { return false }
-            if record.viewers != last.viewers {
-                last = (record.viewers, mayBeHeard(by: record.viewers, in: home))
+        var heardCommit = commit
+        heardCommit.records = audible(commit.records, in: home)
+        guard !heardCommit.records.isEmpty || !heardCommit.subscriptions.isEmpty else { return }
+        queries.post(heardCommit, of: home)
+    }
+
+    /// Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
+    private func audible(_ records: [CommittedRecord], in home: ContainerEnvironment) -> [CommittedRecord] {
+        // Most commits are of one zone; and all records of a zone that is shared as a whole have one and the same list of
+        // viewers, and lists know themselves at once.
+        var lastZone: (id: ZoneID, isHeard: Bool)?
+        var lastViewers: (list: [CommittedRecord.Viewer], isHeard: Bool) = ([], false)
+        func isHeard(_ index: Int) -> Bool {
+            if lastZone?.id != records[index].zone {
+                lastZone = (records[index].zone, mayBeHeard(records[index].zone, in: home))
             }
-            return !last.isHeard
+            guard lastZone?.isHeard == false else { return true }
+            if records[index].viewers != lastViewers.list {
+                lastViewers = (records[index].viewers, mayBeHeard(by: records[index].viewers, in: home))
+            }
+            return lastViewers.isHeard
         }
-        guard !audible.records.isEmpty || !audible.subscriptions.isEmpty else { return }
-        queries.post(audible, of: home)
+        // By number, and as they are where all are heard: a record is large, and each copy of one is counted in many places.
+        return records.indices.allSatisfy(isHeard) ? records : records.indices.filter(isHeard).map { records[$0] }
     }
 }

@@ -17,7 +17,7 @@ package struct QueryValues {
         do {
             own = try FieldsJSON.values(of: names, in: record.fields)
         } catch {
-            throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
+            throw .unreadableRecord
         }
     }
 
@@ -60,7 +60,25 @@ package struct QueryValues {
     }
 }
 
+extension RelayError {
+    fileprivate static let unreadableRecord = RelayError(
+        .internalError,
+        "A stored record could not be read; the operator should check the store."
+    )
+}
+
 extension StoredRecord {
+    /// One of its own fields, taken out of the stored bytes alone; `nil` where there is none.
+    ///
+    /// Throws `internalError` where the stored bytes are not what was stored.
+    func value(ofField name: String) throws(RelayError) -> FieldValue? {
+        do {
+            return try FieldsJSON.value(of: name, in: fields)
+        } catch {
+            throw .unreadableRecord
+        }
+    }
+
     /// A system field as a query sees it: a moment, or text.
     package func value(of field: Query.SystemField) -> FieldValue {
         switch field {

@@ -95,21 +95,48 @@ struct SubscriptionBucket {
         _ event: RecordEvents,
         in zone: ZoneID
     ) throws(RelayError) -> [SubscriptionEntry] {
-        let values = try QueryValues(record, fields: fieldNames)
-        var candidates = unanchored
-        for (field, byValue) in anchored {
-            if let found = byValue[values.key(of: field)] { candidates.formUnion(found) }
-            guard case .own(let name) = field else { continue }
-            for key in values.memberKeys(of: name) {
-                if let found = byValue[key] { candidates.formUnion(found) }
-            }
-        }
+        let candidates = try candidates(for: record)
         guard !candidates.isEmpty else { return [] }
+        let values = try QueryValues(record, fields: fieldNames)
         return candidates.compactMap { key in
             guard let entry = entries[key], entry.query.firesOn.contains(event),
                 entry.query.zone.map({ $0 == zone }) ?? true, entry.match?.holds(for: values) ?? false
             else { return nil }
             return entry
         }
+    }
+    /// Whether any of them could match the record, going by the values that they want to be equal to something.
+    func mayMatch(_ record: StoredRecord) -> Bool {
+        guard unanchored.isEmpty, let candidates = try? candidates(for: record) else { return true }
+        return !candidates.isEmpty
+    }
+
+    /// Those who ask for a value that the record has, and those who ask for none.
+    ///
+    /// Most records concern nobody: so only the fields asked for are read here, one by one, and nothing is made of them.
+    private func candidates(for record: StoredRecord) throws(RelayError) -> Set<SubscriptionIndex.Key> {
+        var candidates = unanchored
+        for (field, byValue) in anchored {
+            switch field {
+            case .system(let system): candidates.add(byValue[record.key(of: system)])
+            case .own(let name):
+                guard let value = try record.value(ofField: name) else { continue }
+                if case .list(_, let members) = value {
+                    for key in members.lazy.compactMap({ QueryKey($0) }) { candidates.add(byValue[key]) }
+                } else if let key = QueryKey(value) {
+                    candidates.add(byValue[key])
+                }
+            case .anySearchable: continue
+            }
+        }
+        return candidates
+    }
+}
+
+extension Set {
+    /// Without a copy where one of both is empty.
+    fileprivate mutating func add(_ others: Set?) {
+        guard let others else { return }
+        if isEmpty { self = others } else { formUnion(others) }
     }
 }

@@ -84,6 +84,21 @@ package struct SubscriptionIndex: Sendable {
         package var record: StoredRecord
     }
 
+    /// Whether a change must be looked at more closely: where not, `matches` finds nobody.
+    package func mayConcernSomebody(_ change: CommittedRecord, schema: Schema) -> Bool {
+        guard let entry = types[change.after.type] else { return false }
+        // A deleted record is judged by what it was, and by a new schema all are.
+        guard !change.after.isDeleted, entry.version == schema.version else { return true }
+        let bucket = entry.buckets[Self.place(of: change.zone)]
+        if !change.viewers.isEmpty, entry.buckets.count > (bucket == nil ? 0 : 1) { return true }
+        return bucket?.mayMatch(change.after) ?? false
+    }
+
+    /// Where those look who may look into all of a zone.
+    private static func place(of zone: ZoneID) -> Place {
+        zone.owner == Zone.publicOwner ? .everybodys : .privateZones(of: zone.owner)
+    }
+
     /// Whom a change concerns: those whose query the record matches and who may read it.
     ///
     /// A created and an updated record is judged by what it is now, a deleted one by what it was. For somebody with whom it is
@@ -96,7 +111,7 @@ package struct SubscriptionIndex: Sendable {
         guard let buckets = types[type]?.buckets else { return [] }
         var matches: [Match] = []
         let isPublic = change.zone.owner == Zone.publicOwner
-        let place: Place = isPublic ? .everybodys : .privateZones(of: change.zone.owner)
+        let place = Self.place(of: change.zone)
         if !change.isOnlyMoved, let bucket = buckets[place],
             let (event, record) = change.news(sawIt: true, seesIt: true)
         {

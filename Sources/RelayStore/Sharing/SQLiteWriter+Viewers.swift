@@ -24,9 +24,14 @@ extension SQLiteWriter {
         var people: [ZoneID: [SharedWith]] = [:]
         // One list for all records of a zone that is shared as a whole.
         var everybody: [ZoneID: [CommittedRecord.Viewer]] = [:]
-        for index in changedRecords.indices {
+        // Most commits are of one zone that is shared with nobody: asked once, not for each of its records.
+        var unshared: ZoneID?
+        for index in changedRecords.indices where changedRecords[index].zone != unshared {
             let change = changedRecords[index]
-            guard let zone = memory.zones[change.zone], zone.sharing != .nothing else { continue }
+            guard let zone = memory.zones[change.zone], zone.sharing != .nothing else {
+                unshared = change.zone
+                continue
+            }
             if zone.sharing == .everything {
                 let known =
                     try everybody[zone.id]

@@ -71,14 +71,24 @@ package enum FieldsJSON {
             }
             return values
         }
-        for (name, place) in places {
-            if let text = StoredFields.plainText(in: bytes[place]) {
-                values[name] = text
-            } else {
-                values[name] = try value(JSONDocument(parsing: Array(bytes[place]), limits: .response).root)
-            }
-        }
+        for (name, place) in places { values[name] = try value(at: place, in: bytes) }
         return values
+    }
+
+    /// The value of one field; `nil` where there is none.
+    ///
+    /// Reads no further than to it. Throws only when the bytes are not what `encode` wrote: a damaged store.
+    package static func value(of name: String, in bytes: [UInt8]) throws(JSONError) -> FieldValue? {
+        switch StoredFields.place(of: name, in: bytes) {
+        case .at(let place): try value(at: place, in: bytes)
+        case .nowhere: nil
+        case .unknown: try values(of: [name], in: bytes)[name]
+        }
+    }
+
+    private static func value(at place: Range<Int>, in bytes: [UInt8]) throws(JSONError) -> FieldValue {
+        if let text = StoredFields.plainText(in: bytes[place]) { return text }
+        return try value(JSONDocument(parsing: Array(bytes[place]), limits: .response).root)
     }
 
     private static func value(_ json: JSONValue) throws(JSONError) -> FieldValue {

@@ -23,10 +23,24 @@ import Wire
         let all = Dictionary(uniqueKeysWithValues: Self.entries.map { ($0.name, $0.value) })
         for entry in Self.entries {
             #expect(try FieldsJSON.values(of: [entry.name], in: bytes) == [entry.name: entry.value])
+            #expect(try FieldsJSON.value(of: entry.name, in: bytes) == entry.value)
         }
         #expect(try FieldsJSON.values(of: Set(all.keys), in: bytes) == all)
         #expect(try FieldsJSON.values(of: ["none", "tex"], in: bytes).isEmpty)
         #expect(try FieldsJSON.values(of: ["none"], in: FieldsJSON.empty).isEmpty)
+        for name in ["none", "tex", ""] { #expect(try FieldsJSON.value(of: name, in: bytes) == nil) }
+        #expect(try FieldsJSON.value(of: "none", in: FieldsJSON.empty) == nil)
+    }
+
+    /// Backslashes before a quote, in pairs and not, at the end of a text and within it.
+    @Test(arguments: 0..<6) func quotesBehindBackslashesEndNoText(_ count: Int) throws {
+        let slashes = String(repeating: "\\", count: count)
+        let entries = ["", "\"", "\"}", "\",\"type\""].enumerated().map { index, end in
+            FieldsJSON.Entry(name: "f\(index)", value: .string("a" + slashes + end))
+        }
+        let bytes = FieldsJSON.encode(entries + [.init(name: "last", value: .int64(1))])
+        for entry in entries { #expect(try FieldsJSON.value(of: entry.name, in: bytes) == entry.value) }
+        #expect(try FieldsJSON.value(of: "last", in: bytes) == .int64(1))
     }
 
     @Test(arguments: [
@@ -34,5 +48,14 @@ import Wire
     ])
     func damagedBytesAreSaidToBe(_ text: String) {
         #expect(throws: JSONError.self) { try FieldsJSON.values(of: ["a"], in: Array(text.utf8)) }
+        #expect(throws: JSONError.self) { try FieldsJSON.values(of: ["a", "b"], in: Array(text.utf8)) }
+    }
+
+    @Test func oneFieldIsReadNoFurtherThanItself() throws {
+        let cut = Array(#"{"a":{"value":1,"type":"INT64"},"b":{"value""#.utf8)
+        #expect(try FieldsJSON.value(of: "a", in: cut) == .int64(1))
+        #expect(throws: JSONError.self) { try FieldsJSON.value(of: "b", in: cut) }
+        #expect(throws: JSONError.self) { try FieldsJSON.value(of: "c", in: cut) }
+        #expect(throws: JSONError.self) { try FieldsJSON.value(of: "a", in: Array(#"{"a":{"value":1}}"#.utf8)) }
     }
 }
