@@ -9,7 +9,7 @@ import ZoneTesting
 /// What a container tells while it works, and what it remembers of that.
 ///
 /// SDK reference 7, 9, 10 and 21.
-@Suite(.timeLimit(.minutes(5))) struct EventTests {
+@Suite(.timeLimit(.minutes(15))) struct EventTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

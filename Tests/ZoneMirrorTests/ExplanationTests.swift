@@ -5,7 +5,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// Every state that an object can be in is named, with since when, why, and what happens next.
-@Suite(.timeLimit(.minutes(5))) struct ExplanationTests {
+@Suite(.timeLimit(.minutes(15))) struct ExplanationTests {
     private let relay: TestRelay
     private let phone: Mirrored
     private let laptop: Mirrored

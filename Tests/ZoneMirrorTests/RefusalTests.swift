@@ -8,7 +8,7 @@ import ZoneTesting
 /// Writes that the relay refuses: they go back, wait for a decision, and stop nothing.
 ///
 /// SDK reference 12, and "local writes without permission" of 11.
-@Suite(.timeLimit(.minutes(5))) struct RefusalTests {
+@Suite(.timeLimit(.minutes(15))) struct RefusalTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

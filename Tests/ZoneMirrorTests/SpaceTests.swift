@@ -8,7 +8,7 @@ import ZoneTesting
 /// What a relay takes, and what happens when there is no space left.
 ///
 /// SDK reference 19.
-@Suite(.timeLimit(.minutes(5))) struct SpaceTests {
+@Suite(.timeLimit(.minutes(15))) struct SpaceTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

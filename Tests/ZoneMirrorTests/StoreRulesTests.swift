@@ -24,7 +24,7 @@ private final class Overheard: RelayTransport {
 /// Which stores may stand beside each other, and where objects go.
 ///
 /// SDK reference 1.
-@Suite(.timeLimit(.minutes(5))) struct StoreRulesTests {
+@Suite(.timeLimit(.minutes(15))) struct StoreRulesTests {
     let relay: TestRelay
     let folder: TemporaryFolder
 

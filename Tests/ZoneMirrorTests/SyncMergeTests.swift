@@ -7,7 +7,7 @@ import ZoneTesting
 /// The five policies where a change that was not sent meets a newer record of the relay.
 ///
 /// SDK reference 8 (ii): "in memory" is what the laptop has not sent, "in store" what the phone has.
-@Suite(.timeLimit(.minutes(5))) struct SyncMergeTests {
+@Suite(.timeLimit(.minutes(15))) struct SyncMergeTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

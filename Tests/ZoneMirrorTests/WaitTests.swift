@@ -5,7 +5,7 @@ import ZoneMirror
 import ZoneTesting
 
 /// Waiting until everything is in step: an end in any case, and no good news without the relay.
-@Suite(.timeLimit(.minutes(5))) struct WaitTests {
+@Suite(.timeLimit(.minutes(15))) struct WaitTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }

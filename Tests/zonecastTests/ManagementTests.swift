@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Schemas from elsewhere, by a management token, at a relay that runs.
-@Suite(.timeLimit(.minutes(15))) struct ManagementTests {
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct ManagementTests {
     private let folder = ScratchFolder()
     private static let container = "iCloud.org.example.notes"
     private static let text = """
