@@ -82,7 +82,10 @@ var package = Package(
             ]
         ),
         // Requests that the relay makes: pushes to devices that sleep, traces to a collector.
-        .ours("RelayGateways", ["Records", "RelayCore", asyncHTTPClient, nioCore, nioHTTP1, crypto, cryptoExtras]),
+        .ours(
+            "RelayGateways",
+            ["Records", "RelayCore", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]
+        ),
         // The client, from what it decides up to its sockets.
         .ours("SyncCore", ["Records"]),
         .systemLibrary(

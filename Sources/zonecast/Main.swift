@@ -7,6 +7,11 @@ enum Main {
     static func main() async {
         let (flags, arguments) = EverywhereFlags.take(from: Array(CommandLine.arguments.dropFirst()))
         flags.apply()
+        // Asked about what is no command, the library explains them all and takes it for an answer.
+        if arguments.first == "help", let mistyped = MistypedCommand.first(in: Array(arguments.dropFirst())) {
+            Terminal.complain("zonecast: \(mistyped.words)")
+            end(CommandExit.usage.rawValue)
+        }
         do {
             var command = try Zonecast.parseAsRoot(arguments)
             if var command = command as? any AsyncParsableCommand {

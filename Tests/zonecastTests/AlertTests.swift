@@ -40,6 +40,35 @@ import Testing
         }
     }
 
+    @Test func aMailServerOfThisMachineGetsIt() throws {
+        let drop = try MailDrop()
+        let settings = [
+            "ZONECAST_ALERTS_MAIL_TO": "ada@example.org, bob@example.org",
+            "ZONECAST_ALERTS_MAIL_SERVER": "127.0.0.1:\(drop.port)",
+        ]
+        let sent = try alerts("test", environment: settings)
+        #expect(sent.status == 0, "\(sent.complaint)")
+        #expect(sent.output == "sent to mail to ada@example.org, bob@example.org\n")
+        let lines = drop.lines
+        #expect(lines.contains("RCPT TO:<ada@example.org>") && lines.contains("RCPT TO:<bob@example.org>"))
+        #expect(lines.contains { $0.hasPrefix("Subject: ") && $0.contains("zonecast alerts test") })
+        let content = lines.drop { !$0.isEmpty }.dropFirst().prefix { $0 != "." }.joined()
+        let body = Data(base64Encoded: content).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        #expect(body.hasPrefix("A test"), "\(lines)")
+
+        let full = try MailDrop(refusing: "DATA", with: "452 4.3.1 no room")
+        let other = settings.merging(["ZONECAST_ALERTS_MAIL_SERVER": "127.0.0.1:\(full.port)"]) { $1 }
+        let refused = try alerts("test", environment: other)
+        #expect(refused.status == 3 && refused.complaint.contains("alerts.mail-server answers 452 4.3.1 no room"))
+        for (key, wrong) in [
+            ("TO", "ada"), ("TO", "a@b>\r\nRCPT TO:<c@d"), ("FROM", "x y@z"), ("SERVER", "mail.example.org:25"),
+            ("SERVER", "127.0.0.1"),
+        ] {
+            let run = try alerts("test", environment: settings.merging(["ZONECAST_ALERTS_MAIL_\(key)": wrong]) { $1 })
+            #expect(run.status == 2, "\(key) \(wrong): \(run.complaint)")
+        }
+    }
+
     @Test func aRelayTellsOnceOfWhatGoesOn() throws {
         let collector = try Collector()
         let relay = try RelayProcess(

@@ -58,6 +58,29 @@ import Testing
         #expect(run.complaint.split(separator: "\n").count == 1)
     }
 
+    @Test func helpForWhatIsNoCommandIsNone() throws {
+        let none = try Command.run(["help", "usr"])
+        #expect(none.status == 2 && none.complaint.contains("Did you mean: zonecast user?"), "\(none.complaint)")
+        let some = try Command.run(["help", "user", "list"])
+        #expect(some.status == 0 && some.output.contains("USAGE: zonecast user list"))
+    }
+
+    /// Sentences that end once, with the system's reason and what to do, and without the insides of libraries.
+    @Test(arguments: [
+        (["serve", "--data", "/proc/none"], 1), (["container", "create", "iCloud.a.b", "--data", "/proc/none"], 1),
+        (["init", "--yes", "--domain", "a.example", "--files", "/proc/none"], 1),
+        (["login", "--url", "http://127.0.0.1:1", "--container", "iCloud.a.b"], 2), (["logs", "--file", "/none"], 1),
+    ])
+    func whatCannotBeDoneIsASentence(arguments: [String], status: Int) throws {
+        let run = try Command.run(arguments, environment: ["ZONECAST_DATA": folder.path])
+        #expect(Int(run.status) == status, "\(run.complaint)")
+        let words = run.complaint
+        #expect(words.hasPrefix("zonecast: ") && words.split(separator: "\n").count == 1, "\(words)")
+        for inside in ["..", "NSPOSIX", "Error Domain", "Optional(", "operation could not be completed"] {
+            #expect(!words.contains(inside), "\(words)")
+        }
+    }
+
     @Test func whatIsNoMistypedCommandIsLeftAlone() {
         for arguments in [
             ["serve", "--listn", "x"], ["config", "check", "nofile"], ["help", "serve"], ["--version"], [],

@@ -3,7 +3,7 @@ import Foundation
 import NIOCore
 import NIOHTTP1
 
-/// Tells people of alerts: by a webhook, by an ntfy topic, or both.
+/// Tells people of alerts: by a webhook, by an ntfy topic, by mail, or by all of them.
 ///
 /// Reliability reference 4, outgoing requests: the addresses are the operator's own, https alone but for this machine,
 /// no redirect is followed, five seconds, and of the answer little is read.
@@ -16,10 +16,18 @@ package struct AlertSender: Sendable {
         /// Shown to both as a bearer token.
         package var token: String?
 
-        package init(webhook: String? = nil, ntfy: String? = nil, token: String? = nil) {
+        package var mail: MailReceivers?
+
+        package init(
+            webhook: String? = nil,
+            ntfy: String? = nil,
+            token: String? = nil,
+            mail: MailReceivers? = nil
+        ) {
             self.webhook = webhook
             self.ntfy = ntfy
             self.token = token
+            self.mail = mail
         }
 
         /// Whether an address may be called: https, or http on this machine.
@@ -69,7 +77,21 @@ package struct AlertSender: Sendable {
         var faults: [String] = []
         if let address = settings.webhook { faults += await post(webhook(message, to: address), "alerts.webhook") }
         if let address = settings.ntfy { faults += await post(topic(message, to: address), "alerts.ntfy") }
+        if let mail = settings.mail { faults += await post(mail, message) }
         return faults.isEmpty ? nil : faults.joined(separator: "; ")
+    }
+
+    private func post(_ receivers: MailReceivers, _ message: Message) async -> [String] {
+        let mail = Mail(
+            from: receivers.from ?? "zonecast@\(MailPost.machine)",
+            to: receivers.to,
+            subject: "\(message.state == "resolved" ? "Well again: " : "")\(message.title) (\(message.relay))",
+            body: "\(message.text)\n\n\(message.relay), \(message.at)\n",
+            date: Date(),
+            id: "\(UUID().uuidString)@zonecast"
+        )
+        let fault = await MailPost(host: receivers.host, port: receivers.port).send(mail)
+        return fault.map { ["alerts.mail-server \($0)"] } ?? []
     }
 
     private func webhook(_ message: Message, to address: String) -> HTTPClientRequest {

@@ -39,7 +39,11 @@ extension ConsoleAPI {
         .get("pushes") { call in
             let home = try call.home()
             let all = try call.parts.accounts.pushDevices().filter { $0.home == home }
-            return PushesAnswer(count: all.count, devices: all.suffix(500).reversed().map { .init($0) })
+            return PushesAnswer(
+                services: call.parts.facts.pushServices,
+                count: all.count,
+                devices: all.suffix(500).reversed().map { .init($0) }
+            )
         },
         .get("subscriptions") { call in
             let home = try call.home()
@@ -86,6 +90,7 @@ extension ConsoleAPI {
             }
         }
 
+        var services: [String]
         var count: Int
         var devices: [Row]
     }

@@ -76,6 +76,8 @@ package struct ConsoleFacts: Sendable {
     package var settings: [Setting]
     /// Who is told of alerts, in words: no address, which may be a secret.
     package var alertReceiver: String?
+    /// The push services that are set up, by their names for people.
+    package var pushServices: [String]
 
     package init(
         version: String,
@@ -86,7 +88,8 @@ package struct ConsoleFacts: Sendable {
         started: Int64,
         limits: Limits,
         settings: [Setting],
-        alertReceiver: String? = nil
+        alertReceiver: String? = nil,
+        pushServices: [String] = []
     ) {
         self.version = version
         self.isDev = isDev
@@ -97,5 +100,6 @@ package struct ConsoleFacts: Sendable {
         self.limits = limits
         self.settings = settings
         self.alertReceiver = alertReceiver
+        self.pushServices = pushServices
     }
 }

@@ -12,12 +12,26 @@ package enum FolderAccess {
     package static func refusal(_ folder: String) -> String? {
         guard isForbidden(folder) else { return nil }
         let owner = (try? FileManager.default.attributesOfItem(atPath: folder))?[.ownerAccountName] as? String
-        return "You may not look into \(folder). Run this as \(owner ?? "its owner") or as root: sudo zonecast …"
+        let who = owner == "root" ? "root" : "\(owner ?? "its owner") or as root"
+        return "You may not look into \(folder). Run this as \(who): sudo zonecast …"
+    }
+
+    /// The system's own word for what went wrong with a file, where it has one, without a full stop.
+    package static func reason(_ error: any Error) -> String {
+        let outer = error as NSError
+        let inner = outer.userInfo[NSUnderlyingErrorKey] as? NSError
+        for cause in [inner, outer].compactMap({ $0 }) where cause.domain == NSPOSIXErrorDomain {
+            return String(cString: strerror(Int32(cause.code)))
+        }
+        guard outer.domain == NSCocoaErrorDomain else { return "\(error)" }
+        // On Linux a sentence that says nothing stands before the one that does.
+        let words = outer.localizedDescription.replacing("The operation could not be completed. ", with: "")
+        return String(words.reversed().drop { $0 == "." }.reversed())
     }
 
     /// What went wrong in a file, without the statement that met it.
     static func words(for error: any Error) -> String {
-        guard let error = error as? DatabaseError else { return "\(error)." }
+        guard let error = error as? DatabaseError else { return reason(error) + "." }
         guard error.resultCode != .SQLITE_FULL else { return "the disk is full. Make room on it." }
         return (error.message ?? "SQLite error \(error.resultCode.rawValue)") + "."
     }

@@ -11,7 +11,7 @@ struct AlertsCommand: AsyncParsableCommand {
         commandName: "alerts",
         abstract: "Show what a running relay watches, set limits, be silent about one, send a test.",
         discussion: """
-            A relay tells a webhook (alerts.webhook), an ntfy topic (alerts.ntfy) or both. It cannot tell that it is dead itself:
+            A relay tells a webhook (alerts.webhook), an ntfy topic (alerts.ntfy), people by mail (alerts.mail-to), or all. It cannot tell that it is dead itself:
             have something else ask GET /readyz, or Prometheus (Deploy/monitoring).
             """,
         subcommands: [Show.self, Limit.self, Mute.self, Test.self],
@@ -72,7 +72,7 @@ struct AlertsCommand: AsyncParsableCommand {
             Terminal.tell("")
             Terminal.tell(
                 receiver.map { "told: \($0). Try it: zonecast alerts test" }
-                    ?? "Nobody is told. Set alerts.webhook or alerts.ntfy: zonecast config reference"
+                    ?? "Nobody is told. Set alerts.webhook, alerts.ntfy or alerts.mail-to: zonecast config reference"
             )
         }
     }
@@ -137,7 +137,7 @@ struct AlertsCommand: AsyncParsableCommand {
             guard let post = try AlertPost(choices, relay: "zonecast alerts test") else {
                 throw CommandFailure(
                     .failed,
-                    "Nobody is told: set alerts.webhook or alerts.ntfy. See: zonecast config reference"
+                    "Nobody is told: set alerts.webhook, alerts.ntfy or alerts.mail-to. See: zonecast config reference"
                 )
             }
             let fault = await post.send(.test(at: TimeSource.system.now()))

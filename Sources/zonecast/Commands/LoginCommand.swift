@@ -28,7 +28,7 @@ struct LoginCommand: AsyncParsableCommand {
     func run() async throws {
         let token =
             isatty(STDIN_FILENO) == 1
-            ? try Terminal.askPassword("Web auth token", isNew: false) : try Terminal.readPasswordLine()
+            ? try Terminal.askPassword("Web auth token", isNew: false) : try Terminal.readPasswordLine("web auth token")
         let own = Profile(url: url, apiToken: apiToken, webToken: token)
         let answer = try await RelayOptions.call("public/users/caller", "{}", home.home, own)
         guard let user = answer.text("userRecordName") else {

@@ -82,7 +82,10 @@ struct LogsCommand: ParsableCommand {
 
     private static func tail(_ file: String, follow: Bool) throws -> [String] {
         guard FileManager.default.isReadableFile(atPath: file) else {
-            throw CommandFailure(.failed, "\(file) cannot be read.")
+            throw CommandFailure(
+                .failed,
+                "\(file) cannot be read. Name the relay's log with --file, or run this as whoever may read it."
+            )
         }
         return follow ? ["tail", "-n", "+1", "-F", file] : ["cat", "--", file]
     }

@@ -1,3 +1,4 @@
+import Foundation
 import RelayGateways
 
 /// Who is told when the relay is not well.
@@ -26,6 +27,33 @@ extension ConfigurationKeys {
             "Whose one line is shown to both as a bearer token.",
             read: { $0 ?? "" },
             parse: { $0.hasPrefix("/") ? .some($0) : nil }
+        ),
+        .text(
+            "alerts.mail-to",
+            \.alerts.mailTo,
+            "mail addresses with commas between",
+            "The same by mail to these.",
+            read: { $0.joined(separator: ",") },
+            parse: { text in
+                let addresses = text.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces) }
+                return !addresses.isEmpty && addresses.allSatisfy(MailReceivers.isAddress) ? addresses : nil
+            }
+        ),
+        .text(
+            "alerts.mail-from",
+            \.alerts.mailFrom,
+            "a mail address",
+            "Whom such mail is from; by default zonecast at this machine's name.",
+            read: { $0 ?? "" },
+            parse: { MailReceivers.isAddress($0) ? .some($0) : nil }
+        ),
+        .text(
+            "alerts.mail-server",
+            \.alerts.mailServer,
+            "a host and port of this machine, like 127.0.0.1:25",
+            "The mail server that delivers it: one on this machine, which takes mail without signing in.",
+            read: { $0 },
+            parse: { MailReceivers.server($0) == nil ? nil : $0 }
         ),
         .seconds(
             "alerts.interval",

@@ -1,4 +1,5 @@
 import Foundation
+import RelayStore
 
 /// The configuration file as text: all keys, each with its meaning, commented out.
 enum ConfigurationText {
@@ -34,7 +35,7 @@ enum ConfigurationText {
             let gap = old.hasSuffix("\n") || old.isEmpty ? "\n" : "\n\n"
             try Data((old + gap + lines).utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
         } catch {
-            throw CommandFailure(.failed, "\(path) cannot be written: \(error.localizedDescription). Run this as root.")
+            throw CommandFailure(.failed, "\(path) cannot be written: \(FolderAccess.reason(error)). Run this as root.")
         }
         return InitStep("configuration", "\(path): \(missing.map(\.key).joined(separator: ", "))", isNew: true)
     }

@@ -28,6 +28,15 @@ struct PushChoices: Sendable {
         return settings
     }
 
+    /// Which services are set up, for people.
+    var names: [String] {
+        [
+            apnsKeyFile.map { _ in "Apple's (\(apnsTopics.joined(separator: ", ")))" },
+            fcmAccountFile.map { _ in "Firebase" }, contact.map { _ in "Web Push and UnifiedPush" },
+            sendsToNtfy ? "ntfy" : nil,
+        ].compactMap { $0 }
+    }
+
     private func google(file: String) throws -> PushSettings.FCM {
         let json = FileManager.default.contents(atPath: file).map { [UInt8]($0) }
         guard let json, let account = GoogleAccount(json: json) else {

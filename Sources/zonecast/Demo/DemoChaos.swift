@@ -18,7 +18,9 @@ final class DemoChaos: Sendable {
         var restarts = 0
         var kills = 0
 
-        var words: String { "\(writes) writes, \(cuts) cuts, \(restarts) client restarts, \(kills) kills of the relay" }
+        var words: String {
+            "\(writes) writes, \(cuts) cuts, \(restarts) client restarts, the relay killed \(kills == 1 ? "once" : "\(kills) times")"
+        }
     }
 
     init(world: DemoWorld, length: Duration, seed: UInt64) {

@@ -15,18 +15,27 @@ struct AlertChoices: Sendable {
     var webhook: String?
     var ntfy: String?
     var tokenFile: String?
+    /// Addresses; none: no mail.
+    var mailTo: [String] = []
+    var mailFrom: String?
+    /// Host and port, on this machine.
+    var mailServer = "127.0.0.1:25"
     /// Between two looks.
     var interval = Duration.seconds(60)
 
     /// Where messages go, in words and without the addresses, which may be secrets; `nil` where they go nowhere.
     var receiver: String? {
         let hosts = [webhook.map { ("webhook", $0) }, ntfy.map { ("ntfy", $0) }].compactMap { $0 }
-        guard !hosts.isEmpty else { return nil }
-        return hosts.map { "\($0.0) at \(URLComponents(string: $0.1)?.host ?? "?")" }.joined(separator: " and ")
+        var words = hosts.map { "\($0.0) at \(URLComponents(string: $0.1)?.host ?? "?")" }
+        if !mailTo.isEmpty { words.append("mail to \(mailTo.joined(separator: ", "))") }
+        return words.isEmpty ? nil : words.joined(separator: " and ")
     }
 
     func settings() throws -> AlertSender.Settings {
         var settings = AlertSender.Settings(webhook: webhook, ntfy: ntfy)
+        if !mailTo.isEmpty, let server = MailReceivers.server(mailServer) {
+            settings.mail = MailReceivers(to: mailTo, from: mailFrom, host: server.host, port: server.port)
+        }
         guard let tokenFile else { return settings }
         let text = FileManager.default.contents(atPath: tokenFile).map { String(decoding: $0, as: UTF8.self) }
         guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), !token.isEmpty else {

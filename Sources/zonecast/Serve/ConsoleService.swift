@@ -44,7 +44,8 @@ extension ServeSettings {
             started: TimeSource.system.now().milliseconds,
             limits: limits,
             settings: rows,
-            alertReceiver: alerts.receiver
+            alertReceiver: alerts.receiver,
+            pushServices: push.names
         )
     }
 }

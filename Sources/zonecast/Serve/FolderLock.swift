@@ -17,7 +17,7 @@ final class FolderLock: Sendable {
         } catch {
             throw CommandFailure(
                 .failed,
-                "The data folder \(folder) cannot be made: \(Self.reason(error)). Name another with --data."
+                "The data folder \(folder) cannot be made: \(FolderAccess.reason(error)). Name another with --data."
             )
         }
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
@@ -81,10 +81,5 @@ final class FolderLock: Sendable {
         let count = pread(descriptor, &bytes, bytes.count, 0)
         let digits = bytes.prefix(max(0, count)).prefix { $0 >= 0x30 && $0 <= 0x39 }
         return digits.isEmpty ? "" : " (process \(String(decoding: digits, as: UTF8.self)))"
-    }
-
-    private static func reason(_ error: any Error) -> String {
-        ((error as NSError).userInfo[NSUnderlyingErrorKey] as? NSError)?.localizedDescription
-            ?? "\(error.localizedDescription)"
     }
 }

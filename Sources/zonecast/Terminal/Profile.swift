@@ -1,4 +1,5 @@
 import Foundation
+import RelayStore
 
 /// Where a relay is and who speaks to it, kept for later commands: `~/.config/zonecast/profiles.json`, for its owner alone.
 struct Profile: Codable, Hashable, Sendable {
@@ -58,7 +59,7 @@ struct Profile: Codable, Hashable, Sendable {
                 ), rename(fresh, path) == 0
             else { throw CocoaError(.fileWriteUnknown) }
         } catch {
-            throw CommandFailure(.failed, "\(path) cannot be written: \(error.localizedDescription)")
+            throw CommandFailure(.failed, "\(path) cannot be written: \(FolderAccess.reason(error))")
         }
     }
 

@@ -91,11 +91,12 @@ enum Terminal {
     }
 
     /// The first line of standard input, without its line end.
-    static func readPasswordLine() throws -> String {
+    static func readPasswordLine(_ what: String = "password") throws -> String {
         guard let line = readLine(strippingNewline: true) else {
+            let variable = what.split(separator: " ").last.map { $0.uppercased() } ?? ""
             throw CommandFailure(
                 .usage,
-                "Standard input is empty. Pipe the password in: printf '%s' \"$PASSWORD\" | zonecast …"
+                "Standard input is empty. Pipe the \(what) in: printf '%s' \"$\(variable)\" | zonecast …"
             )
         }
         return line

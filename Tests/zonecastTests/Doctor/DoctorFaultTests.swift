@@ -88,7 +88,8 @@ import Testing
             ["--reuid", "65534", "--clear-groups", Command.program.path, "doctor", "--data", folder.path]
         )
         #expect(stranger.status == 1)
-        #expect(stranger.said.contains("You may not look into \(folder.path). Run this as root"), "\(stranger.said)")
+        let words = "You may not look into \(folder.path). Run this as root: sudo zonecast …"
+        #expect(stranger.said.contains(words), "\(stranger.said)")
         #expect(stranger.said.contains("→ sudo zonecast doctor --data \(folder.path)"))
     }
 

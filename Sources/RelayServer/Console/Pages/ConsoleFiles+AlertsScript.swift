@@ -70,7 +70,7 @@ extension ConsoleFiles {
                   await post("alerts/test");
                   say("The message was taken.");
                 }, { class: "small", id: "test-alert" }))
-                  : h("p.quiet", null, "Nobody is told. ", h("code", null, "alerts.webhook"), " or ", h("code", null, "alerts.ntfy"), " in the configuration names a receiver."),
+                  : h("p.quiet", null, "Nobody is told. ", h("code", null, "alerts.webhook"), ", ", h("code", null, "alerts.ntfy"), " or ", h("code", null, "alerts.mail-to"), " in the configuration names a receiver."),
                 table([
                   ["State", (rule) => rule.isFiring ? h("span.badge.bad", null, "alert") : rule.value === null || rule.value === undefined ? h("span.badge", null, "nothing yet") : h("span.badge.good", null, "good")],
                   ["What", (rule) => [h("b", null, rule.name), h("br"), h("small.quiet", null, rule.mutedUntil ? `Silent until ${moment(rule.mutedUntil)}. ` : "", rule.meaning)], "wrap"],

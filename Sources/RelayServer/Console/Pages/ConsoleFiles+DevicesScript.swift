@@ -58,11 +58,12 @@ extension ConsoleFiles {
             ], all, "Nobody subscribes to anything here.", { caption: "Subscriptions" }),
             all.length === 500 && h("p.quiet", null, "The first 500 are shown."));
             const sleepers = await get("pushes");
-            fill(pushes, table([
+            fill(pushes, h("p.quiet", null, sleepers.services.length ? `Set up: ${sleepers.services.join(", ")}. A test to one device: ` : "No push service is set up; sleeping devices catch up when they wake. ",
+              h("code", null, sleepers.services.length ? "zonecast push test ID" : "zonecast push --help")), table([
               ["User", (row) => h("code", { title: row.user }, short(row.user))], ["Device", (row) => h("code", { title: row.device }, short(row.device))],
               ["By", (row) => h("span.badge", null, row.kind)], ["Since", (row) => moment(row.registered)],
               ["Last fault", (row) => row.lastFault ?? "", "wrap"],
-            ], sleepers.devices, "No device has asked to be woken. Which services may: zonecast push show.", { caption: "Devices that push services wake", mark: (row) => (row.lastFault ? "bad" : undefined) }),
+            ], sleepers.devices, "No device has asked to be woken.", { caption: "Devices that push services wake", mark: (row) => (row.lastFault ? "bad" : undefined) }),
             sleepers.count > sleepers.devices.length && h("p.quiet", null, `${number(sleepers.devices.length)} of ${number(sleepers.count)} are shown.`));
             shell.every(3_000, signal, draw);
           },

@@ -61,8 +61,8 @@ extension ConsoleFiles {
 
         /** @type {import("./sections.js").Page} */
         export const keys = {
-          id: "keys", title: "Server keys", key: "k",
-          about: "Servers sign their requests with a key of theirs (public database only); issuers vouch for people who sign in elsewhere.",
+          id: "keys", title: "Keys", key: "k",
+          about: "Servers sign their requests with a key of theirs (public database only); issuers vouch for people who sign in elsewhere; build machines change schemas by a management token.",
           command: ({ container, environment }) => `key list --container ${container} --environment ${environment}`,
 
           async show(body, { shell }) {

@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import RelayStore
 
 /// What `zonecast init` has to know.
 struct InitAnswers {
@@ -89,7 +90,7 @@ enum NewFile {
         } catch {
             throw CommandFailure(
                 .failed,
-                "\(path) cannot be written: \(error.localizedDescription). Name another folder with --files, or run this as root."
+                "\(path) cannot be written: \(FolderAccess.reason(error)). Name another folder with --files, or run this as root."
             )
         }
         return step
