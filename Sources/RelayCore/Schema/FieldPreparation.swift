@@ -49,10 +49,11 @@ package struct FieldPreparation: Sendable {
                     + "'zonecast schema promote --dry-run' shows what development has."
             )
         }
-        // What no schema can grow by is as unknown as it is where the schema does not grow.
+        // What no schema can grow by is as unknown as it is where the schema does not grow; a limit is a limit.
         guard known != nil || NameRules.isIdentifier(typeName) else {
+            let isOfGoodLength = (1...255).contains(typeName.utf8.count)
             throw RelayError(
-                .notFound,
+                isOfGoodLength ? .notFound : .badRequest,
                 "'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
             )
         }
