@@ -9,7 +9,7 @@ import Wire
 /// The bounds of requests, each from both sides: wire reference 16, reliability reference 3.
 ///
 /// What the transport bounds is tested beside it.
-@Suite(.timeLimit(.minutes(2))) struct RequestLimitTests {
+@Suite(.timeLimit(.minutes(15))) struct RequestLimitTests {
     // MARK: Items in a request
 
     struct Items: Sendable, CustomTestStringConvertible {
