@@ -2,8 +2,9 @@ import Foundation
 import Synchronization
 import Testing
 import ZoneKit
-import ZoneMirror
 import ZoneTesting
+
+@testable import ZoneMirror
 
 /// One device, two users, one after the other.
 @Suite(.timeLimit(.minutes(15))) struct AccountTests {
@@ -63,6 +64,45 @@ import ZoneTesting
         device.connection.credentials.replace(webAuthToken: "dev-alice")
         let again = try await Mirrored(device, folder: folder)
         try await settle(again, ["a": "Alice's"])
+    }
+
+    /// The next user's file is kept in step by another program: the store has none then, rather than a stranger's, says so, and
+    /// has one again when it is loaded anew.
+    @Test func aFileThatCannotBeOpenedClosesTheStore() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await Mirrored(device)
+        try mirror.save(Note(id: "a", title: "Alice's"))
+        try await mirror.sync()
+        let credentials = device.connection.credentials
+        credentials.replace(webAuthToken: "dev-bob")
+        try await settle(mirror, [:])
+        try mirror.save(Note(id: "b", title: "Bob's"))
+        try await mirror.sync()
+        credentials.replace(webAuthToken: "dev-alice")
+        try await settle(mirror, ["a": "Alice's"])
+        let files = try FileManager.default.contentsOfDirectory(atPath: mirror.folder.url.path)
+        let bobs = try #require(files.first { $0.hasPrefix("private-") && $0.hasSuffix(".sqlite") })
+        var other = StoreLock(path: mirror.folder.url.appendingPathComponent(bobs).path)
+        #expect(other != nil)
+        let events = mirror.container.events
+        credentials.replace(webAuthToken: "dev-bob")
+        await #expect(throws: MirrorError.self) { try await mirror.container.fetchChanges() }
+        for await event in events {
+            guard case .storeClosed(let why)? = event.details.first else { continue }
+            #expect(why.contains("another container") && why.hasSuffix("."), "\(why)")
+            #expect(event.store == mirror.store)
+            break
+        }
+        // Nothing of Alice's is to be seen, and nothing can be written for Bob; who asks is told why.
+        #expect(try mirror.context().fetch(Note.self).isEmpty)
+        #expect(throws: MirrorError.self) { try mirror.save(Note(id: "x", title: "lost?")) }
+        let error = await #expect(throws: MirrorError.self) { try await mirror.container.fetchChanges() }
+        #expect(error?.code == .storeSyncedElsewhere)
+        withExtendedLifetime(other) {}
+        other = nil
+        try await mirror.container.loadStores()
+        try await settle(mirror, ["b": "Bob's"])
+        await mirror.container.close()
     }
 
     // MARK: Signing out

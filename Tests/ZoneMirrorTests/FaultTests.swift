@@ -46,6 +46,43 @@ import ZoneTesting
         try await laptop.container.fetchChanges()
     }
 
+    /// The relay itself forgets all tokens while a device reads page by page: what waits here is sent, and nothing is listed for
+    /// ever.
+    @Test(arguments: 1...4) func theRelayForgetsAllTokensInMidRun(_ page: Int) async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        for number in 0..<6 { try phone.save(Note(id: RecordName("n\(number)"), title: "\(number)")) }
+        try await phone.sync()
+        try await laptop.sync()
+        for number in 0..<6 {
+            let context = phone.context()
+            try context.edit(Note.self, RecordName("n\(number)")) { $0.stars = 1 }
+            try context.save()
+        }
+        try phone.delete("n5")
+        try await phone.sync()
+        let here = laptop.context()
+        try here.edit(Note.self, "n0") { $0.title = "mine" }
+        try here.insert(Note(id: "new", title: "new"))
+        try here.save()
+        relay.limits.itemsPerRequest = 2
+        laptop.device.network.forgetOperations()
+        let relay = relay
+        laptop.device.network.fail(
+            request: page,
+            of: page == 1 ? "changes/database" : "changes/zone",
+            by: .meanwhile { try? relay.expireChangeTokens() }
+        )
+        try await laptop.container.fetchChanges()
+        #expect(laptop.device.network.operations.count < 20, "\(laptop.device.network.operations)")
+        relay.limits.itemsPerRequest = 200
+        for mirror in [laptop, phone, laptop] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            #expect(try mirror.titles == ["n0": "mine", "n1": "1", "n2": "2", "n3": "3", "n4": "4", "new": "new"])
+            let stars = try mirror.context().fetch(Note.self, \.stars == 1).count
+            #expect(stars == 5)
+        }
+    }
+
     @Test func aLostAnswerDoublesNothing() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try await phone.sync()
