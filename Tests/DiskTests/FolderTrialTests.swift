@@ -9,8 +9,9 @@ import Testing
     func aFolderIsAsItWasOrAsItWasToBecome(_ action: FolderTrials.Action) async throws {
         let stage = try await FolderStage.shared()
         for (index, effect) in Self.effects.enumerated() {
-            // A quarter of the operations each; all of them in a soak.
-            let report = try await FolderTrials(action, effect).run(on: stage) { $0 % 4 == index }
+            // Each operation by one of the effects, of files written anew and of copies some; all of them in a soak.
+            let every = action == .compact ? 96 : action == .copy ? 16 : 4
+            let report = try await FolderTrials(action, effect).run(on: stage) { $0 % every == index * every / 4 }
             #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
             #expect(report.runs > 1)
         }

@@ -80,8 +80,10 @@ enum FaultyVFS {
         let status = open(system, name, real(file), flags, outFlags)
         guard status == SQLITE_OK else { return status }
         disk.opened(path)
+        // As the system does: whoever may make a journal flushes its name, though another has made it.
         let flushesFolder =
-            isNew && flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL) != 0
+            flags & SQLITE_OPEN_CREATE != 0
+            && flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL) != 0
         let owner = OpenFile(disk: disk, path: path, flushesFolder: flushesFolder)
         UnsafeMutableRawPointer(file).assumingMemoryBound(to: Head.self).initialize(
             to: Head(base: sqlite3_file(pMethods: UnsafePointer(methods)), owner: .passRetained(owner))

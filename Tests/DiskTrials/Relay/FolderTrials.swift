@@ -3,13 +3,13 @@ import Records
 import RelayStore
 
 /// What is done to a whole data folder, on a disk that fails at one operation after the other until it passes untouched:
-/// backups, restores, resets.
+/// backups, restores, resets, files written anew, copies.
 ///
 /// Whatever the disk does, the folder afterwards is as it was or as it was to become, the good backups are good, and whoever
 /// did it was told the truth.
 package struct FolderTrials: Sendable {
     package enum Action: String, Hashable, Sendable, CaseIterable {
-        case backup, restore, schedule, reset
+        case backup, restore, schedule, reset, compact, copy
     }
 
     package var action: Action
@@ -111,6 +111,13 @@ private struct FolderTrial {
         case .reset:
             let home = try DiskWorld.home()
             try SchemaFolder(folder: data, container: home.container).resetDevelopment(draw: draw.next)
+        case .compact:
+            for room in try StoreCompaction.rooms(in: data) {
+                let compaction = StoreCompaction(file: room.file, in: data)
+                try compaction.writeAnew()
+                try compaction.giveBackStepwise { _, _ in }
+            }
+        case .copy: _ = try FolderCopy.make(of: data, at: work + "/copy", disk: disk.calls)
         }
     }
 
@@ -162,6 +169,7 @@ private struct FolderTrial {
             if isDone, trials.action == .backup, count < 2 { said.append("the backup was made and is not there") }
             // As the next start does.
             try Backup.finishRestore(in: data)
+            said += try await objectionsToCopy(at: work + "/copy", stage, isDone: isDone)
             if isDone, trials.action == .schedule, BackupSchedule(of: data)?.keep != 3 {
                 said.append("the schedule was set and is not")
             }
@@ -184,6 +192,17 @@ private struct FolderTrial {
         return said
     }
 
+    /// A copy is there whole, or not at all.
+    private func objectionsToCopy(at copy: String, _ stage: FolderStage, isDone: Bool) async throws -> [String] {
+        guard trials.action == .copy else { return [] }
+        guard FileManager.default.fileExists(atPath: copy) else {
+            return isDone ? ["the copy was made and is not there"] : []
+        }
+        let world = try DiskWorld(copy, seed: UInt64(number) + 2_000)
+        defer { world.close() }
+        return PossibleFacts(stage.now).objection(to: try await world.facts()).map { ["the copy: \($0)"] } ?? []
+    }
+
     private func expected(_ stage: FolderStage, isDone: Bool) -> PossibleFacts {
         var facts = PossibleFacts(stage.now)
         let step = Step(name: "it", apply: { outcome(of: $0, stage) }, run: { _ in .done })
@@ -193,7 +212,7 @@ private struct FolderTrial {
 
     private func outcome(of facts: Facts, _ stage: FolderStage) -> Facts {
         switch trials.action {
-        case .backup, .schedule: return facts
+        case .backup, .schedule, .compact, .copy: return facts
         case .restore: return stage.backedUp
         case .reset:
             // People stay; what they had in development goes, and the schema is production's.

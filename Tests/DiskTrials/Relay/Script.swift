@@ -23,12 +23,13 @@ enum Script {
             saveAsset(String(repeating: "another one ", count: 2_000), as: "file", in: "Notes"),
             share("Notes"), accept("Notes"),
             saveShared(["e": 4], in: "Notes"),
+            move(["d"], from: "Notes", to: "Box"), move(["m0"], from: "Box", to: "Notes"),
             endShare("Notes"),
             move(["m1", "m2", "m3"], from: "Box", to: "Notes"),
             moveAll(from: "Box", to: "Shelf"),
             save(["a": 5, "c": 5, "d": 5], in: "Notes"),
             deleteZone("Shelf"),
-            importSchema("first"), importSchema("second"),
+            importSchema("first"), promote("first"), importSchema("second"), promote("second"),
             clearAssets(),
         ] + accounts
 
