@@ -12,6 +12,8 @@ struct Options {
     /// How often to run an ordinary test in place of seeds, to see what it costs.
     var twoUsers: Int?
     var plant: String?
+    /// How many runs may be made to find fewer steps that fail; with a planted fault none, and little is told, unless asked.
+    var tries: Int?
     var showsTrace = false
     var showsEach = false
 
@@ -34,13 +36,14 @@ struct Options {
             case "--processor-seconds": processorSeconds = Double(try Self.number(&rest, of: word))
             case "--two-users": twoUsers = Int(try Self.number(&rest, of: word))
             case "--plant": plant = rest.popFirst()
+            case "--tries": tries = Int(try Self.number(&rest, of: word))
             case "--trace": showsTrace = true
             case "--each": showsEach = true
             default:
                 throw Unknown(
                     description:
                         "\(word) is unknown. simulate takes --seed, --seeds, --seconds, --processor-seconds, --plant, "
-                        + "--two-users, --each, --trace."
+                        + "--tries, --two-users, --each, --trace."
                 )
             }
         }

@@ -54,7 +54,7 @@ struct Run {
             if options.showsTrace { Simulate.say(outcome.trace.joined(separator: "\n")) }
             guard !outcome.isClean else { continue }
             isRight = options.plant != nil
-            if isRight {
+            if isRight, options.tries == nil {
                 Simulate.say("Seed \(seed): \(outcome.violations[0])")
             } else {
                 report(scenario, steps, outcome)
@@ -99,13 +99,15 @@ struct Run {
     private func report(_ scenario: Scenario, _ steps: [Step], _ outcome: Simulation.Outcome) {
         Simulate.say("FAILED \(scenario)")
         outcome.violations.forEach { Simulate.say("  \($0)") }
-        let (fewer, again) = Shrinking(scenario, home: home, time: .seconds(20)).shrink(steps, from: outcome)
+        let (fewer, again) = Shrinking(scenario, home: home, tries: options.tries ?? 120)
+            .shrink(steps, from: outcome)
         Simulate.say("\(fewer.count) of \(steps.count) steps are enough:")
         fewer.forEach { Simulate.say("  \($0)") }
         (again ?? outcome).violations.forEach { Simulate.say("  \($0)") }
         Simulate.say("The last of the trace:")
         (again ?? outcome).trace.suffix(60).forEach { Simulate.say("  \($0)") }
-        Simulate.say("To repeat it: simulate --seed \(scenario.seed) --trace")
+        let plant = options.plant.map { " --plant \($0)" } ?? ""
+        Simulate.say("To repeat it: simulate --seed \(scenario.seed) --trace\(plant)")
     }
 }
 

@@ -4,26 +4,28 @@ package import Foundation
 package struct Shrinking {
     private let scenario: Scenario
     private let home: URL
-    private let end: ContinuousClock.Instant
+    private let tries: Int
 
     /// - Parameters:
     ///   - scenario: What kind of run it is.
     ///   - home: Where runs may keep files.
-    ///   - time: How long to look.
-    package init(_ scenario: Scenario, home: URL, time: Duration) {
+    ///   - tries: How many runs to make at the most.
+    package init(_ scenario: Scenario, home: URL, tries: Int) {
         self.scenario = scenario
         self.home = home
-        end = ContinuousClock.now + time
+        self.tries = tries
     }
 
     /// Leaves out ever smaller parts, as long as what is left breaks the same invariant.
     package func shrink(_ steps: [Step], from first: Simulation.Outcome) -> ([Step], Simulation.Outcome?) {
         var (best, found) = (steps, Simulation.Outcome?.none)
         var part = max(1, steps.count / 2)
-        while ContinuousClock.now < end {
+        var left = tries
+        while left > 0 {
             var isShorter = false
             var start = 0
-            while start < best.count, ContinuousClock.now < end {
+            while start < best.count, left > 0 {
+                left -= 1
                 var fewer = best
                 fewer.removeSubrange(start..<min(start + part, best.count))
                 if let outcome = try? Simulation(scenario, steps: fewer, home: home).run(),

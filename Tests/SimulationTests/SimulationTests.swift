@@ -44,6 +44,20 @@ import Testing
             #expect(run.isGood, "\(fault) was not found: \(run.output)")
         }
 
+        /// Options, steps, what is wrong, the trace and how to come to it again; and fewer steps that do the same.
+        @Test func aSeedThatFailsIsToldWholeWithFewerSteps() async throws {
+            let run = try await SimulateProgram.run("--seed", "400", "--plant", "sentForAnother", "--tries", "24")
+            #expect(run.isGood, "\(run.output)")
+            let enough = try #require(run.output.firstMatch(of: /(\d+) of (\d+) steps are enough/), "\(run.output)")
+            #expect(Int(enough.1) ?? .max < Int(enough.2) ?? 0)
+            for part in [
+                "FAILED seed 400: ", "weather: ", "invariant f: ", "otherUser", "The last of the trace:",
+                "To repeat it: simulate --seed 400 --trace --plant sentForAnother",
+            ] {
+                #expect(run.output.contains(part), "\(part) is missing: \(run.output)")
+            }
+        }
+
         /// Of each promise of the reliability reference there is a mistake that breaks it.
         @Test func everyInvariantHasAFault() {
             #expect(String(Set(PlantedFault.allCases.map(\.invariant)).sorted()) == "abcdefghijkl")
