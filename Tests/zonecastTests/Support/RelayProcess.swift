@@ -65,6 +65,11 @@ final class RelayProcess {
 
     deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }
 
+    /// How many files and sockets it holds; 0 where the system does not tell.
+    var openDescriptors: Int {
+        (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(process.processIdentifier)/fd").count) ?? 0
+    }
+
     func connect() throws -> HTTPConnection { try HTTPConnection(port: port) }
 
     /// `kill -9`: no goodbye, no flush.
