@@ -3,42 +3,17 @@ import Synchronization
 
 /// A mail server that keeps what it is told, or refuses at one command.
 final class MailDrop: Sendable {
-    let port: Int
-    private let descriptor: Int32
+    var port: Int { listening.number }
+    private let listening: ListeningPort
     private let heard = Mutex<[String]>([])
 
     /// All lines of clients, without their ends.
     var lines: [String] { heard.withLock { $0 } }
 
     init(refusing command: String? = nil, with refusal: String = "") throws {
-        #if canImport(Glibc)
-            let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        #else
-            let descriptor = socket(AF_INET, SOCK_STREAM, 0)
-        #endif
-        self.descriptor = descriptor
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let isListening = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { general -> Bool in
-                bind(descriptor, general, size) == 0 && listen(descriptor, 16) == 0
-                    && getsockname(descriptor, general, &size) == 0
-            }
-        }
-        guard isListening else { throw RelayProcess.Failure(description: "no port for the test's mail server") }
-        port = Int(UInt16(bigEndian: address.sin_port))
-        Thread { [weak self] in
-            while case let peer = accept(descriptor, nil, nil), peer >= 0 {
-                self?.serve(peer, command, refusal)
-                close(peer)
-            }
-            close(descriptor)
-        }.start()
+        listening = try ListeningPort()
+        listening.serve { [weak self] in self?.serve($0, command, refusal) }
     }
-
-    deinit { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
     private func serve(_ peer: Int32, _ refused: String?, _ refusal: String) {
         func say(_ text: String) {
