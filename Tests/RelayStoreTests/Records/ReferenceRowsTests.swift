@@ -35,7 +35,9 @@ import Wire
             StoredReference(.deleteSelf, to: "b", from: "a", field: "owner"), .parent("b", of: "a"),
         ]
         try await makeOlderFile(path)
-        #expect(try found("b", in: open(path)) == expected)
+        let store = try open(path)
+        defer { store.close() }
+        #expect(try found("b", in: store) == expected)
     }
 
     private func makeOlderFile(_ path: String) async throws {
@@ -63,11 +65,10 @@ import Wire
                 try writer.put([record], replacing: [:], in: zone, by: "phone")
             }
             #expect(try found("b", in: store).count == 2)
+            // Waits for the store's thread, which else may let go of the file later.
+            store.close()
         }
-        // The store's last thread may still be letting go of the file.
-        var configuration = Configuration()
-        configuration.busyMode = .timeout(30)
-        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path))
         try await queue.write {
             try $0.execute(sql: "DROP TABLE reference; DELETE FROM grdb_migrations WHERE identifier = '8 references'")
         }
