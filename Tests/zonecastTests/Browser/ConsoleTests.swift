@@ -94,8 +94,8 @@ struct ConsoleTests {
 
     /// Two keys, one a tenth of a second after the other however long they are on their way.
     private func goByKeys(_ page: Chromium.Page, _ key: String, to name: String) throws {
-        let isFree = "!document.querySelector('dialog[open]') && !document.activeElement?.matches('input, textarea, select')"
-        try page.wait(for: isFree)
+        try page.wait(for: "!document.querySelector('dialog[open]')")
+        try page.wait(for: "!document.activeElement?.matches('input, textarea, select')")
         let now = Date().timeIntervalSince1970
         try page.press("g", at: now)
         try page.press(key, at: now + 0.1)
