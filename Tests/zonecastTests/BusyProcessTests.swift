@@ -73,7 +73,7 @@ import Testing
         let codes = sockets.map { $0.closeCode() }
         #expect(codes.allSatisfy { $0 == 1001 }, "sockets were closed with \(Set(codes))")
         #expect(try relay.end() == 0)
-        #expect(ContinuousClock.now - start < .seconds(60))
+        #expect(ContinuousClock.now - start < .seconds(120))
         #expect(finished.wait(timeout: .now() + 180) == .success, "the clients did not notice the end")
         let next = try RelayProcess(folder: folder.path)
         for (index, client) in clients.enumerated() {
@@ -98,7 +98,7 @@ import Testing
             process.terminate()
             let start = ContinuousClock.now
             process.waitUntilExit()
-            #expect(ContinuousClock.now - start < .seconds(60), "round \(round)")
+            #expect(ContinuousClock.now - start < .seconds(120), "round \(round)")
             // Before it listens for signals it ends by this one, as every program does.
             let isEnded = process.terminationReason == .uncaughtSignal && process.terminationStatus == SIGTERM
             #expect(isEnded || process.terminationStatus == 0, "round \(round): \(process.terminationStatus)")
@@ -159,11 +159,19 @@ import Testing
         func isSaved(_ answer: HTTPConnection.Answer) -> Bool {
             answer.status == 200 && !String(decoding: answer.body, as: UTF8.self).contains("serverErrorCode")
         }
-        var kept = 0
-        while kept < 400, case let answer = try save(kept), isSaved(answer) { kept += 1 }
+        // Between two refusals the log may be brought into the file, and one more fits: full is what refuses again and again.
+        var (kept, refusals) = (0, 0)
+        while kept < 400, refusals < 5 {
+            let answer = try save(kept)
+            if isSaved(answer) {
+                (kept, refusals) = (kept + 1, 0)
+                continue
+            }
+            refusals += 1
+            let said = String(decoding: answer.body, as: UTF8.self)
+            #expect(said.contains("TRY_AGAIN_LATER") && said.contains("disk is full"), "\(said.prefix(300))")
+        }
         #expect(kept > 10 && kept < 400, "\(kept) writes of 60 kB fitted on 8 MB")
-        let refused = String(decoding: try save(kept).body, as: UTF8.self)
-        #expect(refused.contains("TRY_AGAIN_LATER") && refused.contains("disk is full"), "\(refused.prefix(300))")
         func names() throws -> Int {
             let body = #"{"zones":[{"zoneID":{"zoneName":"Notes"},"desiredKeys":[],"resultsLimit":200}]}"#
             let answer = try connection.send("POST", Path.to("changes/zone"), body: body)

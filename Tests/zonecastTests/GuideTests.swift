@@ -39,7 +39,7 @@ import Testing
         #expect(own.count > 15)
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        let ports = ["8080": try Self.freePort(), "8081": try Self.freePort()]
+        let ports = ["8080": try FreePort.take(), "8081": try FreePort.take()]
         var script = """
             set -eu
             cd '\(folder.path)'
@@ -49,6 +49,7 @@ import Testing
 
             """
         for var command in own {
+            if command.hasPrefix("zonecast doctor") { command += " --timeout 120" }
             for (port, free) in ports { command = command.replacing(":\(port)", with: ":\(free)") }
             script += "echo \"step: \(command.replacing("\"", with: "'"))\"\n"
             guard command.hasSuffix("&") else {
@@ -58,7 +59,7 @@ import Testing
             let port = command.firstMatch(of: /--listen 127\.0\.0\.1:(\d+)/).map { String($0.1) } ?? ""
             script += command.dropLast() + "> serve.log 2>&1 &\n"
             script +=
-                "for i in $(seq 100); do zonecast doctor --quick --url http://127.0.0.1:\(port) && break; sleep 0.1; done\n"
+                "until zonecast doctor --quick --url http://127.0.0.1:\(port); do kill -0 $!; sleep 0.1; done\n"
         }
         let file = folder.path + "/script"
         try Data(script.utf8).write(to: URL(fileURLWithPath: file))
@@ -101,10 +102,5 @@ import Testing
             let attributes = try FileManager.default.attributesOfItem(atPath: "\(Self.root)/\(match.1)")
             #expect((attributes[.size] as? Int ?? .max) < 200_000, "\(match.1)")
         }
-    }
-
-    private static func freePort() throws -> Int {
-        let server = try FixedAnswer("")
-        return server.port
     }
 }

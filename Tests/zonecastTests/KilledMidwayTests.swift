@@ -31,12 +31,14 @@ import Testing
         var followers = [Follower(zone: "A"), Follower(zone: "B")]
         var (here, outcomes) = ("A", Set<Bool>())
         // Microseconds from sending to killing: shorter after a move that happened, longer after one that did not, so that
-        // the kills gather about the moment at which it does, however fast the machine is.
+        // the kills gather about the moment at which it does, however fast the machine is. That one kill comes before it
+        // and one after is not left to that.
         var delay = 4_000.0
-        for round in 0..<24 where round < 8 || outcomes.count < 2 {
+        for round in 0..<10 {
+            let moment: Moment = round == 0 ? .unread : round == 1 ? .answered : .after(UInt32(delay))
             for index in followers.indices { try followers[index].catchUp(on: relay, pageSize: 50) }
             let there = here == "A" ? "B" : "A"
-            let isAnswered = try move(from: here, to: there, on: relay, killedAfter: UInt32(delay))
+            let isAnswered = try move(from: here, to: there, on: relay, killed: moment)
             relay = try RelayProcess(folder: folder.path)
             let (left, arrived) = (try self.names(in: here, on: relay), try self.names(in: there, on: relay))
             #expect(
@@ -45,8 +47,10 @@ import Testing
             )
             #expect(left.isEmpty || arrived.isEmpty, "round \(round): \(left.count) stayed and \(arrived.count) went")
             #expect(!isAnswered || left.isEmpty, "round \(round): the move was acknowledged and has not happened")
+            #expect(isAnswered || round != 1, "round \(round): the relay did not answer")
+            #expect(!left.isEmpty || round != 0, "round \(round): a relay that was halted has moved")
             outcomes.insert(left.isEmpty)
-            delay = min(max(delay * (left.isEmpty ? 0.6 : 1.8), 200), 2_000_000)
+            if round > 1 { delay = min(max(delay * (left.isEmpty ? 0.6 : 1.8), 200), 2_000_000) }
             if left.isEmpty { here = there }
             for index in followers.indices {
                 try followers[index].catchUp(on: relay, pageSize: 50)
@@ -57,15 +61,32 @@ import Testing
         #expect(outcomes == [true, false], "every kill came before the move, or every one after")
     }
 
-    /// Sends a move and kills the relay so many microseconds later; says whether the move was acknowledged.
-    private func move(from source: String, to target: String, on relay: RelayProcess, killedAfter delay: UInt32) throws
+    /// When a relay is killed that was sent a move.
+    private enum Moment {
+        /// Before it has read anything of it.
+        case unread
+        /// So many microseconds after it was sent.
+        case after(UInt32)
+        case answered
+    }
+
+    /// Sends a move and kills the relay at some moment of it; says whether the move was acknowledged.
+    private func move(from source: String, to target: String, on relay: RelayProcess, killed moment: Moment) throws
         -> Bool
     {
         let connection = try relay.connect()
         let body =
             #"{"zoneID":{"zoneName":"\#(source)"},"destinationZoneID":{"zoneName":"\#(target)"},"allRecords":true}"#
+        if case .unread = moment { try relay.halt() }
         try connection.begin("POST", Path.to("records/move"), body: body)
-        usleep(delay)
+        switch moment {
+        case .unread: break
+        case .after(let delay): usleep(delay)
+        case .answered:
+            let answer = try connection.finish()
+            relay.killHard()
+            return answer.status == 200
+        }
         relay.killHard()
         return (try? connection.finish())?.status == 200
     }

@@ -16,9 +16,12 @@ import Testing
         #expect(try connection.send("POST", "\(base)/zones/list", body: "{}").status == 421)
         #expect(try connection.send("GET", "/nothing/here").status == 404)
 
-        let answer = try connection.send("GET", "/metrics")
+        // The relay may still be at the end of what it has answered.
+        let deadline = ContinuousClock.now + .seconds(120)
+        var answer = try connection.send("GET", "/metrics")
+        while !Self.isAtRest(answer), ContinuousClock.now < deadline { answer = try connection.send("GET", "/metrics") }
         #expect(answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8")
-        let lines = String(decoding: answer.body, as: UTF8.self).split(separator: "\n").map(String.init)
+        let lines = Self.lines(of: answer)
         for line in [
             #"zonecast_requests_total{operation="zones/modify",status="200"} 1"#,
             #"zonecast_requests_total{operation="zones/list",status="421"} 1"#,
@@ -47,6 +50,16 @@ import Testing
             #expect(checked.status == 0 && checked.said.isEmpty, "\(checked.said)")
         }
         #expect(relay.stop().status == 0)
+    }
+
+    private static func lines(of answer: HTTPConnection.Answer) -> [String] {
+        String(decoding: answer.body, as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+
+    private static func isAtRest(_ answer: HTTPConnection.Answer) -> Bool {
+        let lines = lines(of: answer)
+        let queues = ["writer_queue", "notice_queue", "query_queue"].map { "zonecast_\($0) 0" }
+        return queues.allSatisfy(lines.contains) && !lines.contains("zonecast_commit_seconds_count 0")
     }
 
     /// Every sample belongs to a family that was described before it, and no family is described twice.

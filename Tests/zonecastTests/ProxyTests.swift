@@ -35,9 +35,6 @@ struct ProxyTests {
         }
     }
 
-    /// A port that is free now.
-    private func freePort() throws -> Int { try FixedAnswer("").port }
-
     private func write(_ text: String, _ name: String) throws -> String {
         let path = "\(folder.path)/\(name)"
         try text.write(toFile: path, atomically: true, encoding: .utf8)
@@ -69,7 +66,7 @@ struct ProxyTests {
     @Test(.enabled(if: Tool.isThere("nginx"), "nginx is not installed")) func nginxPassesEverythingOn() throws {
         let certificate = try TestCertificate(in: folder.path, days: 90)
         let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
-        let port = try freePort()
+        let port = try FreePort.take()
         let site = SetupFiles(domain: "localhost", port: relay.port).nginx
             .replacing("listen 443 ssl", with: "listen 127.0.0.1:\(port) ssl")
             .replacing("    listen [::]:443 ssl;\n", with: "")
@@ -100,7 +97,7 @@ struct ProxyTests {
     @Test(.enabled(if: Tool.isThere("haproxy"), "haproxy is not installed")) func haproxyPassesEverythingOn() throws {
         let certificate = try TestCertificate(in: folder.path, days: 90)
         let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
-        let port = try freePort()
+        let port = try FreePort.take()
         let both = try [certificate.certificate, certificate.key]
             .map { try String(contentsOfFile: $0, encoding: .utf8) }.joined()
         let bundle = try write(both, "both.pem")
@@ -124,7 +121,7 @@ struct ProxyTests {
     @Test(.enabled(if: Tool.isThere("caddy"), "caddy is not installed")) func caddyPassesEverythingOn() throws {
         let certificate = try TestCertificate(in: folder.path, days: 90)
         let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
-        let port = try freePort()
+        let port = try FreePort.take()
         let site = SetupFiles(domain: "localhost", port: relay.port).caddy
             .replacing(
                 "localhost {\n",

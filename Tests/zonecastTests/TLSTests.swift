@@ -8,9 +8,6 @@ import Testing
 struct TLSTests {
     private let folder = ScratchFolder()
 
-    /// A relay that waits as long as a busy machine lets a test wait for its turn.
-    private static let patient = ["ZONECAST_LIMITS_HEAD_TIME": "600", "ZONECAST_LIMITS_KEEP_ALIVE": "600"]
-
     private func address(_ relay: RelayProcess, _ certificate: TestCertificate) throws -> ProbeAddress {
         var address = try #require(
             ProbeAddress("https://127.0.0.1:\(relay.port)", authorities: certificate.certificate)
@@ -21,7 +18,7 @@ struct TLSTests {
 
     @Test func requestsSocketsAndASyncGoThrough() async throws {
         let certificate = try TestCertificate(in: folder.path + "/tls", days: 90)
-        let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags, environment: Self.patient)
+        let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
         let doctor = try Command.run([
             "doctor", "--json", "--timeout", "120", "--url", "https://localhost:\(relay.port)", "--authorities",
             certificate.certificate,
@@ -34,7 +31,9 @@ struct TLSTests {
         // The relay's own address needs no name in the certificate for the folder's doctor.
         #expect(try Command.run(["doctor", "--timeout", "120", "--data", folder.path]).status == 0)
         // And who does not trust it is told until when it is good.
-        let stranger = try Command.run(["doctor", "--json", "--url", "https://localhost:\(relay.port)"])
+        let stranger = try Command.run([
+            "doctor", "--json", "--timeout", "120", "--url", "https://localhost:\(relay.port)",
+        ])
         #expect(stranger.status == 1)
         let found = try stranger.json(DoctorTests.Diagnosis.self)["public address"]?.found ?? ""
         #expect(found.contains("certificate that is not good for it") && found.contains("it ends 20"), "\(found)")
@@ -45,7 +44,7 @@ struct TLSTests {
         let relay = try RelayProcess(
             folder: folder.path,
             ["--dev"] + certificate.flags,
-            environment: Self.patient.merging(["ZONECAST_TLS_CHECK": "1"]) { $1 },
+            environment: ["ZONECAST_TLS_CHECK": "1"],
             log: folder.path + "/tls/log"
         )
         var anybody = try address(relay, certificate)
@@ -94,7 +93,7 @@ struct TLSTests {
 
     @Test func assetsOfAnySizeComeBackAsTheyWere() async throws {
         let certificate = try TestCertificate(in: folder.path + "/tls", days: 30)
-        let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags, environment: Self.patient)
+        let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
         let probe = try await Probe.connect(to: try address(relay, certificate))
         defer { probe.close() }
         func post(_ path: String, _ body: String) async throws -> String {

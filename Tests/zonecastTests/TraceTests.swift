@@ -48,7 +48,9 @@ import Testing
 
         let deadline = ContinuousClock.now + .seconds(120)
         var spans: [Export.Span] = []
-        while ContinuousClock.now < deadline, !spans.contains(where: { $0.name == "notices" }) {
+        // They come in as many pieces as the exporter's clock cuts them into.
+        let all: Set = ["records/modify", "wait", "decide", "commit", "notices"]
+        while ContinuousClock.now < deadline, !all.isSubset(of: spans.map(\.name)) {
             usleep(50_000)
             spans = try collector.bodies.flatMap { try JSONDecoder().decode(Export.self, from: $0).spans }
                 .filter { $0.traceId == trace }
@@ -63,8 +65,8 @@ import Testing
         for name in ["wait", "decide", "commit", "notices"] {
             #expect(spans.contains { $0.name == name && $0.parentSpanId == own.spanId }, "waited for the span \(name)")
         }
-        let all = collector.bodies.map { String(decoding: $0, as: UTF8.self) }.joined()
-        for secret in ["Secret", "hidden", "dev-alice", "127.0.0.1"] { #expect(!all.contains(secret), "\(secret)") }
+        let said = collector.bodies.map { String(decoding: $0, as: UTF8.self) }.joined()
+        for secret in ["Secret", "hidden", "dev-alice", "127.0.0.1"] { #expect(!said.contains(secret), "\(secret)") }
 
         let shown = String(decoding: try connection.send("GET", "/metrics").body, as: UTF8.self)
         #expect(shown.contains("\nzonecast_trace_spans_dropped_total 0\n"))
@@ -80,7 +82,7 @@ import Testing
         let caller = "/database/1/iCloud.org.example.traces/development/private/users/caller?ckWebAuthToken=dev-alice"
         for _ in 0..<50 { #expect(try connection.send("GET", caller).status == 200) }
         let stop = relay.stop()
-        #expect(stop.status == 0 && stop.took < .seconds(60))
+        #expect(stop.status == 0 && stop.took < .seconds(120))
     }
 }
 

@@ -212,7 +212,7 @@ extension DemoPages {
           async publicBoard() {
             const { world, tablet } = this;
             const name = await tablet.board.post("Lost: one umbrella");
-            const limit = this.means.boardSeconds + 15;
+            const limit = this.means.boardSeconds + 120;
             const has = (client) => client.board.shown.some((post) => post.name === name);
             await until("every board to show the post", () => world.clients.every(has), limit);
             await tablet.board.post("Found, thank you", { name, isGone: true });
@@ -230,7 +230,7 @@ extension DemoPages {
             }
             const pending = world.clients.reduce((sum, client) => sum + client.pending, 0);
             await restarted;
-            await world.settle(60);
+            await world.settle();
             return `60 writes, ${pending} of them pending while the relay was away; 0 lost, 0 duplicated`;
           }
         }

@@ -8,7 +8,7 @@ extension DemoPages {
         export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
         /** A wait has an end and says what it waited for. */
-        export async function until(what, condition, seconds = 15, every = 25) {
+        export async function until(what, condition, seconds = 120, every = 25) {
           const end = performance.now() + seconds * 1000;
           while (!await condition()) {
             if (performance.now() > end) throw new Error(`Waited ${seconds} s for ${what}.`);
@@ -114,7 +114,7 @@ extension DemoPages {
           }
 
           /** Waits until nothing is pending and every mirror equals the relay. */
-          async settle(seconds = 30) {
+          async settle(seconds = 180) {
             let verdict;
             const isSettled = async () => {
               if (this.clients.some((client) => client.pending)) return false;

@@ -100,7 +100,10 @@ struct Demo: AsyncParsableCommand {
         let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
         let signals = DemoSignals {
             relay?.stop()
-            try? FileManager.default.removeItem(atPath: folder)
+            // The clients may be writing there still, and a folder that gets a file meanwhile does not go.
+            for _ in 0..<200 where FileManager.default.fileExists(atPath: folder) {
+                if (try? FileManager.default.removeItem(atPath: folder)) == nil { usleep(5_000) }
+            }
         }
         defer { signals.end() }
         Terminal.beforeEndingUnread { signals.end() }

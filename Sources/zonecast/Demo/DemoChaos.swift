@@ -40,20 +40,20 @@ final class DemoChaos: Sendable {
             let plan = ChaosPlan(clients: world.clients.count, hasRelay: world.relay != nil, seed: seed)
             sum = try await run(plan)
             try await mend()
-            try await world.settle(upTo: .seconds(120))
+            try await world.settle()
             let verdict = try await world.judge()
             let refused = world.ledger.refusals - refusals
             let facts =
                 "\(sum.words) · \(world.clients.count) mirrors equal the relay · \(verdict.lost) lost · "
                 + "\(verdict.duplicated) duplicated"
             guard refused == 0 else {
-                journal.note("chaos", "check", "✘ \(refused) writes refused, and none was to be · \(facts)")
+                journal.conclude("chaos", "✘ \(refused) writes refused, and none was to be · \(facts)")
                 return false
             }
-            journal.note("chaos", "check", "✔ \(facts)")
+            journal.conclude("chaos", "✔ \(facts)")
             return true
         } catch {
-            journal.note("chaos", "check", "✘ \(DemoTour.words(error)) · seed \(seed), \(sum.words)")
+            journal.conclude("chaos", "✘ \(DemoTour.words(error)) · seed \(seed), \(sum.words)")
             return false
         }
     }

@@ -121,7 +121,7 @@ extension DemoClient {
     private func waiting<Result: Sendable>(
         _ what: String,
         _ body: @escaping @Sendable () async throws -> Result
-    ) async throws -> Result { try await Wait.upTo(.seconds(20), "\(name) \(what)", body) }
+    ) async throws -> Result { try await Wait.upTo(.seconds(120), "\(name) \(what)", body) }
 }
 
 extension CKShare.Participant {

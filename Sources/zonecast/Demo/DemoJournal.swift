@@ -50,12 +50,12 @@ final class DemoJournal: Sendable {
         state.withLock { take(DemoLine(seconds: seconds, who: who, what: what, detail: detail), &$0) }
     }
 
-    /// The tour's verdict: the last line that is put out.
+    /// A script's verdict: the last line that is put out.
     ///
     /// Clients go on until they are closed; what they say after it is only kept.
-    func conclude(_ detail: String) {
+    func conclude(_ who: String, _ detail: String) {
         state.withLock { state in
-            take(DemoLine(seconds: seconds, who: "tour", what: "check", detail: detail), &state)
+            take(DemoLine(seconds: seconds, who: who, what: "check", detail: detail), &state)
             state.isConcluded = true
         }
     }

@@ -25,7 +25,7 @@ final class DemoRelay: Sendable {
 
     var isRunning: Bool { state.withLock { $0.process?.isRunning ?? false } }
 
-    /// Starts it, on the port it had before; returns when it answers, and throws when it does not within 15 s.
+    /// Starts it, on the port it had before; returns when it answers, and throws when it does not within two minutes.
     func start() async throws {
         let process = Process()
         process.executableURL = Self.program
@@ -52,7 +52,7 @@ final class DemoRelay: Sendable {
         }
         let lines = Self.lines(of: output.fileHandleForReading)
         let ready = try await Wait.upTo(
-            .seconds(15),
+            .seconds(120),
             "the relay to say that it is ready"
         ) { [folder] in
             for await line in lines where line.hasPrefix("ready http://") { return line }
@@ -77,7 +77,10 @@ final class DemoRelay: Sendable {
         guard let process = state.withLock({ $0.process }), process.isRunning else { return }
         process.terminate()
         for _ in 0..<60 where process.isRunning { usleep(50_000) }
-        if process.isRunning { Foundation.kill(process.processIdentifier, SIGKILL) }
+        guard process.isRunning else { return }
+        Foundation.kill(process.processIdentifier, SIGKILL)
+        // Its folder is removed next, and it writes there to its end.
+        process.waitUntilExit()
     }
 
     private static var program: URL {

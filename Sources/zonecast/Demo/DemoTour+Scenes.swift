@@ -97,7 +97,7 @@ extension DemoTour {
         journal.note("tour", "board", "polled every \(interval.inWords) here instead of every 30 minutes; no notices")
         let post = try world.tablet.post("Lost: one umbrella")
         let clients = world.clients
-        let limit = interval + .seconds(15)
+        let limit = interval + .seconds(120)
         try await Wait.until("every board to show the post", upTo: limit) {
             clients.allSatisfy { $0.board()[post] != nil }
         }
@@ -126,7 +126,7 @@ extension DemoTour {
         try await world.rest()
         try await relay.start()
         journal.note("relay", "restart", "on the same folder and port, \(pending) changes pending in the clients")
-        try await world.settle(upTo: .seconds(60))
+        try await world.settle()
         return "60 writes, \(pending) of them pending at the restart; 0 lost, 0 duplicated"
     }
 
@@ -134,7 +134,7 @@ extension DemoTour {
         journal.countDelays(true)
         defer { journal.countDelays(false) }
         for client in world.clients { try world.add("Greetings from \(client.name)", on: client) }
-        try await world.settle(upTo: .seconds(90))
+        try await world.settle()
         let delays = journal.delays
         return String(
             format: "%d writes at once reached everybody; save to shown: median %.0f ms, 95 %% within %.0f ms",

@@ -85,10 +85,10 @@ final class DemoTour: Sendable {
             ]
             let holds = held == count && refused == wanted
             let mark = refused == wanted ? "" : "✘ \(wanted) refusals expected · "
-            journal.conclude(mark + facts.compactMap { $0 }.joined(separator: " · "))
+            journal.conclude("tour", mark + facts.compactMap { $0 }.joined(separator: " · "))
             return holds
         } catch {
-            journal.conclude("✘ \(Self.words(error)) · \(held) of \(count) scenes held")
+            journal.conclude("tour", "✘ \(Self.words(error)) · \(held) of \(count) scenes held")
             return false
         }
     }

@@ -35,7 +35,7 @@ enum Wait {
     /// Waits until `condition` holds, looking every few milliseconds.
     static func until(
         _ what: String,
-        upTo limit: Duration = .seconds(20),
+        upTo limit: Duration = .seconds(120),
         every pause: Duration = .milliseconds(5),
         _ condition: @escaping @Sendable () async -> Bool
     ) async throws {

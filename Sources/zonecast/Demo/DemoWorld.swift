@@ -61,7 +61,7 @@ final class DemoWorld: Sendable {
     func ready() async throws {
         for client in clients { try await client.begin() }
         let address = place.url.absoluteString
-        try await Wait.until("every client to be connected to \(address)", upTo: .seconds(60)) { [clients] in
+        try await Wait.until("every client to be connected to \(address)", upTo: .seconds(120)) { [clients] in
             for client in clients where !(await client.isReady()) { return false }
             return true
         }
@@ -155,7 +155,7 @@ final class DemoWorld: Sendable {
     }
 
     /// Waits until nothing is pending and every mirror equals the relay.
-    func settle(upTo limit: Duration = .seconds(30)) async throws {
+    func settle(upTo limit: Duration = .seconds(180)) async throws {
         let last = Mutex(Verdict())
         let trouble = Mutex("")
         do {

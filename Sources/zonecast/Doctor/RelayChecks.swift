@@ -169,17 +169,23 @@ struct RelayChecks: Sendable {
         do throws(ProbeFault) {
             let probe = try await Probe.connect(to: address)
             defer { probe.close() }
+            let asked = Date()
             let answer = try await probe.send("GET", "/healthz")
             guard let text = answer.header("date"), let date = Self.date(text) else {
                 return Finding("clock", .advice, "\(address) gives no Date, so the clock cannot be compared")
             }
-            return Self.clock(apart: abs(date.timeIntervalSinceNow + 0.5))
+            return Self.clock(apart: Self.apart(date, asked: asked, answered: Date()))
         } catch {
             return Finding("clock", .advice, "it cannot be compared: \(address) \(error)")
         }
     }
 
-    /// `Date` has whole seconds.
+    /// How many seconds a `Date`, which has whole ones, is off what it may be: any moment between question and answer, so that a
+    /// slow way is not taken for a wrong clock.
+    static func apart(_ date: Date, asked: Date, answered: Date) -> Double {
+        max(0, date.timeIntervalSince(answered), asked.timeIntervalSince(date) - 1)
+    }
+
     static func clock(apart seconds: Double) -> Finding {
         let found = String(format: "%.1f s from the Date of the answer", seconds)
         switch seconds {

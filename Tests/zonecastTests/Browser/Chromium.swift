@@ -103,9 +103,8 @@ final class Chromium {
             let descriptor = answers.fileHandleForReading.fileDescriptor
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             let left = deadline - ContinuousClock.now
-            guard left > .zero, poll(&waiting, 1, Int32(left / .milliseconds(1))) > 0 else {
-                throw Failure(description: "waited 120 s for the browser's answer to \(method)")
-            }
+            guard left > .zero else { throw Failure(description: "waited 120 s for the browser's answer to \(method)") }
+            guard poll(&waiting, 1, Int32(left / .milliseconds(1)) + 1) > 0 else { continue }
             var bytes = [UInt8](repeating: 0, count: 1 << 16)
             let count = read(descriptor, &bytes, bytes.count)
             guard count > 0 else { throw Failure(description: "the browser ended during \(method)") }
@@ -158,8 +157,9 @@ final class Chromium {
             }
         }
 
-        /// Presses a key, as a keyboard would; a single letter is also written.
-        func press(_ key: String) throws {
+        /// Presses a key, as a keyboard would; a single letter is also written. The page sees it at `time`, in seconds since
+        /// 1970; left out, now.
+        func press(_ key: String, at time: Double? = nil) throws {
             let text = key == "Enter" ? "\r" : key.count == 1 ? key : nil
             let codes = ["Enter": 13, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, " ": 32]
             for type in ["keyDown", "keyUp"] {
@@ -167,7 +167,8 @@ final class Chromium {
                     type: type,
                     key: key,
                     text: type == "keyDown" ? text : nil,
-                    windowsVirtualKeyCode: codes[key]
+                    windowsVirtualKeyCode: codes[key],
+                    timestamp: time
                 )
                 try tell("Input.dispatchKeyEvent", press)
             }
@@ -300,6 +301,7 @@ private struct KeyPress: Encodable {
     var key: String
     var text: String?
     var windowsVirtualKeyCode: Int?
+    var timestamp: Double?
 }
 
 private struct Shot: Encodable {

@@ -109,7 +109,7 @@ enum ClientChecks {
         const heard = [];
         const next = (target, type) => new Promise((resolve, reject) => {
           target.addEventListener(type, (event) => resolve(event.detail), { once: true });
-          setTimeout(() => reject(new Error(`waited 10 s for ${type}`)), 10_000);
+          setTimeout(() => reject(new Error(`waited 120 s for ${type}`)), 120_000);
         });
         const notices = new Notices(two, () => ({ private: syncToken }));
         notices.addEventListener("notice", (event) => heard.push(event.detail));

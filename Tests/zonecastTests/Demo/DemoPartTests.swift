@@ -151,9 +151,9 @@ import ZoneKit
     }
 
     @Test func handsOnResultAndFailure() async throws {
-        #expect(try await Wait.upTo(.seconds(20), "a result") { 7 } == 7)
+        #expect(try await Wait.upTo(.seconds(120), "a result") { 7 } == 7)
         await #expect(throws: CommandFailure.self) {
-            try await Wait.upTo(.seconds(20), "a failure") { throw CommandFailure(.failed, "no") }
+            try await Wait.upTo(.seconds(120), "a failure") { throw CommandFailure(.failed, "no") }
         }
     }
 }

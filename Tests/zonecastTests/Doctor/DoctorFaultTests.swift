@@ -153,8 +153,7 @@ import Testing
     }
 
     @Test func aProxyWithoutUpgrade() throws {
-        let date = HTTPDate.now
-        let proxy = try FixedAnswer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: \(date)\r\n\r\nup\n")
+        let proxy = try FixedAnswer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: \(HTTPDate.now)\r\n\r\nup\n")
         let url = "http://127.0.0.1:\(proxy.port)"
         let found = try finding("WebSocket", is: "problem", ["--url", url])
         #expect(found.found.hasPrefix("the upgrade returned 200 instead of 101: "))

@@ -47,7 +47,10 @@ import Testing
         #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
         func found(at port: Int) throws -> Diagnosis.Check? {
             let settings = ["ZONECAST_TRACES_ENDPOINT": "http://127.0.0.1:\(port)/v1/traces"]
-            let run = try Command.run(["doctor", "--json", "--data", folder.path], environment: settings)
+            let run = try Command.run(
+                ["doctor", "--json", "--timeout", "120", "--data", folder.path],
+                environment: settings
+            )
             return try run.json(Diagnosis.self)["traces"]
         }
         let collector = try Collector()

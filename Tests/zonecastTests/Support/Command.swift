@@ -22,6 +22,9 @@ struct Command {
         process.standardInput = streams.input
         process.standardOutput = streams.output
         process.standardError = streams.complaint
+        // Held open here too: a program may end before it has read what it is given, and writing to nobody would end us.
+        let reader = dup(streams.input.fileHandleForReading.fileDescriptor)
+        defer { close(reader) }
         try process.run()
         streams.input.fileHandleForWriting.write(Data(input.utf8))
         try streams.input.fileHandleForWriting.close()

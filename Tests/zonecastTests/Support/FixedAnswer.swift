@@ -5,12 +5,15 @@ final class FixedAnswer: Sendable {
     var port: Int { listening.number }
     private let listening: ListeningPort
 
-    init(_ answer: String) throws {
-        let bytes = Array(answer.utf8)
+    /// `answer` is made anew for each request, so that it may say what time it is.
+    init(_ answer: @escaping @autoclosure @Sendable () -> String) throws {
         listening = try ListeningPort()
         listening.serve { peer in
             var request = [UInt8](repeating: 0, count: 65_536)
-            while recv(peer, &request, request.count, 0) > 0 { send(peer, bytes, bytes.count, Int32(MSG_NOSIGNAL)) }
+            while recv(peer, &request, request.count, 0) > 0 {
+                let bytes = Array(answer().utf8)
+                send(peer, bytes, bytes.count, Int32(MSG_NOSIGNAL))
+            }
         }
     }
 }

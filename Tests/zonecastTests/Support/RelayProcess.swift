@@ -42,7 +42,9 @@ final class RelayProcess {
             process.executableURL = Command.program
             process.arguments = arguments
         }
-        process.environment = Command.cleanEnvironment(adding: environment)
+        // On a busy machine a test may be long between two requests on one connection.
+        let patient = ["ZONECAST_LIMITS_HEAD_TIME": "600", "ZONECAST_LIMITS_KEEP_ALIVE": "600"]
+        process.environment = Command.cleanEnvironment(adding: patient.merging(environment) { $1 })
         let output = Pipe()
         process.standardOutput = output
         process.standardError = try log.map { try Self.file($0) } ?? FileHandle.nullDevice
@@ -78,6 +80,15 @@ final class RelayProcess {
         process.waitUntilExit()
     }
 
+    /// Has it do nothing more, whatever comes; returns once it does nothing.
+    func halt() throws {
+        kill(process.processIdentifier, SIGSTOP)
+        var facts = siginfo_t()
+        guard waitid(P_PID, id_t(process.processIdentifier), &facts, WSTOPPED | WNOWAIT) == 0 else {
+            throw Failure(description: "the relay could not be halted")
+        }
+    }
+
     /// Asks it to stop without waiting.
     func beginStop() { process.terminate() }
 
@@ -103,9 +114,9 @@ final class RelayProcess {
         while bytes.last != UInt8(ascii: "\n") {
             let left = deadline - ContinuousClock.now
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            guard left > .zero, poll(&waiting, 1, Int32(left / .milliseconds(1))) > 0 else {
-                throw Failure(description: "waited \(limit) for the ready line of serve")
-            }
+            guard left > .zero else { throw Failure(description: "waited \(limit) for the ready line of serve") }
+            // Nothing at the end of the time, and less than that where a signal or a halt came in between.
+            guard poll(&waiting, 1, Int32(left / .milliseconds(1)) + 1) > 0 else { continue }
             var byte: UInt8 = 0
             guard read(descriptor, &byte, 1) == 1 else { throw Failure(description: "serve ended before it was ready") }
             bytes.append(byte)

@@ -28,6 +28,9 @@ enum Tool {
         process.standardError = output
         let standardInput = Pipe()
         process.standardInput = input == nil ? FileHandle.nullDevice : standardInput
+        // As with `Command`: whoever ends without reading must not end us.
+        let reader = dup(standardInput.fileHandleForReading.fileDescriptor)
+        defer { close(reader) }
         try process.run()
         if let input {
             // What is given fits the pipe's buffer, or is read while it is written.

@@ -65,9 +65,11 @@ struct BenchCommand: AsyncParsableCommand {
     }
 
     private func measure(_ text: String) async throws {
-        guard let address = ProbeAddress(text) else {
+        guard var address = ProbeAddress(text) else {
             throw CommandFailure(.usage, "'\(text)' is not an address such as http://127.0.0.1:8080.")
         }
+        // What is slow is to be measured, not given up.
+        address.patience = 120
         let own = "bench-\(UUID().uuidString.prefix(8).lowercased())"
         let variables = ProcessInfo.processInfo.environment
         let run = BenchRun(

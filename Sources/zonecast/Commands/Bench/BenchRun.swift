@@ -78,21 +78,26 @@ struct BenchRun: Sendable {
 
     // MARK: The load
 
+    /// The time begins when everybody is connected: on a busy machine that alone may take longer than a short load.
     private func measure(_ keeper: BenchClient) async throws -> (BenchTimes, Double) {
+        var connected: [BenchClient] = []
+        defer { connected.forEach { $0.close() } }
+        for number in 0..<clients {
+            let client = try await BenchClient(place, name: load == .notices ? "device-\(number)" : "\(number)")
+            connected.append(client)
+            if load == .notices { try await client.listen() }
+        }
         let start = ContinuousClock.now
         let end = start + time
-        let times = try await load == .notices ? hearing(keeper, until: end) : asking(until: end)
+        let hears = load == .notices
+        let times = try await hears ? hearing(keeper, connected, until: end) : asking(connected, until: end)
         return (times, (ContinuousClock.now - start).milliseconds / 1000)
     }
 
-    private func asking(until end: ContinuousClock.Instant) async throws -> BenchTimes {
+    private func asking(_ clients: [BenchClient], until end: ContinuousClock.Instant) async throws -> BenchTimes {
         try await withThrowingTaskGroup(of: BenchTimes.self) { tasks in
-            for number in 0..<clients {
-                tasks.addTask {
-                    let client = try await BenchClient(place, name: "\(number)")
-                    defer { client.close() }
-                    return try await ask(client, number, until: end)
-                }
+            for (number, client) in clients.enumerated() {
+                tasks.addTask { try await ask(client, number, until: end) }
             }
             return try await tasks.reduce(into: BenchTimes()) { $0.add($1) }
         }
@@ -104,7 +109,8 @@ struct BenchRun: Sendable {
         var times = BenchTimes()
         var token: String?
         var count = 0
-        while case let start = ContinuousClock.now, start < end {
+        // Once in any case, so that there is something to tell.
+        while case let start = ContinuousClock.now, count == 0 || start < end {
             count += 1
             do {
                 let done = try await turn(client, number, count, &token)
@@ -143,17 +149,14 @@ struct BenchRun: Sendable {
     }
 
     /// One device saves, and waits each time until all others have heard.
-    private func hearing(_ keeper: BenchClient, until end: ContinuousClock.Instant) async throws -> BenchTimes {
-        var devices: [BenchClient] = []
-        defer { devices.forEach { $0.close() } }
-        for number in 0..<clients {
-            let device = try await BenchClient(place, name: "device-\(number)")
-            devices.append(device)
-            try await device.listen()
-        }
+    private func hearing(
+        _ keeper: BenchClient,
+        _ devices: [BenchClient],
+        until end: ContinuousClock.Instant
+    ) async throws -> BenchTimes {
         var times = BenchTimes()
         var count = 0
-        while case let start = ContinuousClock.now, start < end {
+        while case let start = ContinuousClock.now, count == 0 || start < end {
             count += 1
             do {
                 try await keeper.save([name("n", 0, count)])

@@ -22,6 +22,8 @@ struct UserVisit {
             )
         }
         place.connectsToItself()
+        // Somebody's whole data is waited for, on a machine that may be busy.
+        place.patience = 120
         self.home = home
         self.folder = folder
         let (text, token) = try store.addAPIToken(
