@@ -51,9 +51,15 @@ extension Judge.State {
         if owner != user, !seen.contains(Judge.Removal(user: user, zone: name)) {
             accuse("f", "\(device) was told of \(name), which was never shared with \(user.prefix(6))", time)
         }
-        if let token = notice.syncToken.flatMap({ ChangeToken(encoded: $0) }), token.position > highest {
-            accuse("e", "\(device) was told of change \(token.position) of \(name) before it was committed", time)
+        guard let token = notice.syncToken.flatMap({ ChangeToken(encoded: $0) }), token.position > highest else {
+            return
         }
+        let change = token.position
+        guard isBlind else {
+            return accuse("e", "\(device) was told of change \(change) of \(name) before it was committed", time)
+        }
+        // What the disk no longer lets be read is judged when the relay has begun again.
+        toldBlindly = max(toldBlindly, change)
     }
 
     /// Whom a commit concerns.

@@ -7,6 +7,8 @@ extension Judge {
         var versions: [ZoneName: [String: [UInt64: Version]]] = [:]
         var chains: [ZoneName: [String: [UInt64]]] = [:]
         var highest: UInt64 = 0
+        /// The latest change that somebody was told of while the store could not be read.
+        var toldBlindly: UInt64 = 0
         /// What clients asked to be written, and where: nothing else may ever be read.
         var attempted: [String: Set<Home>] = [:]
         /// Who wrote a text by an engine's program, and who shares nothing with anybody that engines write.

@@ -52,6 +52,14 @@ final class Judge: Witness {
             let time = now
             state.withLock { state in
                 state.isBlind = false
+                if found.lastChange < state.toldBlindly {
+                    state.accuse(
+                        "e",
+                        "change \(state.toldBlindly) was told of, and the store ends with \(found.lastChange)",
+                        time
+                    )
+                }
+                state.toldBlindly = 0
                 // Numbers are never given twice: what was under way at the end may be there, and nothing else.
                 for zone in state.truth.zones.keys where !state.mayHaveHappened(found, in: zone) {
                     state.accuse(
