@@ -22,12 +22,13 @@ import Testing
         #expect(first.total("fingerprint") != other.total("fingerprint"))
     }
 
-    /// As long as that holds, an application's tests of sync can be as many as its other ones.
+    /// Some 30 ms of a processor; that is measured and not judged here, since processors differ: only what is of another
+    /// order is a mistake.
     @Test func aTestOfTwoUsersCostsNextToNothing() async throws {
         let run = try await SimulateProgram.run("--two-users", "10")
         let milliseconds = try #require(run.total("milliseconds").flatMap { Double($0) })
         #expect(run.isGood, "\(run.output)")
-        #expect(milliseconds < 50)
+        #expect(milliseconds < 1_000)
     }
 
     #if DEBUG
