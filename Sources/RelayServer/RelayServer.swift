@@ -1,5 +1,5 @@
 package import Logging
-import NIOCore
+package import NIOCore
 import NIOExtras
 import NIOPosix
 package import RelayAPI
@@ -28,6 +28,7 @@ package struct RelayServer: Service {
     private let isReady: @Sendable () -> Bool
     private let onListening: @Sendable (ListeningAddress) async -> Void
     private let notices: NoticeService?
+    private let now: @Sendable () -> NIODeadline
     private let logger: Logger
     private let counts: ConnectionCounts
 
@@ -37,6 +38,7 @@ package struct RelayServer: Service {
     ///   - configuration: Where to listen, and the limits.
     ///   - logger: For what an operator should know. Never gets query strings.
     ///   - notices: The hub and the admission behind `/push/1/…`; without it such sockets are closed at once.
+    ///   - now: The clock by which every deadline is kept; never goes back.
     ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
     ///   - onListening: Called once, when the port accepts connections.
     ///   - intake: Who takes a body that is too large to be held, while it arrives. Runs on the connection's loop.
@@ -48,6 +50,7 @@ package struct RelayServer: Service {
         configuration: ServerConfiguration,
         logger: Logger,
         notices: NoticeService? = nil,
+        now: @escaping @Sendable () -> NIODeadline = { .now() },
         isReady: @escaping @Sendable () -> Bool = { true },
         onListening: @escaping @Sendable (ListeningAddress) async -> Void = { _ in },
         intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
@@ -58,6 +61,7 @@ package struct RelayServer: Service {
         counts = ConnectionCounts(limits: configuration.limits, trustedProxies: configuration.trustedProxies)
         self.logger = logger
         self.notices = notices
+        self.now = now
         self.isReady = isReady
         self.onListening = onListening
         self.answer = answer
@@ -175,17 +179,18 @@ package struct RelayServer: Service {
             answer: answer,
             notices: notices,
             socketFrames: (notices?.hub.limits ?? NoticeLimits()).frameRate,
-            uptime: Self.uptime(),
+            now: now,
+            uptime: uptime(),
             wallClock: { Int64(time(nil)) },
             requestID: { RequestID.random() },
             logger: logger
         )
     }
 
-    /// Time since now, by a clock that never goes back.
-    private static func uptime() -> @Sendable () -> Duration {
-        let start = NIODeadline.now()
-        return { .nanoseconds((NIODeadline.now() - start).nanoseconds) }
+    /// Time since now.
+    private func uptime() -> @Sendable () -> Duration {
+        let (now, start) = (now, now())
+        return { .nanoseconds((now() - start).nanoseconds) }
     }
 
     private func makeLoops(

@@ -124,8 +124,8 @@ import Wire
             relay.admission.closeRevoked()
             try relay.directory.revokeServerKey(id)
             relay.admission.closeRevoked()
-            let last = try await server.framesUntilClosed().last
-            #expect(last?.closeCode == 4401)
+            let frames = try await server.frames(waitingFor: "a close frame") { $0.contains { $0.opcode == 8 } }
+            #expect(frames.last?.closeCode == 4401)
         }
     }
 }

@@ -49,7 +49,7 @@ final class RawPeer: Sendable {
 
     /// What has come so far, once `isEnough` holds or the peer has closed.
     func received(
-        within seconds: Int64 = 120,
+        within seconds: Int64 = 300,
         waitingFor what: String,
         until isEnough: @escaping @Sendable ([UInt8]) -> Bool
     ) async throws -> [UInt8] {
@@ -63,7 +63,7 @@ final class RawPeer: Sendable {
     }
 
     /// Everything until the relay closes.
-    func untilClosed(within seconds: Int64 = 120) async throws -> String {
+    func untilClosed(within seconds: Int64 = 300) async throws -> String {
         let bytes = try await received(within: seconds, waitingFor: "the relay to close") { _ in false }
         return String(decoding: bytes, as: UTF8.self)
     }

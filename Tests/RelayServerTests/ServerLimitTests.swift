@@ -9,57 +9,80 @@ import Testing
 
 /// The transport's rows of the limits table: reliability reference, section 3.
 @Suite struct ServerLimitTests {
-    /// Deadlines short enough for a test, and long enough that a busy machine does not meet them by itself.
-    private static func hurry(_ configuration: inout ServerConfiguration) {
+    /// One loop, which looks at its deadlines often; they pass when the test says so.
+    private static func oneLoop(_ configuration: inout ServerConfiguration) {
+        configuration.loops = 1
         configuration.limits.sweepInterval = .milliseconds(20)
-        configuration.limits.headTime = .milliseconds(500)
-        configuration.limits.bodyGap = .milliseconds(500)
-        configuration.limits.bodyTime = .milliseconds(1_500)
-        configuration.limits.keepAlive = .milliseconds(800)
-        configuration.limits.linger = .milliseconds(800)
-        configuration.limits.writeStall = .milliseconds(800)
-        configuration.limits.closingHandshake = .milliseconds(500)
     }
 
+    private static let limits = ServerLimits()
+
     @Test func aHeadThatNeverEndsTimesOut() async throws {
-        try await withServer(Self.hurry) { port in
-            let peer = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\nX-A: ")
+        let clock = StandingClock()
+        try await withServer(Self.oneLoop, clock: clock) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("GET / HTTP/1.1\r\nHost: x\r\nX-A: ")
+            try await settle(port)
+            clock.advance(Self.limits.headTime + .milliseconds(1))
             #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
         }
     }
 
     @Test func aHeadInDribsTimesOutAsAWhole() async throws {
-        try await withServer(Self.hurry) { port in
-            let peer = try await RawPeer.connect(port: port, sending: "G")
-            let dribble = Task {
-                // Few enough to be over before the answer: what comes after a close would reset the connection.
-                for _ in 0..<20 where !Task.isCancelled { try await peer.send("G") }
+        let clock = StandingClock()
+        try await withServer(Self.oneLoop, clock: clock) { port in
+            let peer = try await RawPeer.connect(port: port)
+            // A second more than it has, and less than that after the last one.
+            for _ in 0..<Self.limits.headTime.nanoseconds / 1_000_000_000 + 1 {
+                try await peer.send("G")
+                try await settle(port)
+                clock.advance(.seconds(1))
             }
             #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
-            dribble.cancel()
         }
     }
 
     @Test func aSilentConnectionIsClosed() async throws {
-        try await withServer(Self.hurry) { port in
+        let clock = StandingClock()
+        try await withServer(Self.oneLoop, clock: clock) { port in
             let peer = try await RawPeer.connect(port: port)
+            try await settle(port)
+            clock.advance(Self.limits.headTime + .milliseconds(1))
             #expect(try await peer.untilClosed() == "")
         }
     }
 
     @Test func aBodyThatStopsTimesOut() async throws {
-        try await withServer(Self.hurry) { port in
-            let peer = try await RawPeer.connect(
-                port: port,
-                sending: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc"
-            )
+        let clock = StandingClock()
+        try await withServer(Self.oneLoop, clock: clock) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
+            try await settle(port)
+            clock.advance(Self.limits.bodyGap + .milliseconds(1))
+            #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
+        }
+    }
+
+    @Test func aBodyInDribsTimesOutAsAWhole() async throws {
+        let clock = StandingClock()
+        try await withServer(Self.oneLoop, clock: clock) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
+            for _ in 0..<Self.limits.bodyTime.nanoseconds / Self.limits.bodyGap.nanoseconds + 1 {
+                try await peer.send("a")
+                try await settle(port)
+                clock.advance(Self.limits.bodyGap)
+            }
             #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 408 "))
         }
     }
 
     @Test func anIdleConnectionIsClosed() async throws {
-        try await withServer(Self.hurry) { port in
+        let clock = StandingClock()
+        try await withServer(Self.oneLoop, clock: clock) { port in
             let peer = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            _ = try await peer.text(containing: "127.0.0.1\n")
+            clock.advance(Self.limits.keepAlive + .milliseconds(1))
             let answer = try await peer.untilClosed()
             #expect(answer.hasPrefix("HTTP/1.1 200 "))
             #expect(!answer.contains("Connection: close"))
@@ -67,14 +90,28 @@ import Testing
     }
 
     @Test func aReaderThatNeverReadsIsCutOff() async throws {
+        let (clock, gate) = (StandingClock(), Gate())
         let big = APIResponse(status: .ok, body: Array(repeating: 7, count: 30_000_000))
-        try await withServer(Self.hurry, respond: { _ in big }) { port in
-            let peer = try await RawPeer.connect(port: port, reads: false, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            // Three idle connections live out their time, which is more than a stalled one has.
-            for _ in 0..<3 {
-                let idle = try await RawPeer.connect(port: port)
-                _ = try await idle.untilClosed()
+        try await withServer(
+            {
+                Self.oneLoop(&$0)
+                $0.limits.writeStall = .seconds(5)
+            },
+            clock: clock,
+            respond: { _ in
+                gate.open()
+                await gate.wait()
+                return big
             }
+        ) { port in
+            let peer = try await RawPeer.connect(port: port, reads: false, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await gate.arrival()
+            // The answer has met a full socket by then; and another connection's time is over in the same sweep.
+            try await settle(port)
+            let idle = try await RawPeer.connect(port: port)
+            try await settle(port)
+            clock.advance(Self.limits.headTime + .milliseconds(1))
+            _ = try await idle.untilClosed()
             try await peer.startReading()
             let bytes = try await peer.received(waitingFor: "the end of what was sent") { _ in false }
             #expect(bytes.count < 30_000_000)
@@ -82,17 +119,21 @@ import Testing
     }
 
     @Test func aRequestWithTimeToAnswerIsNotCut() async throws {
-        let gate = Gate()
+        let (clock, gate) = (StandingClock(), Gate())
         try await withServer(
-            Self.hurry,
+            Self.oneLoop,
+            clock: clock,
             respond: { _ in
                 await gate.wait()
                 return APIResponse(status: .ok)
             }
         ) { port in
             let slow = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            // Another connection idles to its end meanwhile, so more than one deadline has passed.
+            await gate.arrival()
+            // Another connection idles to its end meanwhile, so every deadline has been looked at.
             let idle = try await RawPeer.connect(port: port)
+            try await settle(port)
+            clock.advance(.hours(1))
             _ = try await idle.untilClosed()
             gate.open()
             #expect(try await slow.text(containing: "\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
@@ -113,13 +154,7 @@ import Testing
     }
 
     @Test func connectionsFromOneAddressAreCounted() async throws {
-        try await withServer({
-            Self.hurry(&$0)
-            // None of the three may be given up before the fourth has come, however busy the machine is.
-            $0.limits.headTime = .seconds(60)
-            $0.limits.keepAlive = .seconds(60)
-            $0.limits.connectionsPerAddress = 3
-        }) { port in
+        try await withServer({ $0.limits.connectionsPerAddress = 3 }) { port in
             var peers: [RawPeer] = []
             for _ in 0..<3 {
                 let peer = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -191,14 +226,21 @@ import Testing
     }
 
     @Test func aClosingHandshakeThatThePeerForgetsEnds() async throws {
-        try await withServer({
-            Self.hurry(&$0)
-            $0.testDoor = true
-        }) { port in
+        let clock = StandingClock()
+        try await withServer(
+            {
+                Self.oneLoop(&$0)
+                $0.testDoor = true
+            },
+            clock: clock
+        ) { port in
             let socket = try await SocketPeer.connect(port: port)
             try await socket.send((0..<200).flatMap { _ in SocketPeer.frame(0x8A, []) })
             // Never answers the close frame.
-            #expect(try await socket.framesUntilClosed().last?.closeCode == 1008)
+            #expect(try await socket.frames(1, waitingFor: "the close frame").map(\.closeCode) == [1008])
+            try await settle(port)
+            clock.advance(Self.limits.closingHandshake)
+            #expect(try await socket.framesUntilClosed().count == 1)
         }
     }
 

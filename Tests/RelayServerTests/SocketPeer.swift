@@ -85,7 +85,7 @@ final class SocketPeer: Sendable {
     func frames(waitingFor what: String, until areEnough: @escaping @Sendable ([Frame]) -> Bool) async throws -> [Frame]
     {
         let start = headLength
-        let bytes = try await peer.received(within: 30, waitingFor: what) {
+        let bytes = try await peer.received(waitingFor: what) {
             areEnough(Self.frames(in: $0.dropFirst(start)))
         }
         return Self.frames(in: bytes.dropFirst(start))

@@ -4,8 +4,11 @@ import RelayAPI
 @testable import RelayServer
 
 /// Runs a server on a port of the system's choice for as long as `body` takes.
+///
+/// No deadline passes meanwhile, however busy the machine is: by a clock that stands still, or one that it is given.
 func withServer<Value: Sendable>(
     _ adjust: (inout ServerConfiguration) -> Void = { _ in },
+    clock: StandingClock = StandingClock(),
     isReady: @escaping @Sendable () -> Bool = { true },
     notices: NoticeService? = nil,
     intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
@@ -23,6 +26,7 @@ func withServer<Value: Sendable>(
         configuration: configuration,
         logger: quiet,
         notices: notices,
+        now: clock.now,
         isReady: isReady,
         onListening: { port.yield($0.port) },
         intake: intake,

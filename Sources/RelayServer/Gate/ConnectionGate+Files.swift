@@ -39,7 +39,7 @@ extension ConnectionGate {
             guard let context = gate.context, !gate.isGone else { return gate.stopSending() }
             guard case .success = result else { return gate.close(context) }
             // The peer takes what it is sent, if slowly.
-            if gate.unwritableSince != nil { gate.unwritableSince = .now() }
+            if gate.unwritableSince != nil { gate.unwritableSince = gate.loop.now }
             gate.sendMore(isLast: isLast, on: context)
         }
         context.writeAndFlush(NIOAny(IOData.fileRegion(piece)), promise: written)
@@ -72,7 +72,7 @@ extension ConnectionGate {
                 gate.sending?.pieceHasGone()
                 guard let context = gate.context, !gate.isGone else { return gate.stopSending() }
                 guard case .success = result else { return gate.close(context) }
-                if gate.unwritableSince != nil { gate.unwritableSince = .now() }
+                if gate.unwritableSince != nil { gate.unwritableSince = gate.loop.now }
                 gate.readMore(isLast: isLast, on: context)
             }
     }

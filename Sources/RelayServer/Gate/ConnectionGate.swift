@@ -92,7 +92,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         self.peer = peer
         self.decoder = decoder
         decoderHandler = handler
-        phase = .idle(since: .now())
+        phase = .idle(since: loop.now)
         decoder.taker = self
     }
 
@@ -158,14 +158,14 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         if case .upgraded = phase { return context.fireChannelReadComplete() }
         guard !isClosing, current == nil, queue.isEmpty else { return }
         if arriving != nil {
-            let now = NIODeadline.now()
+            let now = loop.now
             if case .body(let since, _) = phase {
                 phase = .body(since: since, lastPiece: now)
             } else {
                 phase = .body(since: now, lastPiece: now)
             }
         } else if decoder.isInsideHead, case .idle = phase {
-            phase = .head(since: .now())
+            phase = .head(since: loop.now)
         }
     }
 
@@ -211,7 +211,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         intakeIsFull = false
         guard let context, !isGone else { return }
         // The wait was ours and not the peer's.
-        if case .body(let since, _) = phase { phase = .body(since: since, lastPiece: .now()) }
+        if case .body(let since, _) = phase { phase = .body(since: since, lastPiece: loop.now) }
         releaseRead(context)
     }
 
@@ -388,7 +388,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
             unwritableSince = nil
             pump(context)
         } else {
-            unwritableSince = .now()
+            unwritableSince = loop.now
         }
     }
 
@@ -412,7 +412,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     private func lastBytesWritten() {
         guard let context, !isGone else { return }
         guard !inputClosed else { return close(context) }
-        phase = .lingering(since: .now())
+        phase = .lingering(since: loop.now)
         context.close(mode: .output, promise: nil)
         releaseRead(context)
     }

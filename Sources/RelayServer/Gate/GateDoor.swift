@@ -17,7 +17,9 @@ struct GateDoor: Sendable {
     let notices: NoticeService?
     /// How many control frames a socket of the test door may send.
     let socketFrames: RateLimit
-    /// Time since some fixed moment.
+    /// The time by which deadlines are kept.
+    let now: @Sendable () -> NIODeadline
+    /// Time since some fixed moment, by the same clock.
     let uptime: @Sendable () -> Duration
     /// Whole seconds since 1970-01-01 UTC; only for the `Date` field.
     let wallClock: @Sendable () -> Int64

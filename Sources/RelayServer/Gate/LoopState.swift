@@ -26,7 +26,9 @@ final class LoopState {
     var headBytes = ByteBuffer()
     private var sweeper: RepeatedTask?
     /// The time of the last sweep: good to one interval, and free.
-    private(set) var coarseNow = NIODeadline.now()
+    private(set) var coarseNow: NIODeadline
+    /// The time by which deadlines are kept.
+    var now: NIODeadline { door.now() }
 
     private let arrivals: AsyncStream<GatedConnection>.Continuation
 
@@ -35,6 +37,7 @@ final class LoopState {
         self.arrivals = arrivals
         self.eventLoop = eventLoop
         self.door = door
+        coarseNow = door.now()
         lane = door.notices.map { LoopLane(eventLoop, notices: $0, uptime: door.uptime) }
         executor = LoopExecutor(eventLoop)
         answers = LoopAnswers(eventLoop)
@@ -81,7 +84,7 @@ final class LoopState {
     }
 
     private func sweep() {
-        let now = NIODeadline.now()
+        let now = now
         coarseNow = now
         date.update(toSecond: door.wallClock())
         // A resident may leave while it is looked at, and the last one then takes its place: so from the end.

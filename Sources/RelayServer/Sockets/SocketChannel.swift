@@ -101,7 +101,7 @@ final class SocketChannel: ChannelDuplexHandler {
     func close(code: UInt16, reason: String) {
         guard let context, case .open = phase else { return }
         context.writeAndFlush(wrapOutboundOut(FrameBytes.close(code: code, reason: reason)), promise: nil)
-        phase = .closing(since: .now())
+        phase = .closing(since: loop.now)
         releaseRead(context)
     }
 
@@ -137,7 +137,7 @@ final class SocketChannel: ChannelDuplexHandler {
     }
 
     private func linger(_ context: ChannelHandlerContext) {
-        phase = .lingering(since: .now())
+        phase = .lingering(since: loop.now)
         context.close(mode: .output, promise: nil)
         releaseRead(context)
     }
