@@ -25,7 +25,7 @@ import ZoneTesting
         }
         if let times = options.twoUsers {
             let cost = TwoUsers.measure(times)
-            print(#"{"milliseconds":\#(cost ?? -1)}"#)
+            print(#"{"milliseconds":\#(cost?.milliseconds ?? -1),"pieces":\#(cost?.pieces ?? -1)}"#)
             exit(cost == nil ? 1 : 0)
         }
         exit(Run(options).run() ? 0 : 1)

@@ -23,11 +23,14 @@ import Testing
     }
 
     /// As long as that holds, an application's tests of sync can be as many as its other ones.
+    ///
+    /// Less than 50 ms it is meant to be, on a machine where the piece of work takes 5 to 8 ms; on one half as fast it is
+    /// no worse for taking 80. So what counts is how many pieces of work it takes: four to six, when this was written.
     @Test func aTestOfTwoUsersCostsNextToNothing() async throws {
         let run = try await SimulateProgram.run("--two-users", "10")
-        let milliseconds = try #require(run.total("milliseconds").flatMap { Double($0) })
+        let pieces = try #require(run.total("pieces").flatMap { Double($0) })
         #expect(run.isGood, "\(run.output)")
-        #expect(milliseconds < 50)
+        #expect(pieces > 0 && pieces < 14, "\(run.output)")
     }
 
     #if DEBUG

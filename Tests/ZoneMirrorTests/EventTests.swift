@@ -147,7 +147,7 @@ import ZoneTesting
         let context = alice.context()
         try context.insert(Post(id: "a", text: "Hello"))
         try context.save()
-        try await alice.container.waitUntilUpToDate(timeout: .seconds(60))
+        try await alice.container.waitUntilUpToDate(timeout: .seconds(120))
         let model = MirrorModel(Post.self, Draft.self)
         let bob = try await Mirrored(relay.device(of: "bob"), model: model, scope: .public)
         for _ in 0..<2 { try await bob.container.pollNow() }

@@ -221,7 +221,7 @@ import ZoneTesting
         )
         laptop.device.network.fail(request: 2, of: "changes/zone", by: .meanwhile { await moved.pass() })
         let look = Task {
-            let end = ContinuousClock.now + .seconds(60)
+            let end = ContinuousClock.now + .seconds(120)
             let zone = share.recordID.zoneID.zoneName
             while ContinuousClock.now < end {
                 let zones = try? await laptop.container.zones(in: laptop.store)

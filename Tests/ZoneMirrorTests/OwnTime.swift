@@ -4,16 +4,15 @@ import Foundation
     import Glibc
 #endif
 
-/// How many seconds `body` took of its own, on this thread.
+/// How many seconds of the processor `body` took on this thread.
 ///
-/// Where it waited for nobody, what counts is the processor's time: on a busy machine other threads' turns would be taken
-/// for a wait. Where it waited, for a lock for instance, all the time counts.
+/// Where it waited, that is no part of it: on a busy machine other threads' turns would be taken for a wait. That something
+/// does not wait is shown by halting what it could wait for.
 func ownTime(of body: () throws -> Void) rethrows -> Double {
     #if os(Linux)
-        let (start, before) = (ContinuousClock.now, ThreadUse())
+        let before = processorSeconds()
         try body()
-        let after = ThreadUse()
-        return after.waits == before.waits ? after.seconds - before.seconds : (ContinuousClock.now - start).inSeconds
+        return processorSeconds() - before
     #else
         let start = ContinuousClock.now
         try body()
@@ -22,19 +21,10 @@ func ownTime(of body: () throws -> Void) rethrows -> Double {
 }
 
 #if os(Linux)
-    /// What the calling thread has used so far.
-    private struct ThreadUse {
-        /// How often it gave the processor up by itself.
-        var waits: Int
-        var seconds: Double
-
-        init() {
-            var usage = rusage()
-            // RUSAGE_THREAD, which glibc shows only to its own dialect of C.
-            getrusage(1, &usage)
-            waits = usage.ru_nvcsw
-            let time = (usage.ru_utime, usage.ru_stime)
-            seconds = Double(time.0.tv_sec + time.1.tv_sec) + Double(time.0.tv_usec + time.1.tv_usec) / 1e6
-        }
+    /// What the calling thread has had so far.
+    private func processorSeconds() -> Double {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 #endif

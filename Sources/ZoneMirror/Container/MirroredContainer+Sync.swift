@@ -120,7 +120,7 @@ extension MirroredContainer {
     ///
     /// Ends at once when the time is over or the calling task is cancelled, whatever requests are under way; those go on.
     ///
-    /// - Parameter timeout: How long to try.
+    /// - Parameter timeout: How long to try; the relay is asked once however short it is.
     /// - Throws: `timedOut` with the last trouble; never returns without having reached the relay.
     public func waitUntilUpToDate(timeout: Duration) async throws(MirrorError) {
         let wait = Wait(until: conditions.time.now() + timeout)
@@ -148,7 +148,8 @@ extension MirroredContainer {
 
     private func tryAgain(_ wait: Wait) async {
         var pause: Duration = .milliseconds(50)
-        while !wait.isOver {
+        guard !wait.isCancelled else { return }
+        repeat {
             do throws(MirrorError) {
                 try await fetchChanges()
                 try await sendChanges()
@@ -159,7 +160,7 @@ extension MirroredContainer {
             let wake = min(conditions.time.now() + pause, wait.end)
             pause = min(pause * 2, .seconds(5))
             guard !wait.isOver, (try? await conditions.time.sleep(wake)) != nil else { return }
-        }
+        } while !wait.isOver
     }
 
     func reading<Result: Sendable>(
@@ -203,6 +204,7 @@ private final class Wait: Sendable {
     init(until end: Moment) { self.end = end }
 
     var isOver: Bool { state.withLock { $0.ending != nil } }
+    var isCancelled: Bool { state.withLock { $0.ending == .cancelled } }
 
     /// What went wrong last.
     var trouble: MirrorError? {

@@ -5,6 +5,7 @@ import SyncCore
 import Synchronization
 import Testing
 import Wire
+import ZoneTesting
 
 @testable import ZoneKit
 
@@ -15,9 +16,11 @@ import Wire
 
     init() { (stream, continuation) = AsyncStream<SocketEvent>.makeStream() }
 
-    private func connect(to server: ScriptedSocketServer) -> any Socket {
+    private func connect(to server: ScriptedSocketServer) -> any Socket { connect(to: server.port) }
+
+    private func connect(to port: Int) -> any Socket {
         SystemSockets.connector.connect(
-            to: SocketAddress(host: "127.0.0.1", port: server.port, path: "/push/1/c/development", isSecure: false),
+            to: SocketAddress(host: "127.0.0.1", port: port, path: "/push/1/c/development", isSecure: false),
             subprotocol: NoticeClient.subprotocol
         ) { [continuation] in continuation.yield($0) }
     }
@@ -75,9 +78,8 @@ import Wire
     }
 
     @Test func nobodyThere() async throws {
-        let server = try await ScriptedSocketServer()
-        try await server.stop()
-        _ = connect(to: server)
+        let port = try UnservedPort()
+        _ = connect(to: port.number)
         let end = try await Takings(stream).next("the end") { $0 }
         #expect(end == .closed(code: nil))
     }
@@ -113,7 +115,10 @@ import Wire
 }
 
 @Suite(.timeLimit(.minutes(15))) struct NoticeClientTests {
-    private static func client(
+    /// The client's, so that it gives up nothing because the machine is slow; what it waits for by intent is short.
+    private let clock = TestClock()
+
+    private func client(
         _ server: ScriptedSocketServer,
         _ continuation: AsyncStream<NoticeClient.Event>.Continuation
     ) -> NoticeClient {
@@ -125,11 +130,30 @@ import Wire
                 isSecure: false
             ),
             connector: SystemSockets.connector,
+            time: Timekeeper(clock),
             // Nothing is left to chance: every back-off is at its shortest.
             random: Chance { 0 },
             hello: { NoticeHello(deviceID: "phone", apiToken: "api", webAuthToken: "web", since: [.private: "T"]) },
             deliver: { continuation.yield($0) }
         )
+    }
+
+    /// Runs the client, and moves its clock over waits of less than a second.
+    private func run(_ client: NoticeClient) -> Task<Void, Never> {
+        let clock = clock
+        return Task {
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    while !Task.isCancelled {
+                        let wait = clock.nextDeadline.map { clock.now.duration(to: $0) }
+                        if let wait, wait < .seconds(1) { clock.advance(by: wait) }
+                        await Task.yield()
+                    }
+                }
+                group.addTask { await client.run() }
+                await group.waitForAll()
+            }
+        }
     }
 
     private static let ready = ServerFrame.ready(
@@ -141,7 +165,7 @@ import Wire
     @Test func greetsHearsAndComesBackAfterARestart() async throws {
         let server = try await ScriptedSocketServer()
         let (stream, continuation) = AsyncStream<NoticeClient.Event>.makeStream()
-        let running = Task { await Self.client(server, continuation).run() }
+        let running = run(client(server, continuation))
         let there = Takings(server.events)
         let here = Takings(stream)
         for round in 0..<2 {
@@ -183,8 +207,8 @@ import Wire
     @Test func staysAwayUntilTheCredentialsChange() async throws {
         let server = try await ScriptedSocketServer()
         let (stream, continuation) = AsyncStream<NoticeClient.Event>.makeStream()
-        let client = Self.client(server, continuation)
-        let running = Task { await client.run() }
+        let client = client(server, continuation)
+        let running = run(client)
         let there = Takings(server.events)
         let peer = try await there.next("a hello") { if case .text(let peer, _) = $0 { peer } else { nil } }
         peer.close(4401)

@@ -15,8 +15,10 @@ import ZoneTesting
     }
 
     /// Looks at each event of the device's engine.
+    ///
+    /// Longer than the longest back-off: who was cut off waits the longer for its next try, the longer that took.
     private func wait(_ what: String, on notes: SyncedNotes, _ condition: @escaping @Sendable () -> Bool) async throws {
-        try await within(.seconds(45), what) { try await notes.bell.until(condition) }
+        try await within(.seconds(300), what) { try await notes.bell.until(condition) }
     }
 
     @Test func aSaveReachesTheOtherDeviceWithoutAnyCall() async throws {

@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import NIOPosix
 
@@ -14,13 +15,15 @@ final class ListeningServer: Sendable {
     let port: Int
     private let channel: any Channel
 
-    /// `answer` is written to each request when its first bytes come, nothing ever where it is empty; without `reads` what
+    /// `answer` is written to each request once all of it has come, nothing ever where it is empty; without `reads` what
     /// comes is read a little at a time.
     init(answer: String = "", reads: Bool = true) async throws {
         let (events, continuation) = AsyncStream<Event>.makeStream()
         self.events = Takings(events)
         channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            // Without `reads` the system is not to take in much either, however large its buffers may become.
+            .serverChannelOption(.socketOption(.so_rcvbuf), value: reads ? 1 << 20 : 1 << 16)
             .childChannelOption(.autoRead, value: reads)
             .childChannelOption(.allowRemoteHalfClosure, value: false)
             .childChannelInitializer { channel in
@@ -43,6 +46,8 @@ private final class Listener: ChannelInboundHandler {
     private let answer: String
     private let isSlow: Bool
     private let events: AsyncStream<ListeningServer.Event>.Continuation
+    /// What has come of the request that is not whole yet, where it is to be answered.
+    private var request = ""
 
     init(answer: String, isSlow: Bool, events: AsyncStream<ListeningServer.Event>.Continuation) {
         self.answer = answer
@@ -65,8 +70,18 @@ private final class Listener: ChannelInboundHandler {
         let text = String(buffer: unwrapInboundIn(data))
         let begins = text.hasPrefix("GET ") || text.hasPrefix("POST ")
         events.yield(.bytes(beginsRequest: begins))
-        guard begins, !answer.isEmpty else { return }
+        guard !answer.isEmpty else { return }
+        request += text
+        guard isWhole else { return }
+        request = ""
         context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
+    }
+
+    private var isWhole: Bool {
+        guard let end = request.range(of: "\r\n\r\n") else { return false }
+        let lines = request[..<end.lowerBound].lowercased().split(separator: "\r\n")
+        let length = lines.first { $0.hasPrefix("content-length:") }?.dropFirst(15).trimmingCharacters(in: .whitespaces)
+        return request[end.upperBound...].utf8.count >= length.flatMap { Int($0) } ?? 0
     }
 
     func channelInactive(context: ChannelHandlerContext) { events.yield(.closed) }

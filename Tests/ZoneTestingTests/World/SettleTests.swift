@@ -23,7 +23,7 @@ import ZoneTesting
     }
 
     @Test func aWorldOfTwoUsersIsThereAndGoneInNoTime() async throws {
-        var best = Duration.seconds(60)
+        var best = Duration.seconds(600)
         for _ in 0..<5 {
             let start = ContinuousClock.now
             let relay = try TestRelay()
@@ -37,7 +37,7 @@ import ZoneTesting
             best = min(best, ContinuousClock.now - start)
         }
         // 30 ms in a debug build; the bound is for machines on which hundreds of other tests run at the same time.
-        #expect(best < .seconds(30), "\(best)")
+        #expect(best < .seconds(120), "\(best)")
     }
 
     @Test func aDeviceThatIsCutOffIsNotWaitedFor() async throws {

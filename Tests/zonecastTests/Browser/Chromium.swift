@@ -157,8 +157,9 @@ final class Chromium {
             }
         }
 
-        /// Presses a key, as a keyboard would; a single letter is also written. The page sees it at `time`, in seconds since
-        /// 1970; left out, now.
+        /// Presses a key, as a keyboard would; a single letter is also written.
+        ///
+        /// The page sees it at `time`, in seconds since 1970; left out, now.
         func press(_ key: String, at time: Double? = nil) throws {
             let text = key == "Enter" ? "\r" : key.count == 1 ? key : nil
             let codes = ["Enter": 13, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, " ": 32]
