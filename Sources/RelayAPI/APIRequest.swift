@@ -82,6 +82,8 @@ package struct APIResponse: Sendable {
     private var held: [UInt8]
     /// The body instead of `body`.
     package var file: FileBody?
+    /// The body instead of both.
+    package var parts: (any BodyParts)?
     /// Why the request was refused, where it was; only for counting.
     package var errorCode: ErrorCode?
     /// Who asked, once that was known; only for logs.
@@ -109,6 +111,12 @@ package struct APIResponse: Sendable {
     }
 
     package var bodyLength: Int { text?.count ?? held.count }
+
+    /// Bytes of what is sent as the body, wherever it is.
+    package var sentLength: Int { file.map { Int($0.length) } ?? parts.map { Int($0.length) } ?? bodyLength }
+
+    /// Whether the body comes piece by piece from elsewhere.
+    package var isStreamed: Bool { file != nil || parts != nil }
 
     /// Lends the body's bytes for the length of the call.
     package func withBody<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {

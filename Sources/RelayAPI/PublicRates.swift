@@ -16,6 +16,7 @@ final class PublicRates: Sendable {
     private struct Buckets {
         var shared: TokenBuckets<ContainerID>?
         var own: TokenBuckets<Caller>?
+        var hits = RateHits()
     }
 
     private let isLimited: Bool
@@ -42,7 +43,11 @@ final class PublicRates: Sendable {
             {
                 return nil
             }
-            return buckets.shared?.take(container, at: uptime)
+            let wait = buckets.shared?.take(container, at: uptime)
+            if wait != nil {
+                buckets.hits.note(.publicRequests, user.map { .user($0) } ?? .anyone(container), at: uptime)
+            }
+            return wait
         }
         guard let wait else { return }
         throw RelayError(
@@ -51,4 +56,6 @@ final class PublicRates: Sendable {
             retryAfter: wait
         )
     }
+
+    func hits(at uptime: Duration) -> [RateHit] { buckets.withLock { $0.hits }.hits(at: uptime) }
 }

@@ -1,5 +1,5 @@
 import HTTPTypes
-package import Records
+import Records
 package import RelayCore
 import Synchronization
 import Wire
@@ -33,9 +33,9 @@ package final class Relay: Sendable {
     private let idStart: UInt64
     let onFault: @Sendable (String, any Error) -> Void
     private let requestCount = Atomic<UInt64>(0)
-    /// Bounds of single users, by the names that their containers know them by; and whether there are any.
-    private let privateQuotas = Mutex<[ContainerEnvironment: [UserID: Int64]]>([:])
-    private let hasPrivateQuotas = Atomic<Bool>(false)
+    /// Bounds of single users and containers; and whether there are any.
+    private let ownQuotas = Mutex(OwnQuotas())
+    private let hasOwnQuotas = Atomic<Bool>(false)
 
     /// - Parameters:
     ///   - authenticator: Says who asks.
@@ -261,17 +261,27 @@ package final class Relay: Sendable {
         )
     }
 
-    /// Goes by these bounds of single users from the next request on.
-    package func setPrivateQuotas(_ quotas: [ContainerEnvironment: [UserID: Int64]]) {
-        privateQuotas.withLock { $0 = quotas }
-        hasPrivateQuotas.store(!quotas.isEmpty, ordering: .releasing)
+    /// Goes by these bounds of single users and containers from the next request on.
+    package func setOwnQuotas(_ quotas: OwnQuotas) {
+        ownQuotas.withLock { $0 = quotas }
+        hasOwnQuotas.store(!quotas.isEmpty, ordering: .releasing)
+        transfers.setOwn(quotas.containers.compactMapValues(\.publicTransfer))
     }
 
     private func limits(in home: ContainerEnvironment) -> Limits {
-        guard hasPrivateQuotas.load(ordering: .acquiring) else { return limits }
+        guard hasOwnQuotas.load(ordering: .acquiring) else { return limits }
         var limits = limits
-        limits.quota.ownPrivateBytes = privateQuotas.withLock { $0[home] ?? [:] }
+        let (users, container) = ownQuotas.withLock { ($0.users[home], $0.containers[home]) }
+        limits.quota = limits.quota.replaced(by: container)
+        limits.quota.ownPrivateBytes = users ?? [:]
         return limits
+    }
+
+    /// Who ran into which rate in the last day, the ones refused most first.
+    package func rateHits() -> [RateHit] {
+        let now = time.uptime()
+        return (authenticator.rateHits(at: now) + publicRates.hits(at: now))
+            .sorted { ($0.count, $0.last) > ($1.count, $1.last) }
     }
 
     private func tellHub(ofSubscriptionsOf user: UserID, _ home: ContainerEnvironment, _ store: any Store) throws {

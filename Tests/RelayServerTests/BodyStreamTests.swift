@@ -103,4 +103,66 @@ import Testing
             #expect(parts[4].hasSuffix("after"))
         }
     }
+
+    /// Bytes and files as somebody has them, and perhaps fewer than they say.
+    private final class Pieces: BodyParts {
+        let length: Int64
+        private let rest: Mutex<[BodyPart]>
+
+        init(_ parts: [BodyPart], length: Int64) {
+            self.length = length
+            rest = Mutex(parts.reversed())
+        }
+
+        func next() throws -> BodyPart? { rest.withLock { $0.popLast() } }
+    }
+
+    @Test func manyPiecesAreOneBodyAndThePipelineGoesOn() async throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+        let content = (0..<1_300_000).map { UInt8(ascii: "a") + UInt8($0 % 26) }
+        try Data(content).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let path = file.path
+        try await withServer(respond: { request in
+            guard request.path == "/parts" else { return APIResponse(status: .ok, body: Array("after".utf8)) }
+            var response = APIResponse(status: .ok)
+            let small = (0..<5_000).map { _ in BodyPart.bytes([UInt8(ascii: ".")]) }
+            let large = BodyPart.file(FileBody(path: path, offset: 0, length: 1_300_000))
+            response.parts = Pieces(small + [large, .bytes([33]), large] + small, length: 2_610_001)
+            return response
+        }) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send(
+                "GET /parts HTTP/1.1\r\nHost: x\r\n\r\nHEAD /parts HTTP/1.1\r\nHost: x\r\n\r\n"
+                    + "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            let text = try await peer.untilClosed()
+            let parts = text.components(separatedBy: "HTTP/1.1 200 OK\r\n")
+            #expect(parts.count == 4)
+            let letters = String(decoding: content, as: UTF8.self)
+            let dots = String(repeating: ".", count: 5_000)
+            #expect(parts[1].contains("Content-Length: 2610001\r\n"))
+            #expect(parts[1].hasSuffix("\r\n\r\n" + dots + letters + "!" + letters + dots))
+            #expect(parts[2].contains("Content-Length: 2610001\r\n") && parts[2].hasSuffix("\r\n\r\n"))
+            #expect(parts[3].hasSuffix("after"))
+        }
+    }
+
+    /// Whoever gets less than was said sees the connection end, and nothing in its place.
+    @Test(arguments: [0, 1, 2]) func whatComesToAnotherLengthCutsTheConnection(kind: Int) async throws {
+        try await withServer(respond: { request in
+            var response = APIResponse(status: .ok)
+            let missing = BodyPart.file(FileBody(path: "/nowhere/at/all", offset: 0, length: 5))
+            let pieces: [[BodyPart]] = [
+                [.bytes([65])], [.bytes([65]), missing], [.bytes([65]), .bytes([66, 66, 66, 66, 66, 66])],
+            ]
+            response.parts = Pieces(pieces[kind], length: 6)
+            return response
+        }) { port in
+            let peer = try await RawPeer.connect(port: port)
+            try await peer.send("GET /parts HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\n\r\n")
+            let text = try await peer.untilClosed()
+            #expect(text.hasSuffix("\r\n\r\nA"), "\(text.suffix(80))")
+        }
+    }
 }

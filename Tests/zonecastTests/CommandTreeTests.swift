@@ -11,7 +11,8 @@ import Testing
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
         "serve", "init", "demo", "bench", "doctor", "config show", "config check", "config reference", "container list",
-        "container create", "container delete", "schema export", "schema import", "schema validate", "schema diff",
+        "container create", "container delete", "container usage", "container quota", "schema export", "schema import",
+        "schema validate", "schema diff",
         "schema promote", "schema reset", "schema codegen", "records query", "records get", "records create",
         "records update", "records delete", "records delete-many", "records changes", "records import",
         "records export", "zones list", "zones create", "zones delete", "zones changes", "shares list", "shares create",

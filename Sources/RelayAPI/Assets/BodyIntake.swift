@@ -29,3 +29,19 @@ package struct FileBody: Hashable, Sendable {
         self.length = length
     }
 }
+
+/// A body made of bytes and files one after the other, each asked for when the one before has gone.
+package protocol BodyParts: AnyObject, Sendable {
+    /// Bytes of all of them together.
+    var length: Int64 { get }
+    /// The next; `nil` after the last. Called on a connection's loop, so it is to be quick.
+    ///
+    /// Where it throws, or they come to another length than they said, the connection is cut: nobody takes a part for the
+    /// whole.
+    func next() throws -> BodyPart?
+}
+
+package enum BodyPart: Sendable {
+    case bytes([UInt8])
+    case file(FileBody)
+}

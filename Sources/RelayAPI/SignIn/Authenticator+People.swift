@@ -127,6 +127,9 @@ extension Authenticator {
 struct SignInTarget: Hashable, Sendable {
     private let number: UInt128
 
+    /// Tells one from another, and is no address.
+    var text: String { String(number, radix: 16) }
+
     init(_ email: String) {
         let canonical = AccountRules.canonicalEmail(email) ?? ""
         number = SHA256.hash(data: Array(canonical.utf8)).prefix(16).reduce(0) { $0 << 8 | UInt128($1) }

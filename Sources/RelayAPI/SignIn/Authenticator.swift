@@ -290,6 +290,9 @@ package final class Authenticator: Sendable {
         if let wait { throw .throttled(retryAfter: wait) }
     }
 
+    /// Who ran into rates in the last day.
+    func rateHits(at uptime: Duration) -> [RateHit] { memory.withLock { $0.hits }.hits(at: uptime) }
+
     func wrapping<Value>(_ body: () throws(DirectoryError) -> Value) throws(CredentialRefusal) -> Value {
         do throws(DirectoryError) { return try body() } catch { throw CredentialRefusal(error) }
     }

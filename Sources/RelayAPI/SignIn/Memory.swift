@@ -148,6 +148,8 @@ struct Memory: Sendable {
     private var failures: TokenBuckets<PeerKey>?
     private var targets: TokenBuckets<SignInTarget>?
     private var refusals: TokenBuckets<PeerKey>?
+    /// Who ran into one of these.
+    private(set) var hits = RateHits()
     /// When tokens found good before a revocation were first succeeded: the one thing that must outlive a `forget`.
     private var succeeded = GenerationalCache<GrantKey, Duration>(capacity: 8192)
     /// Sign-ins that fresh tokens were made for since somebody asked.
@@ -236,12 +238,19 @@ struct Memory: Sendable {
             case .user(let user), .serverKey(let user), .operator(let user): users?.take(user, at: uptime)
             case .anonymous: addresses?.take(PeerKey(address), at: uptime)
             }
-        if let wait { throw .throttled(retryAfter: wait) }
+        guard let wait else { return }
+        switch identity {
+        case .user(let user), .serverKey(let user), .operator(let user): hits.note(.requests, .user(user), at: uptime)
+        case .anonymous: hits.note(.requests, .address(PeerKey(address).text), at: uptime)
+        }
+        throw .throttled(retryAfter: wait)
     }
 
     /// Counts a request from `address` whose credentials were none; says how long to wait if that was one too many.
     mutating func chargeFailure(from address: String, at uptime: Duration) -> Duration? {
-        refusals?.take(PeerKey(address), at: uptime)
+        guard let wait = refusals?.take(PeerKey(address), at: uptime) else { return nil }
+        hits.note(.failedCredentials, .address(PeerKey(address).text), at: uptime)
+        return wait
     }
 
     /// Counts one password tried from `address`, as if it were wrong.
@@ -250,8 +259,14 @@ struct Memory: Sendable {
         for target: SignInTarget,
         at uptime: Duration
     ) throws(CredentialRefusal) {
-        if let wait = failures?.take(PeerKey(address), at: uptime) { throw .throttled(retryAfter: wait) }
-        if let wait = targets?.take(target, at: uptime) { throw .throttled(retryAfter: wait) }
+        if let wait = failures?.take(PeerKey(address), at: uptime) {
+            hits.note(.failedSignIns, .address(PeerKey(address).text), at: uptime)
+            throw .throttled(retryAfter: wait)
+        }
+        if let wait = targets?.take(target, at: uptime) {
+            hits.note(.failedSignInsOfAccount, .account(target.text), at: uptime)
+            throw .throttled(retryAfter: wait)
+        }
     }
 
     /// The password was right after all.

@@ -29,6 +29,9 @@ struct PeerKey: Hashable, Sendable {
         }
     }
 
+    /// Tells one from another, and is no address.
+    var text: String { "\(kind)/\(String(number, radix: 16))" }
+
     private init(kind: UInt8, _ number: UInt64) {
         self.kind = kind
         self.number = number

@@ -107,3 +107,42 @@ package protocol PushGateway: Sendable {
     /// What browsers need to subscribe: the relay's public key, an uncompressed P-256 point; `nil` without Web Push.
     var webPushKey: [UInt8]? { get }
 }
+
+extension PushTarget {
+    /// Which service is asked.
+    package enum Service: Hashable, Sendable {
+        case apns, fcm, webPush, ntfy
+    }
+
+    package var service: Service {
+        switch self {
+        case .apns: .apns
+        case .webPush: .webPush
+        case .ntfy: .ntfy
+        case .fcm: .fcm
+        }
+    }
+}
+
+extension Push {
+    /// A push that names no zone: the device asks for changes and finds none.
+    package static func test(for device: PushDevice) -> Push {
+        Push(
+            payload: Array(
+                #"{"aps":{"content-available":1},"ck":{"cid":"\#(device.home.container.name)","met":{"dbs":2}}}"#.utf8
+            ),
+            topic: "test"
+        )
+    }
+}
+
+extension PushOutcome {
+    /// What became of a test, for whoever asked for it.
+    package var sentence: String {
+        switch self {
+        case .taken: "The push service took it."
+        case .gone: "The push service no longer knows this device; the relay forgets it with the next push."
+        case .later(_, let reason), .refused(let reason): reason
+        }
+    }
+}

@@ -36,15 +36,6 @@ extension ConsoleAPI {
             try call.note("device.test-notice", ask.user, in: home)
             return Done()
         },
-        .get("pushes") { call in
-            let home = try call.home()
-            let all = try call.parts.accounts.pushDevices().filter { $0.home == home }
-            return PushesAnswer(
-                services: call.parts.facts.pushServices,
-                count: all.count,
-                devices: all.suffix(500).reversed().map { .init($0) }
-            )
-        },
         .get("subscriptions") { call in
             let home = try call.home()
             let rows =
@@ -65,35 +56,6 @@ extension ConsoleAPI {
             return ["shares": rows.map { ShareAnswer($0) }]
         }
     ]
-
-    /// Devices that push services wake; never what their services know them by.
-    private struct PushesAnswer: Encodable {
-        struct Row: Encodable {
-            var user: String
-            var device: String
-            var kind: String
-            var registered: Int64
-            var lastFault: String?
-
-            init(_ device: PushDevice) {
-                user = device.user.recordName
-                self.device = device.deviceID
-                kind =
-                    switch device.target {
-                    case .apns(_, _, let isSandbox): isSandbox ? "Apple, sandbox" : "Apple"
-                    case .webPush: "Web Push"
-                    case .ntfy: "ntfy"
-                    case .fcm: "Firebase"
-                    }
-                registered = device.registered.milliseconds
-                lastFault = device.lastFault
-            }
-        }
-
-        var services: [String]
-        var count: Int
-        var devices: [Row]
-    }
 
     private struct Device: Decodable {
         var user: String

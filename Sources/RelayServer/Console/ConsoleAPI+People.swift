@@ -24,6 +24,7 @@ extension ConsoleAPI {
             let account = try account(call, call["id"])
             let accounts = call.parts.accounts
             let quota = try accounts.privateQuota(of: account.id)
+            let configured = call.parts.facts.limits.quota
             return PersonAnswer(
                 user: AccountAnswer(account),
                 privateQuota: quota == .max ? 0 : quota,
@@ -32,13 +33,14 @@ extension ConsoleAPI {
                         try call.parts.stores.existingStore(of: home)?.read { reader throws(RelayError) in
                             try reader.storageUse(of: profile.user)
                         } ?? StorageUse()
+                    let limit = try quota ?? configured.replaced(by: accounts.quota(of: home)).privateBytes
                     return .init(
                         container: home.container.name,
                         environment: home.environment.rawValue,
                         userRecordName: profile.user.recordName,
                         isDiscoverable: profile.isDiscoverable,
                         bytes: use.records + use.assets,
-                        limit: (quota ?? call.parts.facts.limits.quota.privateBytes).flatMap { $0 == .max ? nil : $0 }
+                        limit: limit == .max ? nil : limit
                     )
                 },
                 sessions: try accounts.sessions(of: account.id).map {

@@ -3,10 +3,9 @@ import Records
 import RelayCore
 import RelayStore
 
-/// Quotas, backups, configuration, audit log.
+/// Backups, configuration, audit log.
 extension ConsoleAPI {
     static let upkeep: [ConsoleRoute] = [
-        .get("quotas") { try QuotaAnswer($0) },
         .get("backups") { BackupsAnswer($0.parts.facts.data) },
         .post("backups/create") { call in
             let data = call.parts.facts.data
@@ -17,9 +16,8 @@ extension ConsoleAPI {
         .post("backups/verify") { call in
             struct Request: Decodable { var name: String }
             let name = try call.body(Request.self).name
-            guard !name.contains("/") else { throw ConsoleRefusal("Name a backup of the list.") }
-            let backup = try Backup.named(name, in: BackupsAnswer.folder(of: call.parts.facts.data))
-            let faults = backup.verify()
+            let backup = try backup(name, call.parts)
+            let faults = backup.verify(now: call.parts.time.now())
             try call.note("backup.verify", name, detail: faults.isEmpty ? "good" : "\(faults.count) faults")
             return ["faults": faults]
         },
@@ -64,6 +62,16 @@ extension ConsoleAPI {
         },
     ]
 
+    /// One of the list, by its name there.
+    static func backup(_ name: String, _ parts: ConsoleParts) throws -> Backup {
+        guard !name.contains("/") else { throw ConsoleRefusal("Name a backup of the list.") }
+        let folder = BackupsAnswer.folder(of: parts.facts.data)
+        guard let backup = Backup.all(in: folder).first(where: { $0.name == name }) else {
+            throw BackupFailure.missing(name)
+        }
+        return backup
+    }
+
     private struct OperatorAnswer: Encodable {
         var name: String
         var created: Int64
@@ -71,46 +79,6 @@ extension ConsoleAPI {
         init(_ person: Operator) {
             name = person.name
             created = person.created.milliseconds
-        }
-    }
-
-    private struct QuotaAnswer: Encodable {
-        struct Owner: Encodable {
-            var user: String
-            var bytes: Int64
-            var zones: Int
-        }
-
-        var users: Int
-        var privateLimit: Int64?
-        var publicRecords: Int64
-        var publicRecordsLimit: Int64?
-        var publicAssets: Int64
-        var publicAssetsLimit: Int64?
-        var sent: Int64
-        var sentLimit: Int64?
-        var owners: [Owner]
-
-        init(_ call: ConsoleCall) throws {
-            let home = try call.home()
-            let quota = call.parts.facts.limits.quota
-            let report = try StorageReport(
-                folder: call.parts.facts.data,
-                home: home,
-                month: CalendarMonth(of: call.parts.time.now()),
-                naming: 100
-            )
-            users = report.users
-            privateLimit = quota.privateBytes
-            publicRecords = report.publicUse.records
-            publicRecordsLimit = quota.publicRecords?.bytes(forUsers: report.users)
-            publicAssets = report.publicUse.assets
-            publicAssetsLimit = quota.publicAssets?.bytes(forUsers: report.users)
-            sent = report.sent
-            sentLimit = quota.publicTransfer?.bytes(forUsers: report.users)
-            owners = report.owners.map {
-                Owner(user: $0.user.recordName, bytes: $0.use.records + $0.use.assets, zones: $0.zones)
-            }
         }
     }
 
@@ -122,6 +90,9 @@ extension ConsoleAPI {
         var records: Int
         var assets: Int
         var missingAssets: Int
+        /// When it was last verified, and how many faults were found; neither where it was not.
+        var verified: Int64?
+        var faults: Int?
 
         init(_ backup: Backup) {
             name = backup.name
@@ -131,6 +102,9 @@ extension ConsoleAPI {
             records = backup.manifest.records
             assets = backup.manifest.assets
             missingAssets = backup.manifest.missingAssets
+            let verdict = backup.verdict
+            verified = verdict?.at
+            faults = verdict?.faults
         }
     }
 
@@ -138,6 +112,8 @@ extension ConsoleAPI {
         var folder: String
         var interval: String?
         var keep: Int?
+        /// When the schedule asks for the next one.
+        var next: Int64?
         var backups: [BackupAnswer]
 
         init(_ data: String) {
@@ -146,6 +122,7 @@ extension ConsoleAPI {
             interval = schedule?.interval.rawValue
             keep = schedule?.keep
             backups = Backup.all(in: folder).map { BackupAnswer($0) }.reversed()
+            next = schedule.flatMap { schedule in backups.first.map { $0.made + schedule.interval.milliseconds } }
         }
 
         static func folder(of data: String) -> String {

@@ -7,8 +7,8 @@ import RelayStore
 /// What the console's pages call, below `/console/api/`.
 enum ConsoleAPI {
     static let routes: [ConsoleRoute] =
-        overview + wire + zones + changes + schema + people + keys + devices + sharing + assets + telemetry
-        + alerts + upkeep
+        overview + wire + zones + changes + schema + people + keys + devices + pushes + sharing + assets + telemetry
+        + alerts + quotas + upkeep
 
     /// The public database in the words of the wire, as an operator: `wire/records/query` and its like.
     static let wire: [ConsoleRoute] = [

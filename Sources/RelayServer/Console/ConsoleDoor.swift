@@ -84,10 +84,12 @@ package struct ConsoleDoor: Sendable {
     private func answer(_ name: String, _ request: APIRequest, _ parts: ConsoleParts) async -> APIResponse {
         var response: APIResponse
         do {
-            guard ConsoleGuard.isOwnPage(request) else {
+            guard ConsoleGuard.isOwnPage(request) || ConsoleDownloads.isDownload(name, request) else {
                 throw ConsoleRefusal("This address is for the console's own page.", status: 403)
             }
             if let answered = try await ConsoleSignIn(parts, guardian, request).answer(name) {
+                response = answered
+            } else if let answered = try await ConsoleDownloads(parts, guardian, request).answer(name) {
                 response = answered
             } else {
                 response = try await run(name, request, parts)

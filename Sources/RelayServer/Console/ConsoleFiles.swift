@@ -34,6 +34,7 @@ enum ConsoleFiles {
         "overview.js": .script(overviewScript),
         "passkeys.js": .script(passkeysScript),
         "promote.js": .script(promoteScript),
+        "push.js": .script(pushScript),
         "query.js": .script(queryScript),
         "quotas.js": .script(quotasScript),
         "records.js": .script(recordsScript),

@@ -24,6 +24,7 @@ final class ConsoleGuard: Sendable {
     /// Passwords are checked one after the other: each takes a core and 32 MiB for a quarter of a second.
     let desk = DispatchQueue(label: "zonecast console sign-in")
     let challenges = PasskeyChallenges()
+    let tickets = DownloadTickets()
 
     /// - Parameter uptime: Time that never goes back.
     init(uptime: @escaping @Sendable () -> Duration) {
@@ -68,6 +69,11 @@ final class ConsoleGuard: Sendable {
     /// Whether the console's own page asks.
     static func isOwnPage(_ request: APIRequest) -> Bool {
         guard let headerName, request.headers[headerName] != nil else { return false }
+        return isFromNoOtherSite(request)
+    }
+
+    /// As far as the browser says where a request comes from.
+    static func isFromNoOtherSite(_ request: APIRequest) -> Bool {
         guard let site = HTTPField.Name("Sec-Fetch-Site").flatMap({ request.headers[$0] }) else { return true }
         return site == "same-origin" || site == "none"
     }

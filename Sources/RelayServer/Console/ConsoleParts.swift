@@ -15,6 +15,8 @@ package struct ConsoleParts: Sendable {
     package var time: TimeSource
     /// Sends a message to whoever is told of alerts and gives why it did not arrive; `nil` where nobody is.
     package var sendAlert: (@Sendable (AlertMessage) async -> String?)?
+    /// The way to push services; `nil` where none is set up.
+    package var push: (any PushGateway)?
 
     package init(
         accounts: AccountStore,
@@ -26,7 +28,8 @@ package struct ConsoleParts: Sendable {
         requests: RecentRequests,
         facts: ConsoleFacts,
         time: TimeSource,
-        sendAlert: (@Sendable (AlertMessage) async -> String?)? = nil
+        sendAlert: (@Sendable (AlertMessage) async -> String?)? = nil,
+        push: (any PushGateway)? = nil
     ) {
         self.accounts = accounts
         self.stores = stores
@@ -38,6 +41,7 @@ package struct ConsoleParts: Sendable {
         self.facts = facts
         self.time = time
         self.sendAlert = sendAlert
+        self.push = push
     }
 }
 
@@ -64,6 +68,31 @@ package struct ConsoleFacts: Sendable {
         }
     }
 
+    /// One push service, as the push page shows it.
+    package struct PushServiceFact: Sendable {
+        package var service: PushTarget.Service
+        package var name: String
+        package var isSetUp: Bool
+        /// For which apps, or as whom.
+        package var detail: String?
+        /// What sets it up.
+        package var command: String
+
+        package init(
+            _ service: PushTarget.Service,
+            name: String,
+            isSetUp: Bool,
+            detail: String? = nil,
+            command: String
+        ) {
+            self.service = service
+            self.name = name
+            self.isSetUp = isSetUp
+            self.detail = detail
+            self.command = command
+        }
+    }
+
     package var version: String
     package var isDev: Bool
     /// Whether browsers reach the relay by https, so that cookies are for https alone.
@@ -76,8 +105,8 @@ package struct ConsoleFacts: Sendable {
     package var settings: [Setting]
     /// Who is told of alerts, in words: no address, which may be a secret.
     package var alertReceiver: String?
-    /// The push services that are set up, by their names for people.
-    package var pushServices: [String]
+    /// The push services that there are.
+    package var pushServices: [PushServiceFact]
 
     package init(
         version: String,
@@ -89,7 +118,7 @@ package struct ConsoleFacts: Sendable {
         limits: Limits,
         settings: [Setting],
         alertReceiver: String? = nil,
-        pushServices: [String] = []
+        pushServices: [PushServiceFact] = []
     ) {
         self.version = version
         self.isDev = isDev

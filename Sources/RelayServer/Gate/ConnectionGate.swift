@@ -133,8 +133,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
             persistence: isLast ? .close : plan.isHTTP10 ? .keepAliveHTTP10 : .keepAlive,
             omitsBody: isHead
         )
-        if let file = response.file, !isHead {
-            return send(file, after: bytes(of: answer, context), isLast: isLast, on: context)
+        if response.isStreamed, !isHead {
+            return stream(response, after: bytes(of: answer, context), isLast: isLast, on: context)
         }
         if isLast { return finish(with: bytes(of: answer, context), on: context) }
         send(answer, on: context)

@@ -13,7 +13,7 @@ enum Gzip {
 
     /// The answer as `request` would have it: in gzip where that is asked for and worth it.
     static func encoded(_ response: APIResponse, for request: APIRequest) -> APIResponse {
-        guard response.file == nil, (leastBytes...mostBytes).contains(response.bodyLength),
+        guard !response.isStreamed, (leastBytes...mostBytes).contains(response.bodyLength),
             let accepted = request.headers[.acceptEncoding], allows(accepted),
             response.headers[.contentEncoding] == nil, isWorthIt(response.headers[.contentType]),
             let body = compress(response.body)

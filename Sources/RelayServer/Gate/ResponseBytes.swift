@@ -72,7 +72,7 @@ enum ResponseBytes {
         }
         if hasBody(response) {
             buffer.writeStaticString("Content-Length: ")
-            buffer.writeString(String(response.file.map { Int($0.length) } ?? response.bodyLength))
+            buffer.writeString(String(response.sentLength))
             buffer.writeStaticString("\r\n")
         }
         buffer.writeStaticString("Date: ")

@@ -26,6 +26,16 @@ package struct Pseudonyms: Sendable {
         return name("device", "\(user.recordName)/\(caller.deviceID)")
     }
 
+    /// Whoever ran into a rate; `nil` where that is nobody in particular.
+    package func of(_ subject: RateSubject) -> String? {
+        switch subject {
+        case .user(let user): of(user)
+        case .address(let text): name("address", text)
+        case .account(let text): name("account", text)
+        case .anyone: nil
+        }
+    }
+
     private func name(_ kind: String, _ text: String) -> String {
         let code = HMAC<SHA256>.authenticationCode(for: Array("\(kind) \(text)".utf8), using: key)
         return code.prefix(5).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()

@@ -43,7 +43,7 @@ package final class RecentRequests: Sendable {
     private let lines = Mutex(Lines())
     /// Milliseconds of the calendar until which somebody looks.
     private let watchedUntil = Atomic<Int64>(0)
-    private let names: Pseudonyms
+    package let names: Pseudonyms
     private let now: @Sendable () -> Timestamp
 
     package init(_ names: Pseudonyms, now: @escaping @Sendable () -> Timestamp) {
@@ -78,7 +78,7 @@ package final class RecentRequests: Sendable {
             status: response.status.code,
             error: response.errorCode?.rawValue,
             milliseconds: time.inSeconds * 1_000,
-            bytes: response.file.map { Int($0.length) } ?? response.bodyLength
+            bytes: response.sentLength
         )
         lines.withLock { $0.add(line, limit: Self.kept) }
     }

@@ -9,7 +9,7 @@ enum AccountSchema {
     /// What made each version of the file out of the one before; never changed, only added to.
     ///
     /// A file with a higher version than there are steps is of a newer zonecast and left alone.
-    private static let steps = [tables, people, uses, pushes, operators, quotas, passkeys, management]
+    private static let steps = [tables, people, uses, pushes, operators, quotas, passkeys, management, containerQuotas]
     static var version: Int { steps.count }
 
     /// Brings the tables up to date and gives back the relay's key.
@@ -140,6 +140,14 @@ enum AccountSchema {
     /// What single users may store, where that is not what everybody may.
     private static let quotas = """
         CREATE TABLE quotas(account INTEGER PRIMARY KEY REFERENCES accounts(id), private_bytes INTEGER NOT NULL);
+        """
+
+    /// The same of containers; a column without a value: as configured.
+    private static let containerQuotas = """
+        CREATE TABLE container_quotas(
+            container TEXT NOT NULL, environment TEXT NOT NULL, private_bytes INTEGER, public_records INTEGER,
+            public_assets INTEGER, public_transfer INTEGER, PRIMARY KEY (container, environment)
+        ) WITHOUT ROWID;
         """
 
     /// What lets programs change schemas from elsewhere.

@@ -49,6 +49,7 @@ extension AccountStore {
         try revoke { db in
             for table in [
                 "push_devices", "sessions", "users", "issuers", "server_keys", "api_tokens", "management_tokens",
+                "container_quotas",
             ] {
                 try db.execute(sql: "DELETE FROM \(table) WHERE container = ?", arguments: [container.name])
             }

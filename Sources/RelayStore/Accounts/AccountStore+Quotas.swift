@@ -2,7 +2,7 @@ import GRDB
 package import Records
 package import RelayCore
 
-/// Bounds of single users, where these are others than everybody's.
+/// Bounds of single users and containers, where these are others than the configuration's.
 extension AccountStore {
     /// Bytes that the user's private database may hold in each container; `Int64.max`: any number; `nil`: as for everybody.
     ///
@@ -33,10 +33,42 @@ extension AccountStore {
         }
     }
 
-    /// All of them, by the names that containers know their users by.
+    /// What an environment of a container may hold; an empty one is forgotten.
     ///
-    /// Costs as much as there are such users.
-    package func privateQuotas() throws(DirectoryError) -> [ContainerEnvironment: [UserID: Int64]] {
+    /// A running relay goes by it within a second.
+    ///
+    /// - Throws: `missing` where there is no such container.
+    package func setQuota(_ quota: ContainerQuota, of home: ContainerEnvironment) throws(DirectoryError) {
+        guard try hasContainer(home.container) else { throw .missing("container \(home.container)") }
+        let place: StatementArguments = [home.container.name, home.environment.rawValue]
+        try write { db in
+            try db.execute(
+                sql: "DELETE FROM container_quotas WHERE container = ? AND environment = ?",
+                arguments: place
+            )
+            guard !quota.isEmpty else { return }
+            try db.execute(
+                sql: "INSERT INTO container_quotas VALUES (?, ?, ?, ?, ?, ?)",
+                arguments: place + [
+                    quota.privateBytes, quota.publicRecords, quota.publicAssets, quota.publicTransfer,
+                ]
+            )
+        }
+    }
+
+    package func quota(of home: ContainerEnvironment) throws(DirectoryError) -> ContainerQuota {
+        try read { db in
+            let row = try Row.fetchOne(
+                db,
+                sql: "SELECT * FROM container_quotas WHERE container = ? AND environment = ?",
+                arguments: [home.container.name, home.environment.rawValue]
+            )
+            return row.map(Self.quota) ?? ContainerQuota()
+        }
+    }
+
+    /// All of them; costs as much as there are such users and containers.
+    package func ownQuotas() throws(DirectoryError) -> OwnQuotas {
         try read { db in
             let rows = try Row.fetchAll(
                 db,
@@ -45,12 +77,24 @@ extension AccountStore {
                     FROM quotas q CROSS JOIN users u ON u.account = q.account
                     """
             )
-            var quotas: [ContainerEnvironment: [UserID: Int64]] = [:]
+            var quotas = OwnQuotas()
             for row in rows {
                 guard let home = Self.home(row) else { continue }
-                quotas[home, default: [:]][UserID(row["name"])] = row["private_bytes"]
+                quotas.users[home, default: [:]][UserID(row["name"])] = row["private_bytes"]
+            }
+            for row in try Row.fetchAll(db, sql: "SELECT * FROM container_quotas") {
+                if let home = Self.home(row) { quotas.containers[home] = Self.quota(row) }
             }
             return quotas
         }
+    }
+
+    private static func quota(_ row: Row) -> ContainerQuota {
+        ContainerQuota(
+            privateBytes: row["private_bytes"],
+            publicRecords: row["public_records"],
+            publicAssets: row["public_assets"],
+            publicTransfer: row["public_transfer"]
+        )
     }
 }

@@ -81,7 +81,7 @@ package struct Backup: Sendable {
     @discardableResult
     package static func keep(_ count: Int, in folder: String) -> Int {
         let old = all(in: folder).dropLast(max(1, count))
-        for backup in old { try? FileManager.default.removeItem(atPath: backup.path) }
+        for backup in old { backup.remove() }
         return old.count
     }
 }

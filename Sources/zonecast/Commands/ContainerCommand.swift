@@ -6,8 +6,8 @@ import RelayStore
 struct ContainerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "container",
-        abstract: "Create, list and delete containers, and see what they hold.",
-        subcommands: [Create.self, List.self, ContainerUsage.self, ContainerDelete.self]
+        abstract: "Create, list and delete containers, see what they hold, and how much they may.",
+        subcommands: [Create.self, List.self, ContainerUsage.self, ContainerQuotaCommand.self, ContainerDelete.self]
     )
 
     struct Create: ParsableCommand {

@@ -1,6 +1,8 @@
 import Crypto
 import Foundation
+import RelayCore
 import RelayGateways
+import RelayServer
 
 /// What the configuration says of pushes, files not yet read.
 struct PushChoices: Sendable {
@@ -28,13 +30,31 @@ struct PushChoices: Sendable {
         return settings
     }
 
-    /// Which services are set up, for people.
-    var names: [String] {
+    /// The services there are, for the console.
+    var services: [ConsoleFacts.PushServiceFact] {
         [
-            apnsKeyFile.map { _ in "Apple's (\(apnsTopics.joined(separator: ", ")))" },
-            fcmAccountFile.map { _ in "Firebase" }, contact.map { _ in "Web Push and UnifiedPush" },
-            sendsToNtfy ? "ntfy" : nil,
-        ].compactMap { $0 }
+            .init(
+                .apns,
+                name: "Apple's push service",
+                isSetUp: apnsKeyFile != nil,
+                detail: apnsTopics.isEmpty ? nil : "for \(apnsTopics.joined(separator: ", "))",
+                command: "zonecast push apns set"
+            ),
+            .init(
+                .fcm,
+                name: "Firebase Cloud Messaging",
+                isSetUp: fcmAccountFile != nil,
+                command: "zonecast push fcm set"
+            ),
+            .init(
+                .webPush,
+                name: "Web Push and UnifiedPush",
+                isSetUp: contact != nil,
+                detail: contact.map { "as \($0)" },
+                command: "zonecast push webpush set"
+            ),
+            .init(.ntfy, name: "ntfy", isSetUp: sendsToNtfy, command: "zonecast push unifiedpush set --ntfy"),
+        ]
     }
 
     private func google(file: String) throws -> PushSettings.FCM {

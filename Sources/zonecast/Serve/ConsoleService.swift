@@ -45,7 +45,7 @@ extension ServeSettings {
             limits: limits,
             settings: rows,
             alertReceiver: alerts.receiver,
-            pushServices: push.names
+            pushServices: push.services
         )
     }
 }

@@ -95,6 +95,6 @@ struct RevocationWatch: Service {
     }
 
     private func takeQuotas() {
-        if let quotas = try? accounts.privateQuotas() { relay.setPrivateQuotas(quotas) }
+        if let quotas = try? accounts.ownQuotas() { relay.setOwnQuotas(quotas) }
     }
 }

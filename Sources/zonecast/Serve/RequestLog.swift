@@ -29,7 +29,7 @@ struct RequestLog: Sendable {
             "path": "\(Self.loggable(request.path))",
             "status": "\(response.status.code)",
             "ms": "\(took)",
-            "bytes": "\(response.file.map { Int($0.length) } ?? response.bodyLength)",
+            "bytes": "\(response.sentLength)",
         ]
         if let code = response.errorCode { facts["error"] = "\(code.rawValue)" }
         if let caller = response.caller {

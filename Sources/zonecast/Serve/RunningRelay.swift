@@ -121,7 +121,8 @@ struct RunningRelay {
             requests: requests,
             facts: settings.consoleFacts(rows),
             time: .system,
-            sendAlert: sendAlert
+            sendAlert: sendAlert,
+            push: push?.service.gateway
         )
         let console = ConsoleDoor(settings.servesConsole ? parts : nil)
         let management = ManagementDoor(parts)

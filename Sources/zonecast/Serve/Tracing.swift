@@ -80,7 +80,7 @@ extension RequestTrace {
         var attributes: [TraceSpan.Attribute] = [
             .init("http.request.method", .text("\(request.method)")),
             .init("http.response.status_code", .number(response.status.code)),
-            .init("http.response.body.size", .number(response.file.map { Int($0.length) } ?? response.bodyLength)),
+            .init("http.response.body.size", .number(response.sentLength)),
         ]
         if let id = response.usual?.requestID { attributes.append(.init("zonecast.request_id", .text(id))) }
         if let error = response.errorCode { attributes.append(.init("error.type", .text(error.rawValue))) }

@@ -101,4 +101,26 @@ import Testing
         let relay = try relay()
         for _ in 0..<500 { #expect(await ask(relay).status == .ok) }
     }
+
+    @Test func whoIsToldToWaitIsRememberedForTheOperator() async throws {
+        world.settings.publicRate = RateLimit(perSecond: 1, burst: 1)
+        world.settings.publicRatePerUser = nil
+        world.settings.failedCredentialRate = RateLimit(perSecond: 0.1, burst: 1)
+        let relay = try relay()
+        let alice = try world.signIn()
+        #expect(await ask(relay, webToken: alice.webToken).status == .ok)
+        #expect(relay.rateHits().isEmpty)
+        for _ in 0..<2 { #expect(await ask(relay, webToken: alice.webToken).status == .tooManyRequests) }
+        #expect(await ask(relay).status == .tooManyRequests)
+        for _ in 0..<2 { _ = await ask(relay, apiToken: "0") }
+        let hits = relay.rateHits()
+        #expect(hits.first?.rate == .publicRequests && hits.first?.count == 2)
+        #expect(hits.first?.subject == .user(alice.user))
+        #expect(hits.contains { $0.subject == .anyone(world.home.container) })
+        let wrong = try #require(hits.first { $0.rate == .failedCredentials })
+        // Which address it was is not kept as it was written.
+        #expect(!"\(wrong.subject)".contains("192.0.2.1"))
+        world.clock.advance(.seconds(86_401))
+        #expect(relay.rateHits().isEmpty)
+    }
 }

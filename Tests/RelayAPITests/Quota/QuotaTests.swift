@@ -3,6 +3,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayStore
 import Testing
 import Wire
 
@@ -44,6 +45,33 @@ import Wire
         // So has the public database, and here none.
         let shared = try await world.modify(in: "public", zone: "_defaultZone", [note("p", 5_000)])
         #expect(try codes(shared) == ["ok"])
+    }
+
+    @Test func aContainersOwnQuotaComesBeforeEverybodysAndAUsersBeforeThat() async throws {
+        let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 2_000 })
+        try await world.makeZone("Notes")
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        world.relay.setOwnQuotas(
+            OwnQuotas(containers: [home: ContainerQuota(privateBytes: 1_000, publicRecords: 1_000)])
+        )
+        #expect(try codes(await world.modify([note("a", 1_200), note("b", 500)])) == ["QUOTA_EXCEEDED", "ok"])
+        let shared = try await world.modify(in: "public", zone: "_defaultZone", [note("p", 1_000), note("q", 500)])
+        #expect(try codes(shared) == ["QUOTA_EXCEEDED", "ok"])
+        let profile = try #require(
+            try world.directory.accounts().first.flatMap { try world.directory.profiles(of: $0.id).first }
+        )
+        world.relay.setOwnQuotas(
+            OwnQuotas(
+                users: [home: [profile.1.user: .max]],
+                containers: [home: ContainerQuota(privateBytes: 1_000)]
+            )
+        )
+        #expect(try codes(await world.modify([note("a", 5_000)])) == ["ok"])
+        // Elsewhere nothing has changed.
+        world.relay.setOwnQuotas(
+            OwnQuotas(containers: [ContainerEnvironment(home.container, .production): ContainerQuota(privateBytes: 1)])
+        )
+        #expect(try codes(await world.modify([note("c", 2_500)])) == ["QUOTA_EXCEEDED"])
     }
 
     @Test func deletingAndShrinkingGoThroughWhateverThereIs() async throws {

@@ -63,6 +63,22 @@ import Wire
         #expect(await ask(relay, "public/records/lookup", lookup).status == .ok)
     }
 
+    @Test func aContainersOwnLimitCountsFromTheNextRequestOn() async throws {
+        let relay = try relay()
+        for _ in 0..<3 { #expect(await ask(relay, "public/records/lookup", lookup).status == .ok) }
+        relay.setOwnQuotas(OwnQuotas(containers: [world.home: ContainerQuota(publicTransfer: 150)]))
+        for _ in 0..<2 { #expect(await ask(relay, "public/records/lookup", lookup).status == .ok) }
+        #expect(await ask(relay, "public/records/lookup", lookup).status == .tooManyRequests)
+        relay.setOwnQuotas(OwnQuotas(containers: [world.home: ContainerQuota(publicTransfer: .max)]))
+        #expect(await ask(relay, "public/records/lookup", lookup).status == .ok)
+        let strict = try self.relay(transfer: 0)
+        #expect(await ask(strict, "public/records/lookup", lookup).status == .tooManyRequests)
+        strict.setOwnQuotas(OwnQuotas(containers: [world.home: ContainerQuota(publicTransfer: .max)]))
+        #expect(await ask(strict, "public/records/lookup", lookup).status == .ok)
+        strict.setOwnQuotas(OwnQuotas())
+        #expect(await ask(strict, "public/records/lookup", lookup).status == .tooManyRequests)
+    }
+
     @Test func whatWasSentIsKeptAndAnotherRelayGoesOnWithIt() async throws {
         let first = try relay(transfer: 150)
         for _ in 0..<2 { #expect(await ask(first, "public/records/lookup", lookup).status == .ok) }

@@ -1,7 +1,9 @@
 import Foundation
 import HTTPTypes
+import Records
 import RelayAPI
 import RelayCore
+import RelayServer
 import RelayStore
 import Testing
 
@@ -174,6 +176,59 @@ import Testing
         #expect(try await !world.ask(.get, "/console/api/zones").text.contains(#""Notes""#))
     }
 
+    @Test func quotasAreShownAndChanged() async throws {
+        struct Quotas: Decodable {
+            struct Meter: Decodable { var used: Int?, limit: Int?, own: Int? }
+            struct Owner: Decodable { var id: Int64, name: String, limit: Int?, own: Int? }
+            var privateBytes: Meter, publicRecords: Meter
+            var owners: [Owner]
+        }
+        let world = try await world()
+        let path = "/console/api/quotas/container"
+        func now() async throws -> Quotas { try await world.ask(.get, "/console/api/quotas").json(Quotas.self) }
+        let first = try await now()
+        #expect(first.publicRecords.own == nil && first.publicRecords.used ?? 0 > 0)
+        let owner = try #require(first.owners.first)
+        #expect(owner.name == "dev-alice" && owner.limit == 5_000_000_000 && owner.own == nil)
+        let wish = #"{"privateBytes":1000,"publicRecords":0}"#
+        #expect(try await world.ask(.post, path, body: wish).status == .ok)
+        let second = try await now()
+        #expect(second.publicRecords.limit == nil && second.publicRecords.own == 0)
+        #expect(second.privateBytes.own == 1000 && second.owners.first?.limit == 1000)
+        let ofUser = #"{"id":\#(owner.id),"bytes":2000}"#
+        #expect(try await world.ask(.post, "/console/api/users/quota", body: ofUser).status == .ok)
+        #expect(try await now().owners.first?.own == 2000)
+        let audit = try world.accounts.auditEntries(limit: 2)
+        #expect(audit.map(\.action) == ["user.quota", "container.quota"])
+        #expect(audit.last?.detail == "private 1 kB, public records any number")
+        #expect(try await world.ask(.post, path, body: #"{"publicAssets":-1}"#).status == .badRequest)
+        let production = "container=\(world.container)&environment=production"
+        #expect(try await world.ask(.post, path, query: production, body: wish).status == .conflict)
+        #expect(try await world.ask(.post, path, body: "{}").status == .ok)
+        #expect(try await now().privateBytes.own == nil)
+    }
+
+    @Test func whoRunsIntoRatesIsShownByPseudonym() async throws {
+        struct Rates: Decodable {
+            struct Row: Decodable { var id: String, refused: Int }
+            struct Hit: Decodable { var rate: String, kind: String, who: String, count: Int }
+            var rates: [Row]
+            var hits: [Hit]
+        }
+        let world = try await world()
+        let none = try await world.ask(.get, "/console/api/rates").json(Rates.self)
+        #expect(none.rates.map(\.id) == RateName.allCases.map(\.rawValue) && none.hits.isEmpty)
+        // The world's clock stands still, and a user has 200 requests at once.
+        for _ in 0..<210 { _ = await world.answer("private/records/lookup", as: "alice", #"{"records":[]}"#) }
+        let rates = try await world.ask(.get, "/console/api/rates").json(Rates.self)
+        let hit = try #require(rates.hits.first)
+        #expect(hit.rate == "requests" && hit.kind == "user" && hit.count > 0)
+        #expect(rates.rates.first { $0.id == "requests" }?.refused == hit.count)
+        let account = try #require(try world.accounts.accounts().first)
+        let user = try #require(try world.accounts.profiles(of: account.id).first?.1.user)
+        #expect(hit.who == world.recent.names.of(user) && !hit.who.contains(user.recordName))
+    }
+
     @Test func backupsAreMadeAndChecked() async throws {
         struct Made: Decodable { var name: String, records: Int }
         let world = try await world()
@@ -183,6 +238,50 @@ import Testing
         #expect(verdict.text == #"{"faults":[]}"#)
         let elsewhere = try await world.ask(.post, "/console/api/backups/verify", body: #"{"name":"../x"}"#)
         #expect(elsewhere.status == .badRequest)
+        struct Listed: Decodable {
+            struct Row: Decodable { var verified: Int64?, faults: Int? }
+            var backups: [Row]
+        }
+        let row = try #require(try await world.ask(.get, "/console/api/backups").json(Listed.self).backups.first)
+        #expect(row.verified != nil && row.faults == 0)
+    }
+
+    @Test func aBackupIsFetchedOnceForEachPassword() async throws {
+        struct Made: Decodable { var name: String }
+        struct Offer: Decodable { var ticket: String, bytes: Int64, file: String }
+        let world = try await world()
+        let name = try await world.ask(.post, "/console/api/backups/create").json(Made.self).name
+        let path = "/console/api/backups/ticket"
+        func wish(_ name: String, _ password: String) -> String { #"{"name":"\#(name)","password":"\#(password)"}"# }
+        let right = "correct horse"
+        #expect(try await world.ask(.post, path, body: wish(name, "wrong")).status == .forbidden)
+        for other in ["../../etc", "none.zonecastbak", "", "latest", ".", "schedule.json"] {
+            let answer = try await world.ask(.post, path, body: wish(other, right))
+            #expect(answer.status.code >= 400, "\(other)")
+        }
+        let sameOrigin = ["Sec-Fetch-Site": "same-origin"]
+        func fetch(_ ticket: String, _ headers: [String: String]) async throws -> APIResponse {
+            let query = "ticket=\(ticket)"
+            let place = "/console/api/backups/download"
+            return try await world.ask(.get, place, query: query, isOwnPage: false, headers: headers)
+        }
+        let offer = try await world.ask(.post, path, body: wish(name, right)).json(Offer.self)
+        #expect(offer.file == name + ".tar")
+        // Another site's page, nobody's ticket.
+        #expect(try await fetch(offer.ticket, ["Sec-Fetch-Site": "cross-site"]).status == .forbidden)
+        #expect(try await fetch("nothing", sameOrigin).status == .notFound)
+        let file = try await fetch(offer.ticket, sameOrigin)
+        #expect(file.status == .ok && file.sentLength == Int(offer.bytes) && file.isStreamed)
+        #expect(file.headers[.contentDisposition] == "attachment; filename=\"\(name).tar\"")
+        #expect(file.headers[.cacheControl] == "no-store")
+        #expect(try await fetch(offer.ticket, sameOrigin).status == .notFound)
+        #expect(try world.accounts.auditEntries(limit: 1).first?.action == "backup.download")
+        // A ticket is its asker's.
+        let second = try await world.ask(.post, path, body: wish(name, right)).json(Offer.self)
+        world.forgetCookie()
+        #expect(try await fetch(second.ticket, sameOrigin).status == .unauthorized)
+        try await world.enter("eve@example.org")
+        #expect(try await fetch(second.ticket, sameOrigin).status == .notFound)
     }
 
     @Test func aTokensTextIsShownOnce() async throws {

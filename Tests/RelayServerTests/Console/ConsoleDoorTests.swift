@@ -10,7 +10,8 @@ import Testing
     /// What the pages ask for by GET.
     static let readings = [
         "overview", "zones", "schema", "schema/diff", "schema/indexes", "users", "tokens", "keys", "devices",
-        "subscriptions", "shares", "telemetry", "logs", "quotas", "backups", "configuration", "audit", "operators",
+        "subscriptions", "pushes", "shares", "telemetry", "logs", "quotas", "rates", "backups", "configuration",
+        "audit", "operators",
     ]
 
     private struct Refusal: Decodable { var code: String, error: String }

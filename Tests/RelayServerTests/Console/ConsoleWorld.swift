@@ -25,7 +25,7 @@ final class ConsoleWorld: Sendable {
     }
     private let stores: StoreFolder
 
-    init(isOpen: Bool = true) throws {
+    init(isOpen: Bool = true, push: (any PushGateway)? = nil) throws {
         let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
         accounts = try AccountStore(
             folder: folder,
@@ -63,7 +63,8 @@ final class ConsoleWorld: Sendable {
                 limits: Limits(),
                 settings: []
             ),
-            time: time
+            time: time,
+            push: push
         )
         door = ConsoleDoor(isOpen ? parts : nil).before { _ in APIResponse(status: .teapot) }
     }

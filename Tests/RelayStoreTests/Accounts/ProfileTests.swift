@@ -25,6 +25,25 @@ import Testing
         )
     }
 
+    @Test func quotasOfUsersAndContainersAreKeptUntilTheyAreTakenBack() throws {
+        let account = try store.addAccount(email: "ada@example.org", password: "correct horse")
+        let user = try store.user(of: account.id, in: home)
+        let production = ContainerEnvironment(home.container, .production)
+        #expect(try store.ownQuotas().isEmpty)
+        try store.setPrivateQuota(500, of: account.id)
+        let quota = ContainerQuota(privateBytes: 1, publicAssets: .max, publicTransfer: 0)
+        try store.setQuota(quota, of: home)
+        #expect(try store.quota(of: home) == quota && store.quota(of: production).isEmpty)
+        #expect(try store.ownQuotas() == OwnQuotas(users: [home: [user: 500]], containers: [home: quota]))
+        try store.setQuota(ContainerQuota(publicRecords: 7), of: production)
+        try store.setQuota(ContainerQuota(), of: home)
+        #expect(try Array(store.ownQuotas().containers.keys) == [production])
+        let other = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.none")), .development)
+        #expect(throws: DirectoryError.self) { try store.setQuota(quota, of: other) }
+        try store.removeContainer(home.container)
+        #expect(try store.ownQuotas().containers.isEmpty)
+    }
+
     @Test func ofSeveralWithOneAddressTheRelaysOwnComesFirstUnlessHidden() throws {
         let outside = try store.account(for: foreign("7", email: "ada@example.org"))
         let own = try store.addAccount(email: "ada@example.org", password: "correct horse")

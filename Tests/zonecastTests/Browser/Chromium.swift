@@ -46,7 +46,7 @@ final class Chromium {
     func open(_ address: String, width: Int = 1280, height: Int = 960, isDark: Bool = false) throws -> Page {
         let context: Context = try call("Target.createBrowserContext", Empty())
         let target: Target = try call("Target.createTarget", NewTarget(browserContextId: context.browserContextId))
-        let page = try attach(to: target.targetId)
+        let page = try attach(to: target.targetId, in: context.browserContextId)
         for domain in ["Page", "Runtime", "Log", "Network"] { try page.tell("\(domain).enable", Empty()) }
         try page.tell("Emulation.setDeviceMetricsOverride", Metrics(width: width, height: height))
         if isDark { try page.tell("Emulation.setEmulatedMedia", Media()) }
@@ -54,18 +54,18 @@ final class Chromium {
         return page
     }
 
-    private func attach(to target: String) throws -> Page {
+    private func attach(to target: String, in context: String) throws -> Page {
         let attached: Session = try call("Target.attachToTarget", Attachment(targetId: target))
-        return Page(self, target: target, session: attached.sessionId)
+        return Page(self, target: target, session: attached.sessionId, context: context)
     }
 
     /// The window that a page has opened, when it has.
-    fileprivate func window(openedBy target: String) throws -> Page {
+    fileprivate func window(openedBy target: String, in context: String) throws -> Page {
         let deadline = ContinuousClock.now + .seconds(120)
         while ContinuousClock.now < deadline {
             let targets: Targets = try call("Target.getTargets", Empty())
             if let opened = targets.targetInfos.first(where: { $0.openerId == target }) {
-                return try attach(to: opened.targetId)
+                return try attach(to: opened.targetId, in: context)
             }
             usleep(50_000)
         }
@@ -117,15 +117,17 @@ final class Chromium {
         private let browser: Chromium
         private let target: String
         private let session: String
+        private let context: String
 
-        fileprivate init(_ browser: Chromium, target: String, session: String) {
+        fileprivate init(_ browser: Chromium, target: String, session: String, context: String) {
             self.browser = browser
             self.target = target
             self.session = session
+            self.context = context
         }
 
         /// The window that its scripts have opened.
-        func openedWindow() throws -> Page { try browser.window(openedBy: target) }
+        func openedWindow() throws -> Page { try browser.window(openedBy: target, in: context) }
 
         fileprivate func tell(_ method: String, _ parameters: some Encodable) throws {
             let _: Empty = try browser.call(method, parameters, session: session)
@@ -184,6 +186,14 @@ final class Chromium {
                 "WebAuthn.addVirtualAuthenticator",
                 NewAuthenticator(),
                 session: session
+            )
+        }
+
+        /// Has the browser keep what it downloads, by the names that servers give.
+        func keepDownloads(in folder: String) throws {
+            let _: Empty = try browser.call(
+                "Browser.setDownloadBehavior",
+                Downloads(downloadPath: folder, browserContextId: context)
             )
         }
 
@@ -250,6 +260,12 @@ private struct Targets: Decodable {
 
 private struct Picture: Decodable { var data: Data }
 private struct Destination: Encodable { var url: String }
+
+private struct Downloads: Encodable {
+    var behavior = "allow"
+    var downloadPath: String
+    var browserContextId: String
+}
 
 private struct NewTarget: Encodable {
     var url = "about:blank"

@@ -13,7 +13,8 @@ struct ConsoleTests {
     private static let pages = [
         "overview", "records", "assets", "zones", "changes", "devices", "shares", "schema", "indexes", "roles",
         "promote",
-        "users", "tokens", "keys", "operators", "telemetry", "alerts", "logs", "quotas", "backups", "configuration",
+        "users", "tokens", "keys", "operators", "telemetry", "alerts", "logs", "quotas", "push", "backups",
+        "configuration",
         "explorer", "audit",
     ]
 
@@ -246,6 +247,83 @@ struct ConsoleTests {
         #expect(try page.text("document.querySelector('main .tokens').hidden") == "true")
         try page.text("document.getElementById('send').click()")
         try page.wait(for: "document.querySelector('main').innerText.includes('\"Hello\"')")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func aContainersQuotaIsSetWhereItIsShown() throws {
+        let stage = try Stage()
+        try stage.fill()
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try goByKeys(page, "q", to: "quotas")
+        #expect(try page.text("document.querySelector('main').innerText").contains("limits.requests-per-second"))
+        try page.text("document.getElementById('change-quota').click()")
+        try page.wait(for: "document.querySelectorAll('#container-quota select').length === 4")
+        try page.text(
+            """
+            (() => { const [kind] = document.querySelectorAll('#container-quota select'); kind.value = 'own';
+            kind.dispatchEvent(new Event('change')); const [size] = document.querySelectorAll('#container-quota input');
+            size.value = '12'; size.focus(); })()
+            """
+        )
+        try page.keepPicture("console-quota-change")
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('dialog') === null")
+        try page.wait(for: "document.querySelector('main').innerText.includes('of 12.0 MB')")
+        let shown = try Command.run(["container", "quota", Self.container, "--data", stage.folder.path])
+        #expect(
+            shown.output.contains("public records   12 MB") && shown.output.contains("private          as configured")
+        )
+        // One user's, from the same page.
+        try page.text("document.querySelector('main td button').click()")
+        try page.wait(for: "document.querySelector('dialog form select') !== null")
+        try page.text(
+            """
+            (() => { const kind = document.querySelector('dialog form select'); kind.value = 'own';
+            kind.dispatchEvent(new Event('change')); const size = document.querySelector('dialog form input');
+            size.value = '7'; size.focus(); })()
+            """
+        )
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('main tbody').innerText.includes('7.0 MB of their own')")
+        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        #expect(audit.output.contains("container.quota") && audit.output.contains("user.quota"))
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func aBackupIsFetchedAsAFile() throws {
+        let stage = try Stage()
+        try stage.fill()
+        let browser = try Chromium()
+        let page = try stage.enter(browser)
+        try page.wait(for: isReady("overview"))
+        let downloads = ScratchFolder()
+        try page.keepDownloads(in: downloads.path)
+        try go(page, "backups")
+        try page.text("document.getElementById('make-backup').click()")
+        try page.wait(for: "document.querySelectorAll('main tbody tr').length === 1")
+        #expect(try page.text("document.querySelector('main tbody').innerText").contains("not yet"))
+        try page.text("document.querySelector('main tbody button').click()")
+        try page.wait(for: "document.querySelector('main tbody').innerText.includes('good, ')")
+        try page.keepPicture("console-backup-verified")
+        try page.text("[...document.querySelectorAll('main tbody button')].at(-1).click()")
+        try page.wait(for: "document.querySelector('#download-backup input') !== null")
+        try page.keepPicture("console-backup-download")
+        try page.type("correct horse")
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('dialog') === null")
+        let name = try page.text("document.querySelector('main td.mono').innerText")
+        let file = "\(downloads.path)/\(name).tar"
+        let deadline = ContinuousClock.now + .seconds(120)
+        // The browser gives it its name when it is whole.
+        while !FileManager.default.fileExists(atPath: file), ContinuousClock.now < deadline { usleep(50_000) }
+        try #require(FileManager.default.fileExists(atPath: file), "waited 120 s for \(name).tar")
+        let tar = try Tool.run("tar", ["-xf", file, "-C", downloads.path])
+        #expect(tar.status == 0, "\(tar.said)")
+        let verified = try Command.run(["backup", "verify", "\(downloads.path)/\(name)", "--data", stage.folder.path])
+        #expect(verified.status == 0, "\(verified.output)")
+        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        #expect(audit.output.contains("backup.download"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 

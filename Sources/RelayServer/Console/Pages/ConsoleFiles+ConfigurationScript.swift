@@ -12,9 +12,9 @@ extension ConsoleFiles {
           about: "What this relay runs with. It is changed in its file, environment or flags, and read at the start.",
           command: () => "config show --origin",
 
-          async show(body, { shell }) {
+          async show(body, { shell, parameters }) {
             const { settings } = await get("configuration");
-            const search = h("input", { type: "search", placeholder: "part of a key or its meaning", "aria-label": "Search settings" });
+            const search = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "part of a key or its meaning", "aria-label": "Search settings" });
             const own = h("input", { type: "checkbox" });
             const list = h("div");
             shell.search = search;

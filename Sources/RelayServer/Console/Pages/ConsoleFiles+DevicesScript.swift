@@ -5,7 +5,7 @@ extension ConsoleFiles {
 
         import { get, post } from "./api.js";
         import { button, confirmed, fill, h, say, table } from "./dom.js";
-        import { moment, number, short, span } from "./format.js";
+        import { number, short, span } from "./format.js";
 
         /** @type {import("./sections.js").Page} */
         export const devices = {
@@ -16,8 +16,7 @@ extension ConsoleFiles {
           async show(body, { shell, signal }) {
             const now = h("div");
             const subscriptions = h("div");
-            const pushes = h("div");
-            fill(body, now, h("h2", null, "Woken by push services"), pushes, h("h2", null, "Subscriptions"), subscriptions);
+            fill(body, now, h("p.quiet", null, "Devices that sleep are woken by ", h("a", { href: shell.link("push") }, "push services"), "."), h("h2", null, "Subscriptions"), subscriptions);
 
             const draw = async () => {
               const { devices: rows, count, sent, merged, dropped } = await get("devices");
@@ -57,14 +56,6 @@ extension ConsoleFiles {
               ["ID", (row) => h("code", { title: row.id }, short(row.id, 24))], ["", (row) => row.firesOnce ? "fires once" : ""],
             ], all, "Nobody subscribes to anything here.", { caption: "Subscriptions" }),
             all.length === 500 && h("p.quiet", null, "The first 500 are shown."));
-            const sleepers = await get("pushes");
-            fill(pushes, h("p.quiet", null, sleepers.services.length ? `Set up: ${sleepers.services.join(", ")}. A test to one device: ` : "No push service is set up; sleeping devices catch up when they wake. ",
-              h("code", null, sleepers.services.length ? "zonecast push test ID" : "zonecast push --help")), table([
-              ["User", (row) => h("code", { title: row.user }, short(row.user))], ["Device", (row) => h("code", { title: row.device }, short(row.device))],
-              ["By", (row) => h("span.badge", null, row.kind)], ["Since", (row) => moment(row.registered)],
-              ["Last fault", (row) => row.lastFault ?? "", "wrap"],
-            ], sleepers.devices, "No device has asked to be woken.", { caption: "Devices that push services wake", mark: (row) => (row.lastFault ? "bad" : undefined) }),
-            sleepers.count > sleepers.devices.length && h("p.quiet", null, `${number(sleepers.devices.length)} of ${number(sleepers.count)} are shown.`));
             shell.every(3_000, signal, draw);
           },
         };

@@ -16,6 +16,7 @@ extension ConsoleFiles {
         import { logs } from "./logs.js";
         import { overview } from "./overview.js";
         import { promote } from "./promote.js";
+        import { push } from "./push.js";
         import { quotas } from "./quotas.js";
         import { records } from "./records.js";
         import { roles } from "./roles.js";
@@ -38,7 +39,7 @@ extension ConsoleFiles {
           { title: "Data", pages: [records, assets, zones, changes, devices, shares] },
           { title: "Schema", pages: [schema, indexes, roles, promote] },
           { title: "People and access", pages: [users, tokens, keys, operators] },
-          { title: "Operation", pages: [telemetry, alerts, logs, quotas, backups, configuration, explorer, audit] },
+          { title: "Operation", pages: [telemetry, alerts, logs, quotas, push, backups, configuration, explorer, audit] },
         ];
 
         """#

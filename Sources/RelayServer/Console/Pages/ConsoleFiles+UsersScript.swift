@@ -49,7 +49,7 @@ extension ConsoleFiles {
         }
 
         /** How much a user may hold; resolves to whether it was changed. */
-        function quota(user, now) {
+        export function quota(user, now) {
           return dialog(`Quota of ${user.name}`, (done) => {
             const kind = select([["standard", "as everybody"], ["own", "a number of megabytes"], ["any", "any number"]], now === 0 ? "any" : now ? "own" : "standard");
             const size = h("input", { type: "number", min: 1, step: 1, value: now ? Math.ceil(now / 1_000_000) : 500 });

@@ -36,7 +36,7 @@ extension BackupCommand {
             if options.folder.json { return try Terminal.say(json: ["backups": rows]) }
             Terminal.say(
                 table: rows.map(\.cells),
-                heading: ["MADE", "SIZE", "ZONES", "RECORDS", "ASSETS", "NAME"],
+                heading: ["MADE", "SIZE", "ZONES", "RECORDS", "ASSETS", "VERIFIED", "NAME"],
                 empty: "There are no backups in \(options.place) yet. Make one with: zonecast backup create"
             )
         }

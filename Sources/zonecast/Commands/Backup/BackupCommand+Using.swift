@@ -22,7 +22,7 @@ extension BackupCommand {
 
         func run() throws {
             let backup = try options.run { try Backup.named(name, in: options.place) }
-            let faults = backup.verify { options.step("checking \($0)") }
+            let faults = backup.verify(now: TimeSource.system.now()) { options.step("checking \($0)") }
             let row = BackupRow(backup)
             if options.folder.json {
                 try Terminal.say(json: Answer(backup: row, faults: faults))

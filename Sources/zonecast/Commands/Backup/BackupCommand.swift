@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import Records
 import RelayCore
 import RelayStore
 
@@ -50,6 +51,9 @@ struct BackupRow: Encodable {
     var records: Int
     var assets: Int
     var missingAssets: Int
+    /// When it was last verified, and how many faults were found.
+    var verified: String?
+    var faults: Int?
 
     init(_ backup: Backup) {
         let manifest = backup.manifest
@@ -60,10 +64,17 @@ struct BackupRow: Encodable {
         records = manifest.records
         assets = manifest.assets
         missingAssets = manifest.missingAssets
+        let verdict = backup.verdict
+        verified = verdict.map { Timestamp(milliseconds: $0.at).iso8601 }
+        faults = verdict?.faults
     }
 
     var cells: [String] {
-        [made, ByteCount.text(bytes), "\(zones)", "\(records)", "\(assets)", (backup as NSString).lastPathComponent]
+        [
+            made, ByteCount.text(bytes), "\(zones)", "\(records)", "\(assets)",
+            verified.map { (faults ?? 0) == 0 ? $0 : "\($0), \(faults ?? 0) faults" } ?? "no",
+            (backup as NSString).lastPathComponent,
+        ]
     }
 
     /// `18 MB  312 zones  2041 records  17 assets, 0 missing`.

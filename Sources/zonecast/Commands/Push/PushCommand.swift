@@ -148,36 +148,17 @@ struct PushCommand: AsyncParsableCommand {
             }
             let client = try PushClient.connections(choices)
             let services = PushServices(known, client: client, time: .system, random: .system)
-            let outcome = await services.send(Self.push(to: device), to: device.target)
+            let outcome = await services.send(.test(for: device), to: device.target)
             try await client.shutdown()
             try report(outcome)
         }
 
-        /// A notice that names no zone: the device asks for changes and finds none.
-        private static func push(to device: PushDevice) -> Push {
-            Push(
-                payload: Array(
-                    #"{"aps":{"content-available":1},"ck":{"cid":"\#(device.home.container.name)","met":{"dbs":2}}}"#
-                        .utf8
-                ),
-                topic: "test"
-            )
-        }
-
         private func report(_ outcome: PushOutcome) throws {
-            switch outcome {
-            case .taken:
-                if options.json {
-                    try Terminal.say(json: ["taken": true])
-                } else {
-                    Terminal.tell("The push service took it.")
-                }
-            case .gone:
-                throw CommandFailure(
-                    .failed,
-                    "The push service no longer knows this device; the relay forgets it with the next push."
-                )
-            case .later(_, let reason), .refused(let reason): throw CommandFailure(.failed, reason)
+            guard outcome == .taken else { throw CommandFailure(.failed, outcome.sentence) }
+            if options.json {
+                try Terminal.say(json: ["taken": true])
+            } else {
+                Terminal.tell(outcome.sentence)
             }
         }
     }

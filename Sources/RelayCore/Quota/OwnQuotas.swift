@@ -1,0 +1,76 @@
+package import Records
+
+/// What one environment of a container may hold and send, where that is not what the configuration says.
+///
+/// `nil`: as configured; `Int64.max`: any number. These do not grow with the container's users.
+package struct ContainerQuota: Hashable, Sendable {
+    /// Each user's private database there; who has a bound of their own keeps it.
+    package var privateBytes: Int64?
+    package var publicRecords: Int64?
+    package var publicAssets: Int64?
+    /// A calendar month.
+    package var publicTransfer: Int64?
+
+    package init(
+        privateBytes: Int64? = nil,
+        publicRecords: Int64? = nil,
+        publicAssets: Int64? = nil,
+        publicTransfer: Int64? = nil
+    ) {
+        self.privateBytes = privateBytes
+        self.publicRecords = publicRecords
+        self.publicAssets = publicAssets
+        self.publicTransfer = publicTransfer
+    }
+
+    package var isEmpty: Bool { self == ContainerQuota() }
+}
+
+/// All bounds that operators have set for single users and containers.
+package struct OwnQuotas: Hashable, Sendable {
+    /// Of private databases, by the names that containers know their users by.
+    package var users: [ContainerEnvironment: [UserID: Int64]]
+    package var containers: [ContainerEnvironment: ContainerQuota]
+
+    package init(
+        users: [ContainerEnvironment: [UserID: Int64]] = [:],
+        containers: [ContainerEnvironment: ContainerQuota] = [:]
+    ) {
+        self.users = users
+        self.containers = containers
+    }
+
+    package var isEmpty: Bool { users.isEmpty && containers.isEmpty }
+}
+
+extension QuotaSettings {
+    /// These bounds where a container has some of its own.
+    package func replaced(by own: ContainerQuota?) -> QuotaSettings {
+        guard let own else { return self }
+        var settings = self
+        if let bytes = own.privateBytes { settings.privateBytes = bytes == .max ? nil : bytes }
+        settings.publicRecords = Self.growing(publicRecords, own.publicRecords)
+        settings.publicAssets = Self.growing(publicAssets, own.publicAssets)
+        settings.publicTransfer = Self.growing(publicTransfer, own.publicTransfer)
+        return settings
+    }
+
+    private static func growing(_ configured: Growing?, _ own: Int64?) -> Growing? {
+        guard let own else { return configured }
+        return own == .max ? nil : Growing(base: own, perUser: 0)
+    }
+}
+
+extension ContainerQuota {
+    /// For logs and people: `private 1 GB, public assets any number`.
+    package var words: String {
+        let parts = [
+            ("private", privateBytes), ("public records", publicRecords), ("public assets", publicAssets),
+            ("public transfer", publicTransfer),
+        ]
+        let set = parts.compactMap { name, bytes in
+            bytes.map { "\(name) \($0 == .max ? "any number" : ByteText.of($0))" }
+        }
+        return set.isEmpty ? "as configured" : set.joined(separator: ", ")
+    }
+}

@@ -1,0 +1,116 @@
+import Foundation
+
+/// A backup as one tar archive, piece by piece: never more than a folder's names and a small file are in memory.
+///
+/// Its length is known before the first piece, from a walk of its own. It holds the plain files in the backup's folder, and
+/// follows no links out of it.
+package struct BackupArchive: Sendable {
+    package enum Piece: Sendable {
+        case bytes([UInt8])
+        /// So much from the start of a file.
+        case file(path: String, length: Int64)
+    }
+
+    /// Files up to this size come in one piece with their headers.
+    private static let small: Int64 = 64 * 1024
+
+    /// What the archive unpacks to.
+    package let name: String
+    /// Bytes of the whole.
+    package let length: Int64
+    private var walk: FileWalk
+    /// What comes next, where that was begun already.
+    private var waiting: Piece?
+    /// Zeros after the file that was given last.
+    private var padding = 0
+    private var isOver = false
+
+    /// - Throws: `BackupFailure` where the backup cannot be read.
+    package init(_ backup: Backup) throws(BackupFailure) {
+        name = backup.name
+        walk = FileWalk(backup.path)
+        var length = Int64(TarHeader.end.count)
+        var first = walk
+        while let file = try first.next() {
+            length += Int64(Self.header(of: file, in: name).count) + file.size
+            length += Int64(TarHeader.padding(after: file.size))
+        }
+        self.length = length
+    }
+
+    /// The next piece; `nil` after the last.
+    ///
+    /// - Throws: `BackupFailure` where the backup is no longer what it was.
+    package mutating func next() throws(BackupFailure) -> Piece? {
+        if let waiting {
+            self.waiting = nil
+            return waiting
+        }
+        guard !isOver else { return nil }
+        var bytes = [UInt8](repeating: 0, count: padding)
+        padding = 0
+        guard let file = try walk.next() else {
+            isOver = true
+            return .bytes(bytes + TarHeader.end)
+        }
+        bytes += Self.header(of: file, in: name)
+        padding = TarHeader.padding(after: file.size)
+        let path = "\(walk.root)/\(file.path)"
+        if file.size > Self.small {
+            waiting = .file(path: path, length: file.size)
+        } else {
+            guard let content = FileManager.default.contents(atPath: path), content.count == file.size else {
+                throw .unreadable(path, "it is gone or has changed.")
+            }
+            bytes += content
+        }
+        return .bytes(bytes)
+    }
+
+    private static func header(of file: FileWalk.File, in name: String) -> [UInt8] {
+        TarHeader.of("\(name)/\(file.path)", size: file.size, modified: file.modified)
+    }
+}
+
+/// The plain files below a folder, in the order of their names; what is neither file nor folder is passed over.
+struct FileWalk: Sendable {
+    struct File: Sendable {
+        /// From the root on.
+        var path: String
+        var size: Int64
+        /// Seconds since 1970.
+        var modified: Int64
+    }
+
+    let root: String
+    /// What is still to be looked at, the next one last.
+    private var open: [String] = [""]
+
+    init(_ root: String) { self.root = root }
+
+    mutating func next() throws(BackupFailure) -> File? {
+        while let path = open.popLast() {
+            let place = path.isEmpty ? root : "\(root)/\(path)"
+            var facts = stat()
+            guard lstat(place, &facts) == 0 else { throw BackupFiles.failure(place) }
+            switch facts.st_mode & S_IFMT {
+            case S_IFREG: return File(path: path, size: Int64(facts.st_size), modified: Self.modified(facts))
+            case S_IFDIR:
+                let names = try BackupFiles.wrapping(place) {
+                    try FileManager.default.contentsOfDirectory(atPath: place)
+                }
+                open += names.sorted(by: >).map { path.isEmpty ? $0 : "\(path)/\($0)" }
+            default: continue
+            }
+        }
+        return nil
+    }
+
+    private static func modified(_ facts: stat) -> Int64 {
+        #if canImport(Darwin)
+            Int64(facts.st_mtimespec.tv_sec)
+        #else
+            Int64(facts.st_mtim.tv_sec)
+        #endif
+    }
+}

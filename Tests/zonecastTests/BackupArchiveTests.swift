@@ -1,0 +1,112 @@
+import Foundation
+import Records
+import RelayCore
+import RelayStore
+import Testing
+
+/// A backup as a tar file, read by the system's own tar.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct BackupArchiveTests {
+    private func withFolder<Value>(_ body: (String) throws -> Value) throws -> Value {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        return try body(folder)
+    }
+
+    /// A backup with these files besides its own.
+    private func backup(in folder: String, with files: [String: Data] = [:]) throws -> Backup {
+        _ = try AccountStore(folder: "\(folder)/data")
+        let backup = try Backup.create(of: "\(folder)/data", in: "\(folder)/backups", now: Timestamp(milliseconds: 1))
+        for (path, content) in files {
+            let place = URL(fileURLWithPath: "\(backup.path)/\(path)")
+            try FileManager.default.createDirectory(
+                at: place.deletingLastPathComponent(),
+                withIntermediateDirectories: true
+            )
+            try content.write(to: place)
+        }
+        return backup
+    }
+
+    /// All pieces written to a file; gives how many bytes there were.
+    private func write(_ archive: BackupArchive, to path: String) throws -> Int64 {
+        var (archive, bytes) = (archive, Data())
+        while let piece = try archive.next() {
+            switch piece {
+            case .bytes(let part): bytes += part
+            case .file(let path, let length):
+                let content = try #require(FileManager.default.contents(atPath: path))
+                #expect(content.count == Int(length))
+                bytes += content
+            }
+        }
+        try bytes.write(to: URL(fileURLWithPath: path))
+        return Int64(bytes.count)
+    }
+
+    @Test func whatIsUnpackedIsTheBackup() throws {
+        try withFolder { folder in
+            let files = [
+                "containers/iCloud.org.example.notes/empty": Data(),
+                "containers/a/just-a-block": Data(repeating: 7, count: 512),
+                "containers/a/large": Data((0..<300_000).map { UInt8($0 % 251) }),
+                "containers/\(String(repeating: "l", count: 120))/\(String(repeating: "n", count: 99))": Data([1]),
+                "containers/\(String(repeating: "x", count: 120))/\(String(repeating: "y", count: 150))": Data([2, 3]),
+                "containers/Grüße": Data([4]),
+            ]
+            let backup = try backup(in: folder, with: files)
+            let archive = try BackupArchive(backup)
+            #expect(archive.name == backup.name && archive.length % 512 == 0)
+            #expect(try write(archive, to: "\(folder)/file.tar") == archive.length)
+            try FileManager.default.createDirectory(atPath: "\(folder)/out", withIntermediateDirectories: true)
+            let unpacking = try Tool.run("tar", ["-xf", "\(folder)/file.tar", "-C", "\(folder)/out"])
+            #expect(unpacking.status == 0, "\(unpacking.said)")
+            let unpacked = try Backup(at: "\(folder)/out/\(backup.name)")
+            #expect(unpacked.verify() == [])
+            for (path, content) in files {
+                #expect(FileManager.default.contents(atPath: "\(unpacked.path)/\(path)") == content, "\(path)")
+            }
+            let facts = try FileManager.default.attributesOfItem(atPath: "\(unpacked.path)/relay.sqlite")
+            #expect(facts[.posixPermissions] as? Int == 0o600)
+        }
+    }
+
+    @Test func linksLeadNowhere() throws {
+        try withFolder { folder in
+            let backup = try backup(in: folder)
+            let plain = try BackupArchive(backup).length
+            try FileManager.default.createSymbolicLink(atPath: "\(backup.path)/out", withDestinationPath: "/etc")
+            try FileManager.default.createSymbolicLink(
+                atPath: "\(backup.path)/passwords",
+                withDestinationPath: "/etc/passwd"
+            )
+            #expect(try BackupArchive(backup).length == plain)
+        }
+    }
+
+    @Test func aBackupThatChangesMeanwhileIsNotTakenForWhole() throws {
+        try withFolder { folder in
+            let backup = try backup(in: folder, with: ["containers/a/one": Data([1]), "containers/a/two": Data([2])])
+            var archive = try BackupArchive(backup)
+            try FileManager.default.removeItem(atPath: backup.path)
+            #expect(throws: BackupFailure.self) { while try archive.next() != nil {} }
+        }
+    }
+
+    @Test func whatAVerificationSaidStaysUntilTheBackupGoes() throws {
+        try withFolder { folder in
+            let backup = try backup(in: folder)
+            #expect(backup.verdict == nil)
+            #expect(backup.verify(now: Timestamp(milliseconds: 5)) == [])
+            #expect(backup.verdict == BackupVerdict(at: 5, faults: 0))
+            try Data([1]).write(to: URL(fileURLWithPath: "\(backup.path)/relay.sqlite"))
+            #expect(backup.verify(now: Timestamp(milliseconds: 6)).count == 1)
+            #expect(backup.verdict == BackupVerdict(at: 6, faults: 1))
+            #expect(Backup.all(in: "\(folder)/backups").count == 1)
+            _ = try Backup.create(of: "\(folder)/data", in: "\(folder)/backups", now: Timestamp(milliseconds: 99_000))
+            Backup.keep(1, in: "\(folder)/backups")
+            let left = try FileManager.default.contentsOfDirectory(atPath: "\(folder)/backups")
+            #expect(left.count == 1, "\(left)")
+        }
+    }
+}
