@@ -1,6 +1,7 @@
 import AsyncHTTPClient
 import CryptoExtras
 import Foundation
+import NIOCore
 import NIOSSL
 import Records
 import RelayCore
@@ -18,7 +19,11 @@ import Testing
         tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(PushServicePeer.certificate.utf8)))
         let client = HTTPClient(
             eventLoopGroupProvider: .singleton,
-            configuration: .init(tlsConfiguration: tls, redirectConfiguration: .disallow)
+            configuration: .init(
+                tlsConfiguration: tls,
+                redirectConfiguration: .disallow,
+                timeout: .init(connect: .seconds(120))
+            )
         )
         struct File: Encodable {
             var type = "service_account"

@@ -27,7 +27,11 @@ struct IndependentPeerTests {
         tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(PushServicePeer.certificate.utf8)))
         let client = HTTPClient(
             eventLoopGroupProvider: .singleton,
-            configuration: .init(tlsConfiguration: tls, redirectConfiguration: .disallow)
+            configuration: .init(
+                tlsConfiguration: tls,
+                redirectConfiguration: .disallow,
+                timeout: .init(connect: .seconds(120))
+            )
         )
         var settings = PushSettings()
         let (appleKey, webKey) = (P256.Signing.PrivateKey(), P256.Signing.PrivateKey())

@@ -26,7 +26,7 @@ import Testing
             configuration: .init(
                 tlsConfiguration: tls,
                 redirectConfiguration: .disallow,
-                timeout: .init(connect: .seconds(60))
+                timeout: .init(connect: .seconds(120))
             )
         )
         var settings = PushSettings()

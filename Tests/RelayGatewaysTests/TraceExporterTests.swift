@@ -51,9 +51,10 @@ import Testing
         tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(PushServicePeer.certificate.utf8)))
         let client = HTTPClient(
             eventLoopGroupProvider: .singleton,
-            configuration: .init(tlsConfiguration: tls, timeout: .init(connect: .seconds(60)))
+            configuration: .init(tlsConfiguration: tls, timeout: .init(connect: .seconds(120)))
         )
         var settings = TraceExporter.Settings(endpoint: peer.address + "/v1/traces", token: "t0ken", version: "1.2")
+        settings.patience = .seconds(120)
         change(&settings)
         let told = Told()
         let exporter = TraceExporter(settings, client: client) { told.add($0) }

@@ -23,6 +23,8 @@ final class CourierLane: NoticeLane {
         var connection: NoticeConnectionID
         var queue = NoticeQueue()
         var waiter: (number: UInt64, continuation: CheckedContinuation<Delivery, Never>)?
+        /// The latest poll whose time was over, be it before it came to wait.
+        var lastGivenUp: UInt64 = 0
         /// When it last asked, or was made.
         var lastAsked: Duration
         var order: UInt64
@@ -166,12 +168,13 @@ final class CourierLane: NoticeLane {
         let isCancelled = Task.isCancelled
         let (answer, replaced) = state.withLock {
             state -> (Delivery?, CheckedContinuation<Delivery, Never>?) in
-            guard state.couriers[id] != nil else { return (.gone, nil) }
+            guard let lastGivenUp = state.couriers[id]?.lastGivenUp else { return (.gone, nil) }
             state.couriers[id]?.lastAsked = now
             let replaced = state.couriers[id]?.waiter?.continuation
             state.couriers[id]?.waiter = nil
             if state.isStopped || isCancelled { return (.nothing, replaced) }
             if let frame = state.couriers[id]?.queue.removeFirst() { return (.notice(frame), replaced) }
+            guard number > lastGivenUp else { return (.nothing, replaced) }
             state.couriers[id]?.waiter = (number, continuation)
             return (nil, replaced)
         }
@@ -181,6 +184,8 @@ final class CourierLane: NoticeLane {
 
     private func giveUp(_ number: UInt64, of id: String) {
         let waiter = state.withLock { state -> CheckedContinuation<Delivery, Never>? in
+            let lastGivenUp = state.couriers[id]?.lastGivenUp ?? 0
+            state.couriers[id]?.lastGivenUp = max(number, lastGivenUp)
             guard let waiter = state.couriers[id]?.waiter, waiter.number == number else { return nil }
             state.couriers[id]?.waiter = nil
             return waiter.continuation

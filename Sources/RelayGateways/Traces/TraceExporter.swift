@@ -21,6 +21,8 @@ package final class TraceExporter: TraceSink {
         package var batch = 512
         /// Between two looks into the queue.
         package var interval = Duration.seconds(2)
+        /// For the collector's answer.
+        package var patience = Duration.seconds(10)
 
         package init(endpoint: String, token: String? = nil, version: String) {
             self.endpoint = endpoint
@@ -136,7 +138,7 @@ package final class TraceExporter: TraceSink {
             if let token = settings.token { request.headers.add(name: "authorization", value: "Bearer \(token)") }
             let batch = TraceBatch(spans, service: settings.service, version: settings.version)
             request.body = .bytes(try batch.json())
-            let response = try await client.execute(request, timeout: .seconds(10))
+            let response = try await client.execute(request, timeout: TimeAmount(settings.patience))
             let body = try? await response.body.collect(upTo: 4_096)
             let said = body.map { String(buffer: $0).prefix(200) } ?? ""
             switch response.status.code {

@@ -24,7 +24,7 @@ extension SQLiteReader {
             )
             defer { queryWork.examined += run.examined }
             do {
-                return try RunTime.limited(on: database) { try run.run(in: zones) }
+                return try RunTime.limited(to: queryWork.tuning.longestRun, on: database) { try run.run(in: zones) }
             } catch let error as IndexMissing {
                 queryWork.missing.formUnion(
                     error.targets.map { WantedIndex(recordType: query.recordType, target: $0) }

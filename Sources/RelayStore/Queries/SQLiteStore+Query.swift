@@ -6,8 +6,6 @@ extension SQLiteStore {
     private static let manyRecords = 20_000
     /// Records that one step of building reads: some 20 ms in which other writes wait.
     private static let buildingStep = 2_000
-    /// How long a query waits for its index.
-    private static let longestWait = Duration.seconds(20)
 
     /// Answers from what there is while that is cheap; else builds the indexes that are missing, step by step among the
     /// other writes, and answers from them.
@@ -23,7 +21,7 @@ extension SQLiteStore {
     package func countedQuery<Result>(
         _ body: (any StoreReader) throws(RelayError) -> Result
     ) async throws(RelayError) -> (Result, examined: Int) {
-        let deadline = ContinuousClock.now + Self.longestWait
+        let deadline = ContinuousClock.now + tuning.longestWait
         var work = QueryWork(allowance: .init(records: tuning.recordsWithoutIndex), tuning: tuning)
         while true {
             let refusal: RelayError

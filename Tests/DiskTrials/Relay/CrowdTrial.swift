@@ -34,9 +34,18 @@ package struct CrowdTrial: Sendable {
                 throw WorldFailure("a zone could not be made")
             }
         }
-        disk.arm(.init(number: 20 + draw.below(400), .losesPower))
+        let fault = FaultyDisk.Fault(number: 20 + draw.below(400), .losesPower)
+        // Counted from the first answer on: how many writes share the first commit, and so how much of the disk it takes,
+        // is for the machine to say.
+        let isArmed = Mutex(false)
+        let onAnswer: @Sendable () -> Void = {
+            isArmed.withLock { isArmed in
+                if !isArmed { disk.arm(fault) }
+                isArmed = true
+            }
+        }
         let outcomes = try await withThrowingTaskGroup(of: (Int, PossibleFacts, Int).self) { group in
-            for number in 0..<clients { group.addTask { try await write(number, world) } }
+            for number in 0..<clients { group.addTask { try await write(number, world, onAnswer) } }
             return try await group.reduce(into: []) { $0.append($1) }
         }
         world.close()
@@ -64,7 +73,9 @@ package struct CrowdTrial: Sendable {
     }
 
     /// Writes until the power is gone; gives what its zone may hold.
-    private func write(_ number: Int, _ world: DiskWorld) async throws -> (Int, PossibleFacts, Int) {
+    private func write(_ number: Int, _ world: DiskWorld, _ onAnswer: @Sendable () -> Void) async throws
+        -> (Int, PossibleFacts, Int)
+    {
         let draw = Draw(seed: seed &* 1_000 &+ UInt64(number))
         var facts = PossibleFacts(["zone z\(number)": "there"])
         var acknowledged = 0
@@ -78,6 +89,7 @@ package struct CrowdTrial: Sendable {
             }
             facts.happened(step)
             acknowledged += 1
+            onAnswer()
         }
         // As the zone's feed says it.
         var bare = PossibleFacts()

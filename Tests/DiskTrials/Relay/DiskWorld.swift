@@ -43,6 +43,8 @@ final class DiskWorld: Sendable {
     /// The file of the container's store.
     let file: String
     private let losses: Losses
+    /// What lies beneath; `nil` for the system's.
+    let disk: FaultyDisk?
 
     /// Counts the relay's calls for its own end.
     private final class Losses: Sendable {
@@ -64,6 +66,7 @@ final class DiskWorld: Sendable {
         throws
     {
         self.tags = tags
+        self.disk = disk
         schemas = SchemaFolder(folder: folder, container: try Self.home().container)
         file = "\(folder)/containers/\(Self.container)/development.sqlite"
         let losses = Losses()

@@ -44,14 +44,17 @@ extension DiskWorld {
         _ = try? await store().write { _ in }
     }
 
-    /// Returns when nothing is left of deleted zones, or after a moment: a purge that fails waits for another write.
+    /// Returns when nothing is left of deleted zones; where the disk has failed, after a moment too: a purge that fails
+    /// waits for another write.
     func waitForPurge() async throws {
         guard let file = try? DatabaseQueue(path: file) else { return }
-        let deadline = ContinuousClock.now + .milliseconds(300)
+        let start = ContinuousClock.now
         var rest = 1
-        while rest > 0, !wantsRestart, ContinuousClock.now < deadline {
+        while rest > 0, !wantsRestart {
+            let patience = disk?.hasStruck == true ? Duration.milliseconds(300) : .seconds(300)
+            guard ContinuousClock.now - start < patience else { return }
             rest = (try? await file.read { try Int.fetchOne($0, sql: Self.leftovers) ?? 0 }) ?? 0
-            if rest > 0 { await Task.yield() }
+            if rest > 0 { try await Task.sleep(for: .milliseconds(1)) }
         }
     }
 

@@ -41,13 +41,11 @@ import Wire
     private func progress(_ path: String, reaching count: Int) async throws -> Int? {
         let name = try #require(HTTPField.Name("Upload-Offset"))
         var last: Int?
-        for _ in 0..<60_000 {
+        try await eventually("\(count) bytes to be there") {
             let response = await world.relay.respond(to: APIRequest(method: .get, path: path))
             #expect(response.status == .noContent)
             last = response.headers[name].flatMap { Int($0) }
-            if last == count { break }
-            await Task.yield()
-            try await Task.sleep(for: .milliseconds(1))
+            return last == count
         }
         return last
     }

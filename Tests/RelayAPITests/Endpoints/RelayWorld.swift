@@ -14,7 +14,11 @@ final class RelayWorld: Sendable {
     let stores: StoreFolder
     let container = "iCloud.org.example.notes"
 
-    init(limits: Limits = Limits(), _ change: (inout SignInSettings) -> Void = { _ in }) throws {
+    init(
+        limits: Limits = Limits(),
+        time: TimeSource = .system,
+        _ change: (inout SignInSettings) -> Void = { _ in }
+    ) throws {
         directory = try AccountStore(inMemory: ())
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -25,7 +29,7 @@ final class RelayWorld: Sendable {
         let authenticator = try Authenticator(
             directory: directory,
             settings: settings,
-            time: .system,
+            time: time,
             random: .system
         )
         let drawn = Mutex(SplitMix(state: 1))
@@ -34,7 +38,7 @@ final class RelayWorld: Sendable {
             authenticator: authenticator,
             stores: stores,
             limits: limits,
-            time: .system,
+            time: time,
             random: .system
         )
     }

@@ -40,9 +40,11 @@ import Wire
     }
 
     @Test func tooManyRequestsOfOneUser() async throws {
-        let world = try RelayWorld { $0.requestRate = RateLimit(perSecond: 0.5, burst: 1) }
+        // The clock stands still: none is forgiven while the machine is busy with other things.
+        let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
+        let world = try RelayWorld(time: time) { $0.requestRate = RateLimit(perSecond: 0.5, burst: 1) }
         #expect(try await world.ask("private/zones/list", method: .get).status == 200)
-        try expect(try await world.ask("private/zones/list", method: .get), 429, "THROTTLED", retryAfter: 1...2)
+        try expect(try await world.ask("private/zones/list", method: .get), 429, "THROTTLED", retryAfter: 2...2)
         #expect(try await world.ask("private/zones/list", as: "bob", method: .get).status == 200)
     }
 

@@ -86,7 +86,7 @@ import Wire
         _ = await push.clock.nextSleep()
         push.clock.advance(by: .seconds(1))
         _ = await push.peer.nextPush()
-        try await push.until {
+        try await eventually("the registration to end") {
             try push.directory.pushDevices().isEmpty && push.world.hub.connectionCount < connections
         }
     }
@@ -102,7 +102,9 @@ import Wire
             #expect(await push.peer.nextPush() != nil, "before \(next) s")
         }
         #expect(await push.clock.nextSleep() == .seconds(90))
-        try await push.until { try push.directory.pushDevices().first?.lastFault == "come back" }
+        try await eventually("the fault to be noted") {
+            try push.directory.pushDevices().first?.lastFault == "come back"
+        }
         push.clock.advance(by: .seconds(90))
         #expect(await push.peer.nextPush() != nil)
     }

@@ -106,14 +106,6 @@ struct PushWorld {
         try await world.device("push/register", body, from: device).status
     }
 
-    /// Waits for what a task of the relay's brings about, at most as long as the suite may take.
-    func until(_ isSo: () throws -> Bool) async throws {
-        while try !isSo() {
-            try Task.checkCancellation()
-            await Task.yield()
-        }
-    }
-
     /// Changes a record of that zone; returns when all of the relay has heard of it.
     func change(_ name: String, from device: String = "writer") async throws {
         try await world.change(name, zone: "Notes", from: device)

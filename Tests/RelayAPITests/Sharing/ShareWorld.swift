@@ -2,6 +2,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayStore
 import Testing
 import Wire
 
@@ -11,7 +12,9 @@ struct ShareWorld {
     static let bob = "bob@example.org"
     static let carol = "carol@example.org"
 
-    init(limits: Limits = Limits()) throws { world = try SubscriptionWorld(limits: limits) }
+    init(limits: Limits = Limits(), later: CommitLater? = nil) throws {
+        world = try SubscriptionWorld(limits: limits, later: later)
+    }
 
     /// The record name by which the container knows somebody.
     func name(of user: String) async throws -> String {

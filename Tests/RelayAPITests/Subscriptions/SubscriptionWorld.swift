@@ -24,7 +24,8 @@ final class SubscriptionWorld {
         directory: AccountStore? = nil,
         folder: String? = nil,
         time: TimeSource = .system,
-        push: PushService? = nil
+        push: PushService? = nil,
+        later: CommitLater? = nil
     ) throws {
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -40,7 +41,8 @@ final class SubscriptionWorld {
         stores = StoreFolder(
             folder: folder,
             draw: { drawn.withLock { $0.next() } },
-            onCommit: { hub.publish($1, of: $0) }
+            onCommit: { hub.publish($1, of: $0) },
+            later: later
         )
         self.hub = hub
         relay = Relay(

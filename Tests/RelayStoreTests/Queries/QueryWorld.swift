@@ -22,6 +22,9 @@ final class QueryWorld {
     /// Unless told otherwise every query uses indexes.
     init(_ place: SQLiteStore.Place = .memory, tuning: QueryTuning = .indexesOnly) throws {
         let drawn = Mutex(UInt64(7))
+        var tuning = tuning
+        // How fast the machine is decides nothing.
+        (tuning.longestRun, tuning.longestWait) = (.seconds(300), .seconds(300))
         store = try SQLiteStore(
             place,
             draw: {
