@@ -13,19 +13,30 @@ extension AssetKeeper {
         let file = folder.appendingPathComponent(Self.fileName(asset.fileChecksum))
         if FileManager.default.fileExists(atPath: file.path) { return file }
         let part = try PartialFile(file.appendingPathExtension("part"))
-        var isComplete = false
-        if let address = asset.downloadURL { isComplete = try await load(asset, from: address, into: part) }
-        if !isComplete, let address = try await currentAddress(of: asset, origin) {
-            isComplete = try await load(asset, from: address, into: part)
+        // A spoilt byte may be of a piece that an earlier attempt has left: then all of it comes anew, once.
+        for _ in 0..<2 {
+            guard try await load(asset, origin, into: part) else {
+                throw CKError(
+                    .assetNotAvailable,
+                    "The asset is not to be had: the record may have changed or gone. Fetch the record again."
+                )
+            }
+            if part.holds(asset) {
+                try part.become(file)
+                return file
+            }
+            try part.empty()
         }
-        guard isComplete else {
-            throw CKError(
-                .assetNotAvailable,
-                "The asset is not to be had: the record may have changed or gone. Fetch the record again."
-            )
-        }
-        try part.become(file)
-        return file
+        throw CKError(
+            .assetNotAvailable,
+            "What the relay sends is not what the record names: its disk may be damaged. Run `zonecast doctor` there."
+        )
+    }
+
+    private func load(_ asset: Asset, _ origin: AssetOrigin, into part: PartialFile) async throws(CKError) -> Bool {
+        if let address = asset.downloadURL, try await load(asset, from: address, into: part) { return true }
+        guard let address = try await currentAddress(of: asset, origin) else { return false }
+        return try await load(asset, from: address, into: part)
     }
 
     /// False when the address is no longer good, or leads to something else.
@@ -131,6 +142,8 @@ private struct PartialFile {
             try handle.write(contentsOf: bytes)
         }
     }
+
+    func holds(_ asset: Asset) -> Bool { AssetContent.file(file, holds: asset) }
 
     func empty() throws(CKError) { try Self.doing(file) { try Data().write(to: file) } }
 

@@ -86,6 +86,13 @@ package final class AssetKeeper: Sendable {
             asset = try await begin(upload, file, key, scope, zone)
         }
         try file.checkIsUnchanged()
+        guard AssetContent.isOne(asset, file.asset) else {
+            state.withLock { $0.addresses[key] = nil }
+            throw CKError(
+                .serverResponseLost,
+                "The relay got other bytes than the file \(upload.file.lastPathComponent) holds. Save the record again."
+            )
+        }
         state.withLock { state in
             state.uploads[key] = (asset, Date() + Self.receiptLife)
             state.addresses[key] = nil

@@ -1,14 +1,10 @@
-import Crypto
 import Foundation
 import Records
-import Wire
 
 /// A program's file that is to be uploaded, by its content.
 struct UploadFile {
     /// CloudKit's limit, and the relay's unless it was told otherwise; beyond it not even reading is worth while.
     private static let largest = 4 << 30
-    /// Bytes read at a time.
-    private static let pieceSize = 1 << 20
 
     private struct Stamp: Equatable {
         var size: Int
@@ -17,7 +13,7 @@ struct UploadFile {
 
     private let file: URL
     private let stamp: Stamp
-    /// What the relay will call it: 0x01 and the first 20 bytes of its SHA-256, wire reference 4.6.
+    /// What the relay will call it.
     let asset: Asset
 
     /// Reads the file once, piece by piece.
@@ -26,11 +22,11 @@ struct UploadFile {
     init(_ file: URL) throws(CKError) {
         self.file = file
         guard let stamp = Self.stamp(file), stamp.size <= Self.largest,
-            let (digest, size) = Self.digest(file)
+            let asset = AssetContent.asset(of: file)
         else { throw CKError(.assetFileNotFound, "The asset's file \(file.lastPathComponent) cannot be read.") }
         self.stamp = stamp
-        asset = Asset(fileChecksum: Base64.encode([1] + digest.prefix(20)), size: Int64(size))
-        guard size == stamp.size else { throw Self.modified(file) }
+        self.asset = asset
+        guard asset.size == stamp.size else { throw Self.modified(file) }
         try checkIsUnchanged()
     }
 
@@ -48,21 +44,5 @@ struct UploadFile {
             size: (facts[.size] as? NSNumber)?.intValue ?? 0,
             modified: facts[.modificationDate] as? Date
         )
-    }
-
-    private static func digest(_ file: URL) -> (digest: [UInt8], size: Int)? {
-        guard let handle = try? FileHandle(forReadingFrom: file) else { return nil }
-        defer { try? handle.close() }
-        var hash = SHA256()
-        var size = 0
-        do {
-            while let piece = try handle.read(upToCount: pieceSize), !piece.isEmpty {
-                hash.update(data: piece)
-                size += piece.count
-            }
-        } catch {
-            return nil
-        }
-        return (Array(hash.finalize()), size)
     }
 }

@@ -1,0 +1,43 @@
+import Crypto
+import Foundation
+import Records
+
+/// The name that a file has by what it holds: 0x01 and the first 20 bytes of its SHA-256, wire reference 4.6.
+enum AssetContent {
+    /// Bytes read at a time.
+    private static let pieceSize = 1 << 20
+
+    /// What a relay will call the file's content; `nil` where it cannot be read.
+    static func asset(of file: URL) -> Asset? {
+        guard let handle = try? FileHandle(forReadingFrom: file) else { return nil }
+        defer { try? handle.close() }
+        var hash = SHA256()
+        var size: Int64 = 0
+        do {
+            while let piece = try handle.read(upToCount: pieceSize), !piece.isEmpty {
+                hash.update(data: piece)
+                size += Int64(piece.count)
+            }
+        } catch {
+            return nil
+        }
+        return Asset(fileChecksum: Base64.encode([1] + hash.finalize().prefix(20)), size: size)
+    }
+
+    /// Whether a file holds what the asset names; of a name that is made in another way nothing can be said.
+    static func file(_ file: URL, holds asset: Asset) -> Bool {
+        guard isOfContent(asset.fileChecksum) else { return true }
+        return self.asset(of: file)?.fileChecksum == asset.fileChecksum
+    }
+
+    /// Whether two names are of one content, as far as they can tell.
+    static func isOne(_ first: Asset, _ second: Asset) -> Bool {
+        first.fileChecksum == second.fileChecksum || !isOfContent(first.fileChecksum)
+            || !isOfContent(second.fileChecksum)
+    }
+
+    private static func isOfContent(_ checksum: String) -> Bool {
+        guard let bytes = Base64.decode(checksum) else { return false }
+        return bytes.count == 21 && bytes.first == 1
+    }
+}
