@@ -11,14 +11,18 @@ import Testing
         try Command.run(["alerts"] + arguments, environment: environment)
     }
 
-    private func messages(_ collector: Collector, atLeast count: Int) throws -> [Message] {
+    /// Those about the rule: of a busy machine a relay may have more to tell.
+    private func messages(_ collector: Collector, of rule: String) throws -> [Message] {
+        try collector.bodies.map { try JSONDecoder().decode(Message.self, from: $0) }.filter { $0.rule == rule }
+    }
+
+    private func firstMessage(_ collector: Collector, of rule: String) throws -> Message {
         let deadline = ContinuousClock.now + .seconds(120)
-        while collector.bodies.count < count, ContinuousClock.now < deadline { usleep(20_000) }
-        try #require(
-            collector.bodies.count >= count,
-            "waited 120 s for \(count) messages, got \(collector.bodies.count)"
-        )
-        return try collector.bodies.map { try JSONDecoder().decode(Message.self, from: $0) }
+        while true {
+            if let first = try messages(collector, of: rule).first { return first }
+            try #require(ContinuousClock.now < deadline, "waited 120 s for a message of \(rule)")
+            usleep(20_000)
+        }
     }
 
     @Test func aTestMessageArrivesOrSaysWhyNot() throws {
@@ -26,7 +30,7 @@ import Testing
         let hook = ["ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(collector.port)/hook"]
         let sent = try alerts("test", environment: hook)
         #expect(sent.status == 0 && sent.output == "sent to webhook at 127.0.0.1\n", "\(sent.complaint)")
-        let message = try #require(try messages(collector, atLeast: 1).first)
+        let message = try firstMessage(collector, of: "test")
         #expect(message.state == "test" && message.text.hasPrefix("A test"))
 
         let nobody = try alerts("test")
@@ -80,9 +84,8 @@ import Testing
         )
         // More than any disk has: the alert is there from now on.
         #expect(try alerts("limit", "disk", "1e20", "--data", folder.path).output.hasPrefix("Room on the disk: "))
-        let first = try messages(collector, atLeast: 1)
-        #expect(first.map(\.rule) == ["disk"] && first.first?.state == "firing")
-        #expect(first.first?.text.contains("Make room") == true)
+        let first = try firstMessage(collector, of: "disk")
+        #expect(first.state == "firing" && first.text.contains("Make room"))
         #expect(try alerts("mute", "disk", "--hours", "1", "--data", folder.path).output.contains("silent until"))
         struct Shown: Decodable {
             struct Row: Decodable { var id: String, isOwnLimit: Bool, mutedUntil: String? }
@@ -94,6 +97,6 @@ import Testing
         #expect(shown.alerts.first { $0.id == "disk" }?.mutedUntil != nil)
         #expect(try alerts("mute", "none", "--data", folder.path).status == 1)
         #expect(relay.stop().status == 0)
-        #expect(collector.bodies.count == 1)
+        #expect(try messages(collector, of: "disk").count == 1)
     }
 }

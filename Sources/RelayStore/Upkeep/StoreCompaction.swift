@@ -21,6 +21,8 @@ package struct StoreCompaction: Sendable {
 
     /// Pages that one step gives back: a write waits for one step at the most, some milliseconds.
     private static let stepPages = 512
+    /// How long it waits for others at one place.
+    private static let patience = Duration.seconds(30)
 
     private let path: String
 
@@ -54,8 +56,8 @@ package struct StoreCompaction: Sendable {
     package func writeAnew() throws {
         try withConnection(readonly: false) { database in
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
-            try Self.settle(database)
         }
+        try settle()
     }
 
     /// Gives the file's free pages back a few at a time; others may write between two steps.
@@ -76,16 +78,25 @@ package struct StoreCompaction: Sendable {
                 left = now
                 step(all - left, all)
             }
-            try Self.settle(database)
         }
+        try settle()
     }
 
     /// Brings the log into the file, which only then becomes shorter.
     ///
-    /// A relay that is just reading or writing does the rest with its own next checkpoint.
-    private static func settle(_ database: Database) throws {
-        _ = try Row.fetchOne(database, sql: "PRAGMA wal_checkpoint(PASSIVE)")
-        _ = try? Row.fetchOne(database, sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+    /// Tries so for some time; beside a relay that reads without a pause, that one does the rest with its own next
+    /// checkpoint.
+    private func settle() throws {
+        // While this waits for readers, the relay's writes wait for this.
+        try withConnection(readonly: false, patience: .seconds(1)) { database in
+            _ = try Row.fetchOne(database, sql: "PRAGMA wal_checkpoint(PASSIVE)")
+            let end = ContinuousClock.now + Self.patience
+            repeat {
+                let row = try? Row.fetchOne(database, sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+                if let isBusy: Int = row?[0], isBusy == 0 { return }
+                usleep(500_000)
+            } while ContinuousClock.now < end
+        }
     }
 
     private static func freePages(_ database: Database) throws -> Int64 {
@@ -96,10 +107,20 @@ package struct StoreCompaction: Sendable {
         try Int.fetchOne(database, sql: "PRAGMA auto_vacuum") == 2
     }
 
-    private func withConnection<Value>(readonly: Bool, _ body: (Database) throws -> Value) throws -> Value {
+    private func withConnection<Value>(
+        readonly: Bool,
+        patience: Duration = Self.patience,
+        _ body: (Database) throws -> Value
+    ) throws -> Value {
         var configuration = Configuration()
         configuration.readonly = readonly
-        configuration.busyMode = .timeout(5)
+        // SQLite itself would soon look every tenth of a second only. A relay whose disk is slow has the lock nearly all the
+        // time, and gives it back for a millisecond between two commits.
+        let tries = Int(patience / .milliseconds(1))
+        configuration.busyMode = .callback { tried in
+            usleep(1_000)
+            return tried < tries
+        }
         configuration.prepareDatabase { database in
             CheckedVFS.leaveRoom(database)
             if !readonly { try database.execute(sql: "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0") }
