@@ -72,6 +72,9 @@ struct TelemetryAnswer: Encodable {
         var median: Double?
         var slowest: Double?
         var notices: Int
+        /// From commit to socket, in milliseconds.
+        var noticeMedian: Double?
+        var noticeSlowest: Double?
     }
 
     var points: [Point]
@@ -124,6 +127,9 @@ struct TelemetryAnswer: Encodable {
         sum.median = times.quantile(0.5).map { $0 * 1_000 }
         sum.slowest = times.quantile(0.99).map { $0 * 1_000 }
         sum.notices = last.notices.sent - first.notices.sent
+        let noticeTimes = last.reading.noticeTimes.since(first.reading.noticeTimes)
+        sum.noticeMedian = noticeTimes.quantile(0.5).map { $0 * 1_000 }
+        sum.noticeSlowest = noticeTimes.quantile(0.99).map { $0 * 1_000 }
         return sum
     }
 

@@ -78,6 +78,33 @@ struct ConsoleCall: Sendable {
         return ContainerEnvironment(container, environment)
     }
 
+    /// Calls an operation of the wire on the user's private database, or on what others share with them, as their own.
+    ///
+    /// Throws what the relay refuses.
+    func ask<Answer: Decodable>(
+        _ operation: String,
+        _ body: some Encodable,
+        for user: UserID,
+        in home: ContainerEnvironment,
+        database: String = "private"
+    ) async throws -> Answer {
+        let response = await parts.relay.respond(
+            to: APIRequest(
+                method: .post,
+                path: "/database/1/\(home.container.name)/\(home.environment.rawValue)/\(database)/\(operation)",
+                body: Array(try JSONEncoder().encode(body))
+            ),
+            for: user
+        )
+        let decoder = JSONDecoder()
+        let answer = Data(response.body)
+        guard response.status == .ok else {
+            let reason = try? decoder.decode(WireRefusal.self, from: answer).reason
+            throw ConsoleRefusal(reason ?? "The relay refuses this.", status: response.status.code)
+        }
+        return try decoder.decode(Answer.self, from: answer)
+    }
+
     func body<Body: Decodable>(_ type: Body.Type) throws -> Body {
         try JSONDecoder().decode(type, from: Data(request.body))
     }
@@ -142,4 +169,9 @@ struct ConsoleRoute: Sendable {
 /// The answer where there is nothing to tell.
 struct Done: Encodable, Sendable {
     var done = true
+}
+
+/// What the wire says where it refuses.
+struct WireRefusal: Decodable {
+    var reason: String?
 }

@@ -312,7 +312,7 @@ struct ConsoleTests {
         try page.type("correct horse")
         try page.press("Enter")
         try page.wait(for: "document.querySelector('dialog') === null")
-        let name = try page.text("document.querySelector('main td.mono').innerText")
+        let name = try page.text("document.querySelector('main td.mono span').title")
         let file = "\(downloads.path)/\(name).tar"
         let deadline = ContinuousClock.now + .seconds(120)
         // The browser gives it its name when it is whole.
@@ -324,6 +324,42 @@ struct ConsoleTests {
         #expect(verified.status == 0, "\(verified.output)")
         let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
         #expect(audit.output.contains("backup.download"))
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func aShareIsStoppedAndAUserDeleted() throws {
+        let stage = try Stage()
+        try stage.fill()
+        try stage.wire(
+            "private/records/modify",
+            """
+            {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":{"recordName":"cloudkit.zoneshare",
+            "recordType":"cloudkit.share","publicPermission":"READ_ONLY","fields":{"cloudkit.title":{"value":"secret words"}}}}]}
+            """
+        )
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        #expect(try page.text("document.querySelector('main').innerText").contains("What doctor says"))
+        try goByKeys(page, "h", to: "shares")
+        #expect(try page.text("document.querySelector('main tbody').innerText").contains("anybody: read"))
+        try page.keepPicture("console-share")
+        try page.text("document.querySelector('main td .danger[aria-label^=Stop]').click()")
+        try page.wait(for: "document.querySelector('dialog[open] .danger') !== null")
+        try page.text("document.querySelector('dialog[open] .danger').click()")
+        try page.wait(for: "document.querySelector('main').innerText.includes('Nobody shares anything here.')")
+        try goByKeys(page, "u", to: "users")
+        try page.text("document.querySelector('main tbody a').click()")
+        try page.wait(for: "document.getElementById('delete-user') !== null")
+        try page.keepPicture("console-user")
+        try page.text("document.getElementById('delete-user').click()")
+        try page.wait(for: "document.querySelector('#delete-user-form button')?.disabled === true")
+        try page.type("dev-alice")
+        try page.keepPicture("console-user-delete")
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('main').innerText.includes('No users yet.')")
+        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        #expect(audit.output.contains("share.stop") && audit.output.contains("user.delete"))
+        #expect(!audit.output.contains("secret"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 

@@ -35,6 +35,7 @@ extension ConsoleFiles {
                 ["Size", (zone) => bytes(zone.recordBytes + zone.assetBytes), "number"],
                 ["Change", (zone) => number(zone.lastChange), "number"],
                 ["Last written", (zone) => moment(zone.modified)],
+                ["Can", (zone) => zone.database === "public" ? "be queried" : zone.tracksChanges ? "changes, atomic writes, sharing" : "be queried"],
                 ["Shared", (zone) => zone.sharing === "none" ? "" : zone.sharing === "zone" ? "as a whole" : "hierarchies"],
                 ["", (zone) => zone.tracksChanges && button("Delete…", () => remove(zone), { class: "small danger", "aria-label": `Delete zone ${zone.zoneName}` })],
               ], rows, parameters.get("words") ? "No zone or user has this in its name." : "No zones yet.", { caption: "Zones" }),
