@@ -83,12 +83,14 @@ extension ConsoleAPI {
             return Done()
         },
         .post("users/password") { call in
-            struct Request: Decodable { var id: Int64, password: String }
+            /// Whoever sets it could sign in as them.
+            struct Request: Decodable { var id: Int64, password: String, own: String }
             let ask = try call.body(Request.self)
             let account = try account(call, "\(ask.id)")
             guard case .email = account.login else {
                 throw ConsoleRefusal("This user signs in without a password of this relay.")
             }
+            try await call.confirm(password: ask.own)
             try call.parts.accounts.setPassword(ask.password, of: account.id)
             try call.note("user.password", AccountAnswer(account).name)
             return Done()

@@ -48,6 +48,7 @@ struct TelemetryAnswer: Encodable {
         var writes: UInt64
         var commitMedian: Double?
         var connections: Int
+        var storeBytes: Int64
         var notices: Int
         /// From commit to socket, in milliseconds.
         var noticeMedian: Double?
@@ -106,6 +107,7 @@ struct TelemetryAnswer: Encodable {
             writes: later.reading.writes &- earlier.reading.writes,
             commitMedian: commits.quantile(0.5).map { $0 * 1_000 },
             connections: later.connections,
+            storeBytes: later.storeBytes,
             notices: difference.notices,
             noticeMedian: notices.quantile(0.5).map { $0 * 1_000 },
             noticeSlowest: notices.quantile(0.99).map { $0 * 1_000 }

@@ -50,9 +50,12 @@ struct ConsoleCall: Sendable {
     let parts: ConsoleParts
     let person: Operator
     let request: APIRequest
+    private let guardian: ConsoleGuard?
     private let fields: FormFields?
 
-    init(_ parts: ConsoleParts, _ person: Operator, _ request: APIRequest) {
+    /// Without `guardian` nothing is done that wants the person's password once more.
+    init(_ parts: ConsoleParts, _ person: Operator, _ request: APIRequest, guardian: ConsoleGuard? = nil) {
+        self.guardian = guardian
         self.parts = parts
         self.person = person
         self.request = request
@@ -117,6 +120,12 @@ struct ConsoleCall: Sendable {
             status: 409,
             code: .confirm
         )
+    }
+
+    /// Throws unless this is the person's own password: asked for before they could get at private contents.
+    func confirm(password: String) async throws {
+        guard let guardian else { throw ConsoleRefusal("This is done at the console.", status: 403) }
+        try await guardian.confirm(person, password, parts.accounts, from: request.remoteAddress)
     }
 
     /// Writes down what has been done.

@@ -27,7 +27,8 @@ struct TelemetryKeeping: Service {
                 at: TimeSource.system.now(),
                 reading: metrics.reading,
                 connections: hub.connectionCount,
-                notices: hub.noticeCounts
+                notices: hub.noticeCounts,
+                storeBytes: metrics.gauge("zonecast_store_bytes") ?? 0
             )
         )
     }

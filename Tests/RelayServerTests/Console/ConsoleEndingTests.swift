@@ -148,9 +148,12 @@ import Testing
         let (world, _) = try await world(link: true)
         let ada = try world.accounts.addAccount(email: "ada@example.org", password: "correct horse")
         let path = "/console/api/users/password"
-        func set(_ id: Int64, _ password: String) async throws -> APIResponse {
-            try await world.ask(.post, path, body: #"{"id":\#(id),"password":"\#(password)"}"#)
+        func set(_ id: Int64, _ password: String, own: String = "correct horse") async throws -> APIResponse {
+            let body = #"{"id":\#(id),"password":"\#(password)","own":"\#(own)"}"#
+            return try await world.ask(.post, path, body: body)
         }
+        #expect(try await set(ada.id.number, "battery staple", own: "a guess").status == .forbidden)
+        #expect(try world.accounts.account(email: "ada@example.org", password: "correct horse")?.id == ada.id)
         #expect(try await set(ada.id.number, "short").status == .badRequest)
         #expect(try await set(ada.id.number, "battery staple").status == .ok)
         #expect(try world.accounts.account(email: "ada@example.org", password: "battery staple")?.id == ada.id)
@@ -164,5 +167,49 @@ import Testing
         let answer = try await world.ask(.post, "/console/api/assets/collect")
         #expect(answer.status == .ok && answer.text == #"{"removed":0}"#, "\(answer.text)")
         #expect(try world.accounts.auditEntries(limit: 1).first?.action == "assets.collect")
+    }
+
+    @Test func zonesAreMadeAndResetForTheirUsers() async throws {
+        let (world, _) = try await world(link: true)
+        let account = try #require(
+            try world.accounts.accounts().first { if case .dev("alice") = $0.login { true } else { false } }
+        )
+        let owner = try #require(try world.accounts.profiles(of: account.id).first?.profile.user.recordName)
+        func change(_ verb: String, _ zone: String, of owner: String, _ query: String = "") async throws -> APIResponse
+        {
+            let body = #"{"zoneName":"\#(zone)","owner":"\#(owner)"}"#
+            return try await world.ask(.post, "/console/api/zones/\(verb)", query: query, body: body)
+        }
+        #expect(try await change("create", "Lists", of: owner).status == .ok)
+        #expect(Set(try await zones(world, "private", of: "alice")) == ["Notes", "Lists"])
+        #expect(try await change("create", "_bad/name", of: owner).status.code >= 400)
+        #expect(try await change("create", "Lists", of: "_00000000000000000000000000000009").status == .notFound)
+        // Empty, of nobody else's, and there.
+        #expect(try await change("reset", "Notes", of: owner).status == .ok)
+        #expect(try await zones(world, "shared", of: "bob").isEmpty)
+        #expect(Set(try await zones(world, "private", of: "alice")) == ["Notes", "Lists"])
+        let looked = await world.answer(
+            "private/records/lookup",
+            as: "alice",
+            #"{"zoneID":{"zoneName":"Notes"},"records":[{"recordName":"\#(Self.secret)-name"}]}"#
+        )
+        #expect(looked.text.contains("NOT_FOUND"))
+        #expect(try await change("reset", "_defaultZone", of: owner).status == .badRequest)
+        let production = "container=\(world.container)&environment=production"
+        #expect(try await change("reset", "Notes", of: owner, production).status == .badRequest)
+        let audit = try world.accounts.auditEntries(limit: 2).map(\.action)
+        #expect(audit == ["zone.reset", "zone.create"])
+    }
+
+    @Test func actingAsAUserIsWrittenDownWithoutTheToken() async throws {
+        let (world, _) = try await world(link: true)
+        let path = "/console/api/explorer/act"
+        for user in ["dev-alice", "secret-token-text"] {
+            let body = #"{"user":"\#(user)","operation":"private records/query"}"#
+            #expect(try await world.ask(.post, path, body: body).status == .ok)
+        }
+        let audit = try world.accounts.auditEntries(limit: 2)
+        #expect(audit.map(\.subject) == ["by a token", "dev-alice"])
+        #expect(audit.allSatisfy { $0.action == "explorer.act-as-user" })
     }
 }

@@ -235,6 +235,9 @@ struct ConsoleTests {
         try page.text("document.getElementById('send').click()")
         try page.wait(for: "document.querySelector('main .badge.good')?.innerText === '200'")
         #expect(try page.text("document.querySelector('main').innerText").contains("NOT_FOUND"))
+        #expect(try page.text("document.getElementById('acting').innerText").contains("You act as dev-alice"))
+        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        #expect(audit.output.contains("explorer.act-as-user"))
         #expect(try page.text("document.querySelector('main').innerText").contains("try await database.record(for:"))
         try page.keepPicture("console-explorer-answer")
         // As the operator there are no tokens, and the public database alone.
@@ -245,6 +248,7 @@ struct ConsoleTests {
             """
         )
         #expect(try page.text("document.querySelector('main .tokens').hidden") == "true")
+        #expect(try page.text("document.getElementById('acting').hidden") == "true")
         try page.text("document.getElementById('send').click()")
         try page.wait(for: "document.querySelector('main').innerText.includes('\"Hello\"')")
         #expect(page.faults.isEmpty, "\(page.faults)")

@@ -54,7 +54,8 @@ extension ConsoleFiles {
                   chart("Notices a second", points, [["notices", rate((point) => point.notices)]], shownRate),
                   chart("From commit to socket", points, [["half within", (point) => point.noticeMedian], ["99 of 100 within", (point) => point.noticeSlowest]], milliseconds),
                   chart("Devices that listen", points, [["devices", (point) => point.connections]], shownRate),
-                  chart("Sent a second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => (value > 0 && value < 10 ? `${value.toFixed(1)} B` : bytes(value)))),
+                  chart("Sent a second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => (value > 0 && value < 10 ? `${value.toFixed(1)} B` : bytes(value))),
+                  chart("On the disk", points, [["SQLite files", (point) => point.storeBytes]], (value) => (value > 0 ? bytes(value) : "0"))),
                 h("h2", null, "By operation"),
                 table([
                   ["Operation", (row) => row.name, "mono"], ["Requests", (row) => number(row.requests), "number"],

@@ -71,13 +71,16 @@ extension ConsoleFiles {
         function newPassword(user) {
           return dialog(`New password for ${user.name}`, (done) => {
             const password = h("input", { type: "password", required: true, minlength: 8, autocomplete: "new-password" });
+            const own = h("input", { type: "password", required: true, autocomplete: "current-password" });
             return h("form", { onsubmit: guarded(async (event) => {
               event.preventDefault();
-              await post("users/password", { id: user.id, password: password.value });
+              await post("users/password", { id: user.id, password: password.value, own: own.value });
               say("It is set, and all their sign-ins have ended.");
               done(true);
-            }) }, field("Password", password, "8 characters or more; they change it at /account."),
-            h("p.note", null, "Whoever knows it can sign in as them. Give it to them by a way you trust."),
+            }) },
+            h("p.note", null, "Whoever knows it can sign in as them. Give it to them by a way you trust; that you set it is in the audit log."),
+            field("Their new password", password, "8 characters or more; they change it at /account."),
+            field("Your own password", own, "Once more, for this."),
             h("div.actions", null, h("button.danger", { type: "submit" }, "Set")));
           });
         }
