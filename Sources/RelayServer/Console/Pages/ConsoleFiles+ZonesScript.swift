@@ -5,7 +5,7 @@ extension ConsoleFiles {
 
         import { get, isProduction, place, post } from "./api.js";
         import { button, confirmed, dialog, field, fill, guarded, h, say, table } from "./dom.js";
-        import { bytes, moment, number, short, upTo } from "./format.js";
+        import { ago, bytes, moment, number, short, upTo } from "./format.js";
 
         /** A zone in somebody's private database; resolves to whether it was made. */
         function make() {
@@ -50,9 +50,9 @@ extension ConsoleFiles {
                 ["Records", (zone) => upTo(zone.records, zone.isMore), "number"],
                 ["Size", (zone) => bytes(zone.recordBytes + zone.assetBytes), "number"],
                 ["Change", (zone) => number(zone.lastChange), "number"],
-                ["Last written", (zone) => moment(zone.modified)],
-                ["Can", (zone) => zone.database === "public" ? "be queried" : zone.tracksChanges ? "changes, atomic writes, sharing" : "be queried"],
-                ["Shared", (zone) => zone.sharing === "none" ? "" : zone.sharing === "zone" ? "as a whole" : "hierarchies"],
+                ["Last written", (zone) => h("span", { title: moment(zone.modified) }, zone.modified ? ago(zone.modified) : "–")],
+                ["Can", (zone) => zone.tracksChanges ? h("span", { title: "Has a change feed, takes writes as a whole, can be shared" }, "feed, atomic, share") : "be queried"],
+                ["Shared", (zone) => zone.sharing === "none" ? "" : h("span.badge.accent", null, zone.sharing === "zone" ? "whole" : "parts")],
                 ["", (zone) => zone.tracksChanges && [!isProduction() && button("Reset…", () => reset(zone), { class: "small", "aria-label": `Reset zone ${zone.zoneName}` }), " ", button("Delete…", () => remove(zone), { class: "small danger", "aria-label": `Delete zone ${zone.zoneName}` })]],
               ], rows, parameters.get("words") ? "No zone or user has this in its name." : "No zones yet.", { caption: "Zones" }),
               page.zones.length === 50 && button("More", () => load(rows.at(-1).lastChange)));
