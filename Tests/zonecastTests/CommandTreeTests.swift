@@ -20,8 +20,10 @@ import Testing
         "user add",
         "user list", "user show", "user password", "user disable", "user delete", "user export", "user quota",
         "token api create", "token api list", "token api revoke", "token api rotate", "token server-key list",
+        "token server-key revoke",
         "token management create", "token management list", "token management rotate",
-        "token management revoke", "token session sessions", "login", "logout", "push apns set", "push fcm set",
+        "token management revoke", "token session sessions", "login", "logout", "push apns set",
+        "push fcm set",
         "push webpush set",
         "push unifiedpush set", "push apns test", "push webpush show", "assets list", "assets verify", "assets gc",
         "backup create", "backup list", "backup verify", "backup restore", "backup schedule", "storage info",
@@ -35,6 +37,15 @@ import Testing
             let help = HelpText.of(command.split(separator: " ").map(String.init))
             #expect(help?.contains("USAGE: zonecast \(command)") == true, "\(command)")
         }
+    }
+
+    /// Under `token` everything is made by the same word.
+    @Test(arguments: [
+        ("token server-key create", "token server-key add"), ("token session create", "token session sign-in"),
+    ])
+    func oneWordMakesAllTokens(other: String, name: String) {
+        let help = HelpText.of(other.split(separator: " ").map(String.init))
+        #expect(help?.contains("USAGE: zonecast \(name)") == true)
     }
 
     /// What answers at all answers programs too.

@@ -1,5 +1,5 @@
 import HTTPTypes
-import Records
+package import Records
 package import RelayCore
 import Wire
 
@@ -9,12 +9,22 @@ extension Relay {
     ///
     /// They read and write all records of the public database, whatever the schema grants, and nothing elsewhere.
     package func respond(to request: APIRequest, as person: Operator) async -> APIResponse {
+        await respond(to: request, by: Caller(.operator(person.user), deviceID: "console-\(person.id)"))
+    }
+
+    /// Answers an operation as one of the user's own, for an operator who ends a share or an account.
+    ///
+    /// What it answers is for the relay alone: no operator sees private contents.
+    package func respond(to request: APIRequest, for user: UserID) async -> APIResponse {
+        await respond(to: request, by: Caller(.user(user), deviceID: "console"))
+    }
+
+    private func respond(to request: APIRequest, by caller: Caller) async -> APIResponse {
         let id = requestID()
         var response: APIResponse
         do {
             let route = try request.head.reading.route.get()
-            let caller = Caller(.operator(person.user), deviceID: "console-\(person.id)")
-            let known = Authentication(operator: caller, in: route.home)
+            let known = Authentication(console: caller, in: route.home)
             let context = try context(request, route, known, id: id)
             let answer = try await route.operation.perform(context)
             response = APIResponse(status: .init(code: answer.status), text: answer.body)
@@ -37,8 +47,8 @@ extension Route.Operation {
 }
 
 extension Authentication {
-    /// Of somebody whom the console has let in: no token, and no socket that could outlive it.
-    fileprivate init(operator caller: Caller, in home: ContainerEnvironment) {
+    /// Of what the console does: no token, and no socket that could outlive it.
+    fileprivate init(console caller: Caller, in home: ContainerEnvironment) {
         self.init(caller: caller, credential: .serverKey(""), signIn: SignInAddress(home: home))
     }
 }

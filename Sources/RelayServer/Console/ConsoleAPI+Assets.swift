@@ -5,7 +5,17 @@ import RelayStore
 
 /// Assets as numbers: how many, how large, how many nobody uses; never what is in them, nor whose they are.
 extension ConsoleAPI {
-    static let assets: [ConsoleRoute] = [.get("assets") { try AssetsAnswer($0) }]
+    static let assets: [ConsoleRoute] = [
+        .get("assets") { try AssetsAnswer($0) },
+        .post("assets/collect") { call in
+            let home = try call.home()
+            guard let store = try call.parts.stores.existingStore(of: home) else { return ["removed": 0] }
+            let limit = call.parts.time.now() + (.zero - call.parts.facts.unusedAssetLifetime)
+            let removed = try await store.removeUnusedAssets(before: limit)
+            try call.note("assets.collect", "\(removed) removed", in: home)
+            return ["removed": removed]
+        },
+    ]
 
     private struct AssetsAnswer: Encodable {
         /// Those of up to so many bytes.

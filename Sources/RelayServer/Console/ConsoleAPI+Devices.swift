@@ -3,7 +3,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// Who listens for notices, what they subscribe to, and who shares with whom.
+/// Who listens for notices, and what they subscribe to.
 extension ConsoleAPI {
     static let devices: [ConsoleRoute] = [
         .get("devices") { call in
@@ -44,17 +44,6 @@ extension ConsoleAPI {
                 } ?? []
             return ["subscriptions": rows.map { SubscriptionAnswer($0) }]
         },
-    ]
-
-    static let sharing: [ConsoleRoute] = [
-        .get("shares") { call in
-            let home = try call.home()
-            let rows =
-                try call.parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
-                    try survey.shares(limit: 200)
-                } ?? []
-            return ["shares": rows.map { ShareAnswer($0) }]
-        }
     ]
 
     private struct Device: Decodable {
@@ -115,37 +104,6 @@ extension ConsoleAPI {
             case .query(let query):
                 kind = "query"
                 zone = query.zone?.zoneName
-            }
-        }
-    }
-
-    private struct ShareAnswer: Encodable {
-        struct Participant: Encodable {
-            /// `nil`: invited, and not come yet; addresses are the owner's to know.
-            var user: String?
-            var role: String
-            var permission: String
-            var hasAccepted: Bool
-        }
-
-        var zone: String
-        var owner: String
-        var isZoneWide: Bool
-        var publicPermission: String
-        var participants: [Participant]
-
-        init(_ row: StoreSurvey.ShareRow) {
-            zone = row.zone.zoneName
-            owner = row.zone.owner.recordName
-            isZoneWide = row.isZoneWide
-            publicPermission = row.publicPermission.word
-            participants = row.participants.map {
-                Participant(
-                    user: $0.user?.recordName,
-                    role: $0.role.word,
-                    permission: $0.permission.word,
-                    hasAccepted: $0.hasAccepted
-                )
             }
         }
     }

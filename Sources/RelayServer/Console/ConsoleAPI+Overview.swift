@@ -36,6 +36,7 @@ extension ConsoleAPI {
         var audit: [AuditAnswer]
         /// What needs somebody, each as a sentence.
         var problems: [String]
+        var findings: [ConsoleParts.Finding]
 
         init(_ call: ConsoleCall) throws {
             let home = try call.home()
@@ -65,6 +66,7 @@ extension ConsoleAPI {
                 SchemaChange(promoting: development, over: try schemas.schema(of: .production)).difference.changes.count
             audit = try parts.accounts.auditEntries(limit: 6).map { AuditAnswer($0) }
             problems = []
+            findings = parts.look?() ?? []
             steps = []
             steps = try steps(call, home, hasTypes: development.types.count > 1)
             problems = problems(at: parts.time.now(), folder)
@@ -72,10 +74,13 @@ extension ConsoleAPI {
 
         private func problems(at now: Timestamp, _ schedule: BackupSchedule?) -> [String] {
             var found: [String] = []
-            if let free = gauges["zonecast_disk_free_bytes"], free < 1_000_000_000 {
+            // The doctor says the same, where there is one.
+            if findings.isEmpty, let free = gauges["zonecast_disk_free_bytes"], free < 1_000_000_000 {
                 found.append("Less than 1 GB is free on the data folder's disk: writes fail when it is full.")
             }
-            if let schedule, now.milliseconds - (backups.latest ?? started) > 2 * schedule.interval.milliseconds {
+            if findings.isEmpty, let schedule,
+                now.milliseconds - (backups.latest ?? started) > 2 * schedule.interval.milliseconds
+            {
                 found.append("The \(schedule.interval.rawValue) backup is late; the log says why.")
             }
             if lastHour.requests > 100, lastHour.errors * 10 > lastHour.requests {

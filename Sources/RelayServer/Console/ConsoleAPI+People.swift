@@ -43,6 +43,7 @@ extension ConsoleAPI {
                         limit: limit == .max ? nil : limit
                     )
                 },
+                devices: try devices(call, account),
                 sessions: try accounts.sessions(of: account.id).map {
                     .init(
                         id: String($0.id.number, radix: 16),
@@ -81,6 +82,30 @@ extension ConsoleAPI {
             try call.note("user.quota", AccountAnswer(account).name, detail: detail)
             return Done()
         },
+        .post("users/password") { call in
+            /// Whoever sets it could sign in as them.
+            struct Request: Decodable { var id: Int64, password: String, own: String }
+            let ask = try call.body(Request.self)
+            let account = try account(call, "\(ask.id)")
+            guard case .email = account.login else {
+                throw ConsoleRefusal("This user signs in without a password of this relay.")
+            }
+            try await call.confirm(password: ask.own)
+            try call.parts.accounts.setPassword(ask.password, of: account.id)
+            try call.note("user.password", AccountAnswer(account).name)
+            return Done()
+        },
+        .post("users/delete") { call in
+            /// What the operator has typed, so that nobody goes by a slip.
+            struct Request: Decodable { var id: Int64, name: String }
+            let ask = try call.body(Request.self)
+            let account = try account(call, "\(ask.id)")
+            let name = AccountAnswer(account).name
+            guard ask.name == name else { throw ConsoleRefusal("Type \(name) to go on.") }
+            let zones = try await UserRemoval(call, account).run()
+            try call.note("user.delete", name, detail: "\(zones) zones")
+            return ["zones": zones]
+        },
         .post("users/sign-out") { call in
             struct Request: Decodable { var id: Int64, session: String? }
             let ask = try call.body(Request.self)
@@ -98,6 +123,31 @@ extension ConsoleAPI {
             return Done()
         },
     ]
+
+    private static func devices(_ call: ConsoleCall, _ account: Account) throws -> [PersonAnswer.Device] {
+        let homes = try call.parts.accounts.profiles(of: account.id).map { ($0.home, $0.profile.user) }
+        let sleeping = try call.parts.accounts.pushDevices()
+        return homes.flatMap { home, user in
+            let (listening, _) = call.parts.hub.devices(in: home, limit: .max)
+            return listening.filter { $0.address.user == user && !$0.deviceID.hasPrefix("push-") }.map {
+                PersonAnswer.Device(
+                    container: home.container.name,
+                    environment: home.environment.rawValue,
+                    device: $0.deviceID,
+                    way: $0.since == nil ? "long poll" : "socket",
+                    sent: $0.notices.sent
+                )
+            }
+                + sleeping.filter { $0.home == home && $0.user == user }.map {
+                    PersonAnswer.Device(
+                        container: home.container.name,
+                        environment: home.environment.rawValue,
+                        device: $0.deviceID,
+                        way: "woken by \($0.target.service)"
+                    )
+                }
+        }
+    }
 
     private static func account(_ call: ConsoleCall, _ id: String?) throws -> Account {
         guard let number = id.flatMap({ Int64($0) }),
@@ -155,6 +205,16 @@ extension ConsoleAPI {
             var limit: Int64?
         }
 
+        /// One that listens now, or that a push service can wake.
+        struct Device: Encodable {
+            var container: String
+            var environment: String
+            var device: String
+            /// `socket`, `long poll` or the push service.
+            var way: String
+            var sent: Int?
+        }
+
         struct SignIn: Encodable {
             var id: String
             var container: String
@@ -168,6 +228,7 @@ extension ConsoleAPI {
         /// `nil`: as everybody; 0: any number.
         var privateQuota: Int64?
         var containers: [Container]
+        var devices: [Device]
         var sessions: [SignIn]
     }
 }

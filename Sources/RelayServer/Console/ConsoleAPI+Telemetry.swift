@@ -48,6 +48,7 @@ struct TelemetryAnswer: Encodable {
         var writes: UInt64
         var commitMedian: Double?
         var connections: Int
+        var storeBytes: Int64
         var notices: Int
         /// From commit to socket, in milliseconds.
         var noticeMedian: Double?
@@ -72,6 +73,9 @@ struct TelemetryAnswer: Encodable {
         var median: Double?
         var slowest: Double?
         var notices: Int
+        /// From commit to socket, in milliseconds.
+        var noticeMedian: Double?
+        var noticeSlowest: Double?
     }
 
     var points: [Point]
@@ -103,6 +107,7 @@ struct TelemetryAnswer: Encodable {
             writes: later.reading.writes &- earlier.reading.writes,
             commitMedian: commits.quantile(0.5).map { $0 * 1_000 },
             connections: later.connections,
+            storeBytes: later.storeBytes,
             notices: difference.notices,
             noticeMedian: notices.quantile(0.5).map { $0 * 1_000 },
             noticeSlowest: notices.quantile(0.99).map { $0 * 1_000 }
@@ -124,6 +129,9 @@ struct TelemetryAnswer: Encodable {
         sum.median = times.quantile(0.5).map { $0 * 1_000 }
         sum.slowest = times.quantile(0.99).map { $0 * 1_000 }
         sum.notices = last.notices.sent - first.notices.sent
+        let noticeTimes = last.reading.noticeTimes.since(first.reading.noticeTimes)
+        sum.noticeMedian = noticeTimes.quantile(0.5).map { $0 * 1_000 }
+        sum.noticeSlowest = noticeTimes.quantile(0.99).map { $0 * 1_000 }
         return sum
     }
 

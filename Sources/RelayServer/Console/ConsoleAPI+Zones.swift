@@ -32,6 +32,29 @@ extension ConsoleAPI {
             try call.note("zone.delete", "\(wanted)", in: home)
             return Done()
         },
+        .post("zones/create") { call in
+            let home = try call.home()
+            let wanted = try call.body(NamedZone.self).id
+            guard try call.parts.accounts.accounts(of: [wanted.owner], in: home)[wanted.owner] != nil else {
+                throw ConsoleRefusal("There is no user \(wanted.owner) in this environment.", status: 404)
+            }
+            try call.confirmInProduction(home)
+            try await call.changeZone("create", wanted, in: home)
+            try call.note("zone.create", "\(wanted)", in: home)
+            return Done()
+        },
+        .post("zones/reset") { call in
+            let home = try call.home()
+            let wanted = try call.body(NamedZone.self).id
+            guard home.environment == .development else {
+                throw ConsoleRefusal("A zone is reset in development only. In production it can be deleted.")
+            }
+            guard !wanted.isDefault else { throw ConsoleRefusal("The default zone is always there.") }
+            try await call.changeZone("delete", wanted, in: home)
+            try await call.changeZone("create", wanted, in: home)
+            try call.note("zone.reset", "\(wanted)", in: home)
+            return Done()
+        },
     ]
 
     static let changes: [ConsoleRoute] = [
@@ -163,5 +186,30 @@ extension ConsoleAPI {
         static func token(of zone: Zone, epoch: UInt64) -> String {
             ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange).encoded
         }
+    }
+}
+
+extension ConsoleCall {
+    /// By the owner's own operation, so that their devices and all they share with are told.
+    fileprivate func changeZone(_ verb: String, _ zone: ZoneID, in home: ContainerEnvironment) async throws {
+        struct Change: Encodable {
+            struct Name: Encodable { var zoneName: String }
+            struct Zone: Encodable { var zoneID: Name }
+            struct Operation: Encodable { var operationType: String, zone: Zone }
+            var operations: [Operation]
+        }
+        struct Answer: Decodable {
+            struct Zone: Decodable { var serverErrorCode: String?, reason: String? }
+            var zones: [Zone]
+        }
+        let name = Change.Name(zoneName: zone.zoneName)
+        let answer: Answer = try await ask(
+            "zones/modify",
+            Change(operations: [.init(operationType: verb, zone: .init(zoneID: name))]),
+            for: zone.owner,
+            in: home
+        )
+        guard let refused = answer.zones.first(where: { $0.serverErrorCode != nil }) else { return }
+        throw ConsoleRefusal(refused.reason ?? "The relay refuses this.", status: 409)
     }
 }

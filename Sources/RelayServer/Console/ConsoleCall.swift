@@ -50,9 +50,12 @@ struct ConsoleCall: Sendable {
     let parts: ConsoleParts
     let person: Operator
     let request: APIRequest
+    private let guardian: ConsoleGuard?
     private let fields: FormFields?
 
-    init(_ parts: ConsoleParts, _ person: Operator, _ request: APIRequest) {
+    /// Without `guardian` nothing is done that wants the person's password once more.
+    init(_ parts: ConsoleParts, _ person: Operator, _ request: APIRequest, guardian: ConsoleGuard? = nil) {
+        self.guardian = guardian
         self.parts = parts
         self.person = person
         self.request = request
@@ -78,6 +81,33 @@ struct ConsoleCall: Sendable {
         return ContainerEnvironment(container, environment)
     }
 
+    /// Calls an operation of the wire on the user's private database, or on what others share with them, as their own.
+    ///
+    /// Throws what the relay refuses.
+    func ask<Answer: Decodable>(
+        _ operation: String,
+        _ body: some Encodable,
+        for user: UserID,
+        in home: ContainerEnvironment,
+        database: String = "private"
+    ) async throws -> Answer {
+        let response = await parts.relay.respond(
+            to: APIRequest(
+                method: .post,
+                path: "/database/1/\(home.container.name)/\(home.environment.rawValue)/\(database)/\(operation)",
+                body: Array(try JSONEncoder().encode(body))
+            ),
+            for: user
+        )
+        let decoder = JSONDecoder()
+        let answer = Data(response.body)
+        guard response.status == .ok else {
+            let reason = try? decoder.decode(WireRefusal.self, from: answer).reason
+            throw ConsoleRefusal(reason ?? "The relay refuses this.", status: response.status.code)
+        }
+        return try decoder.decode(Answer.self, from: answer)
+    }
+
     func body<Body: Decodable>(_ type: Body.Type) throws -> Body {
         try JSONDecoder().decode(type, from: Data(request.body))
     }
@@ -90,6 +120,12 @@ struct ConsoleCall: Sendable {
             status: 409,
             code: .confirm
         )
+    }
+
+    /// Throws unless this is the person's own password: asked for before they could get at private contents.
+    func confirm(password: String) async throws {
+        guard let guardian else { throw ConsoleRefusal("This is done at the console.", status: 403) }
+        try await guardian.confirm(person, password, parts.accounts, from: request.remoteAddress)
     }
 
     /// Writes down what has been done.
@@ -142,4 +178,9 @@ struct ConsoleRoute: Sendable {
 /// The answer where there is nothing to tell.
 struct Done: Encodable, Sendable {
     var done = true
+}
+
+/// What the wire says where it refuses.
+struct WireRefusal: Decodable {
+    var reason: String?
 }

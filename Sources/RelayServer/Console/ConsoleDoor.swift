@@ -111,7 +111,7 @@ package struct ConsoleDoor: Sendable {
         guard let route = named.first(where: { $0.method == request.method }) else {
             throw ConsoleRefusal("This address is called in another way.", status: 405)
         }
-        switch try await route.run(ConsoleCall(parts, person, request)) {
+        switch try await route.run(ConsoleCall(parts, person, request, guardian: guardian)) {
         case .json(let value): return Self.json(value)
         case .raw(let response): return response
         }

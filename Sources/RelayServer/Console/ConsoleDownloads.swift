@@ -59,11 +59,7 @@ struct ConsoleDownloads: Sendable {
         let (person, secret) = try signedIn()
         let wish = try JSONDecoder().decode(Wish.self, from: Data(request.body))
         let backup = try ConsoleAPI.backup(wish.name, parts)
-        try guardian.charge(name: person.name, from: request.remoteAddress)
-        let accounts = parts.accounts
-        let found = try await guardian.inTurn { try accounts.operator(name: person.name, password: wish.password) }
-        guard found?.id == person.id else { throw ConsoleRefusal("The password is wrong.", status: 403) }
-        guardian.giveBack(name: person.name, from: request.remoteAddress)
+        try await guardian.confirm(person, wish.password, parts.accounts, from: request.remoteAddress)
         let ticket = guardian.tickets.issue(for: backup.name, to: secret, at: parts.time.now())
         return Offer(ticket: ticket, bytes: try BackupArchive(backup).length, file: backup.name + ".tar")
     }
@@ -88,7 +84,8 @@ struct ConsoleDownloads: Sendable {
         var response = APIResponse(status: .ok)
         response.parts = ArchiveParts(archive)
         response.headers[.contentType] = "application/x-tar"
-        response.headers[.contentDisposition] = "attachment; filename=\"\(name).tar\""
+        let safe = name.filter { $0.isASCII && ($0.isLetter || $0.isNumber || "-._".contains($0)) }
+        response.headers[.contentDisposition] = "attachment; filename=\"\(safe).tar\""
         return response
     }
 }

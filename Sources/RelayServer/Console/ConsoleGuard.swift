@@ -3,6 +3,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayStore
 import Synchronization
 
 /// Keeps strangers, other sites' pages and guessers out of the console.
@@ -57,6 +58,20 @@ final class ConsoleGuard: Sendable {
             attempts.addresses.giveBack(address, at: now)
             if let name { attempts.names.giveBack(name.lowercased(), at: now) }
         }
+    }
+
+    /// Throws unless this is the password of somebody who is signed in: asked for once more before private contents could
+    /// come into their hands.
+    func confirm(
+        _ person: Operator,
+        _ password: String,
+        _ accounts: AccountStore,
+        from address: String
+    ) async throws {
+        try charge(name: person.name, from: address)
+        let found = try await inTurn { try accounts.operator(name: person.name, password: password) }
+        guard found?.id == person.id else { throw ConsoleRefusal("The password is wrong.", status: 403) }
+        giveBack(name: person.name, from: address)
     }
 
     /// Runs work that takes a core, in turn.

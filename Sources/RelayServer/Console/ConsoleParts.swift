@@ -15,8 +15,28 @@ package struct ConsoleParts: Sendable {
     package var time: TimeSource
     /// Sends a message to whoever is told of alerts and gives why it did not arrive; `nil` where nobody is.
     package var sendAlert: (@Sendable (AlertMessage) async -> String?)?
+    /// What `zonecast doctor` finds in the data folder; `nil` where nobody looks.
+    package var look: (@Sendable () -> [Finding])?
     /// The way to push services; `nil` where none is set up.
     package var push: (any PushGateway)?
+
+    /// One of the doctor's findings.
+    package struct Finding: Encodable, Sendable {
+        package var check: String
+        package var isProblem: Bool
+        package var isAdvice: Bool
+        package var found: String
+        /// What to do about it.
+        package var next: String?
+
+        package init(check: String, isProblem: Bool, isAdvice: Bool, found: String, next: String?) {
+            self.check = check
+            self.isProblem = isProblem
+            self.isAdvice = isAdvice
+            self.found = found
+            self.next = next
+        }
+    }
 
     package init(
         accounts: AccountStore,
@@ -29,7 +49,8 @@ package struct ConsoleParts: Sendable {
         facts: ConsoleFacts,
         time: TimeSource,
         sendAlert: (@Sendable (AlertMessage) async -> String?)? = nil,
-        push: (any PushGateway)? = nil
+        push: (any PushGateway)? = nil,
+        look: (@Sendable () -> [Finding])? = nil
     ) {
         self.accounts = accounts
         self.stores = stores
@@ -42,6 +63,7 @@ package struct ConsoleParts: Sendable {
         self.time = time
         self.sendAlert = sendAlert
         self.push = push
+        self.look = look
     }
 }
 
@@ -102,6 +124,8 @@ package struct ConsoleFacts: Sendable {
     package var data: String
     package var started: Int64
     package var limits: Limits
+    /// How old an asset is that no record uses before it may go: it may still be on its way into a record.
+    package var unusedAssetLifetime: Duration
     package var settings: [Setting]
     /// Who is told of alerts, in words: no address, which may be a secret.
     package var alertReceiver: String?
@@ -116,6 +140,7 @@ package struct ConsoleFacts: Sendable {
         data: String,
         started: Int64,
         limits: Limits,
+        unusedAssetLifetime: Duration = AssetSettings().unusedLifetime,
         settings: [Setting],
         alertReceiver: String? = nil,
         pushServices: [PushServiceFact] = []
@@ -127,6 +152,7 @@ package struct ConsoleFacts: Sendable {
         self.data = data
         self.started = started
         self.limits = limits
+        self.unusedAssetLifetime = unusedAssetLifetime
         self.settings = settings
         self.alertReceiver = alertReceiver
         self.pushServices = pushServices

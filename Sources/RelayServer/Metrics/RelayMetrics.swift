@@ -138,6 +138,11 @@ package final class RelayMetrics: Sendable {
         Dictionary(gauges.withLock { $0 }.map { ($0.name, Int64($0.value())) }) { $1 }
     }
 
+    /// One of them; `nil` where there is none of that name.
+    package func gauge(_ name: String) -> Int64? {
+        gauges.withLock { $0.last { $0.name == name } }.map { Int64($0.value()) }
+    }
+
     // MARK: The text
 
     /// All of it as Prometheus reads it.

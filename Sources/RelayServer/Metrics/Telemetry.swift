@@ -32,8 +32,17 @@ package final class Telemetry: Sendable {
         package var reading: MetricsReading
         package var connections: Int
         package var notices: NoticeTally.Counts
+        /// Of the SQLite files.
+        package var storeBytes: Int64
 
-        package init(at: Timestamp, reading: MetricsReading, connections: Int, notices: NoticeTally.Counts) {
+        package init(
+            at: Timestamp,
+            reading: MetricsReading,
+            connections: Int,
+            notices: NoticeTally.Counts,
+            storeBytes: Int64 = 0
+        ) {
+            self.storeBytes = storeBytes
             self.at = at
             self.reading = reading
             self.connections = connections

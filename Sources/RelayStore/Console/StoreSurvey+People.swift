@@ -4,8 +4,11 @@ import RelayCore
 /// Shares, subscriptions and the indexes that were made.
 extension StoreSurvey {
     package struct ShareRow: Sendable {
+        /// Of its row, while the store is the same.
+        package var id: Int64
         package var zone: ZoneID
-        /// The share record's name; one of a hierarchy was drawn by its owner's app.
+        /// The share record's; one of a hierarchy was drawn by its owner's app, and is not for operators.
+        package var recordName: String
         package var isZoneWide: Bool
         package var publicPermission: Share.Permission
         package var participants: [Share.Participant]
@@ -26,20 +29,25 @@ extension StoreSurvey {
         package var entries: Int
     }
 
-    /// The newest first.
-    package func shares(limit: Int) throws(RelayError) -> [ShareRow] {
+    /// The newest first; with `id` that one alone.
+    package func shares(limit: Int, id: Int64? = nil) throws(RelayError) -> [ShareRow] {
         try reader.attempt {
             var found: [(Int64, ShareRow)] = []
             try rows(
                 """
-                SELECT s.id, u.name, z.name, s.root IS NULL, s.public_permission FROM share s
+                SELECT s.id, u.name, z.name, s.root IS NULL, s.public_permission, s.name FROM share s
                 JOIN zone z ON z.id = s.zone JOIN user u ON u.id = z.owner
-                WHERE z.deleted = 0 ORDER BY s.id DESC LIMIT ?
+                WHERE z.deleted = 0 AND (?2 = 0 OR s.id = ?2) ORDER BY s.id DESC LIMIT ?1
                 """,
-                { $0.bind(1, Int64(limit)) }
+                {
+                    $0.bind(1, Int64(limit))
+                    $0.bind(2, id ?? 0)
+                }
             ) { row in
                 let share = ShareRow(
+                    id: row.int(0),
                     zone: ZoneID(row.text(2), owner: UserID(row.text(1))),
+                    recordName: row.text(5),
                     isZoneWide: row.bool(3),
                     publicPermission: Share.Permission(rawValue: Int(row.int(4))) ?? .none,
                     participants: []

@@ -19,7 +19,8 @@ struct KeyCommand: ParsableCommand {
                 Make a pair with:
                   openssl ecparam -name prime256v1 -genkey -noout -out eckey.pem
                   openssl ec -in eckey.pem -pubout -out eckey.pub
-                """
+                """,
+            aliases: ["create"]
         )
 
         @OptionGroup var home: HomeOptions

@@ -6,6 +6,7 @@ import RelayCore
 import RelayServer
 import RelayStore
 import ServiceLifecycle
+import Synchronization
 
 /// Takes a reading of the metrics every ten seconds, for the console's charts.
 struct TelemetryKeeping: Service {
@@ -26,7 +27,8 @@ struct TelemetryKeeping: Service {
                 at: TimeSource.system.now(),
                 reading: metrics.reading,
                 connections: hub.connectionCount,
-                notices: hub.noticeCounts
+                notices: hub.noticeCounts,
+                storeBytes: metrics.gauge("zonecast_store_bytes") ?? 0
             )
         )
     }
@@ -43,6 +45,7 @@ extension ServeSettings {
             data: data,
             started: TimeSource.system.now().milliseconds,
             limits: limits,
+            unusedAssetLifetime: assets.unusedLifetime,
             settings: rows,
             alertReceiver: alerts.receiver,
             pushServices: push.services
@@ -84,5 +87,34 @@ extension AccountStore {
         case .text: Terminal.complain("console \(link)  (one use, 15 minutes)")
         case .json: logger.notice("The console has no operator yet.", metadata: ["link": "\(link)"])
         }
+    }
+}
+
+/// What the doctor finds in the data folder, for the console's first page: looked at once a minute at the most, since it
+/// writes and flushes a file.
+final class DoctorLook: Sendable {
+    private let settings: ServeSettings
+    private let last = Mutex<(findings: [ConsoleParts.Finding], at: Duration)?>(nil)
+
+    init(_ settings: ServeSettings) { self.settings = settings }
+
+    @Sendable func findings() -> [ConsoleParts.Finding] {
+        let now = TimeSource.system.uptime()
+        if let known = last.withLock({ $0 }), now - known.at < .seconds(60) { return known.findings }
+        let checks = FolderChecks(folder: settings.data, isThorough: false)
+        var found = [checks.storage()]
+        if let files = settings.server.tls { found.append(checks.certificate(files, now: Date())) }
+        found += [checks.backup(now: Date()), checks.push(settings.push)]
+        let findings = found.map {
+            ConsoleParts.Finding(
+                check: $0.check,
+                isProblem: $0.grade == .problem,
+                isAdvice: $0.grade == .advice,
+                found: $0.found,
+                next: $0.next
+            )
+        }
+        last.withLock { $0 = (findings, now) }
+        return findings
     }
 }

@@ -122,7 +122,8 @@ struct RunningRelay {
             facts: settings.consoleFacts(rows),
             time: .system,
             sendAlert: sendAlert,
-            push: push?.service.gateway
+            push: push?.service.gateway,
+            look: DoctorLook(settings).findings
         )
         let console = ConsoleDoor(settings.servesConsole ? parts : nil)
         let management = ManagementDoor(parts)

@@ -25,9 +25,9 @@ struct ConsoleTests {
         let link: String
 
         /// The browser goes there by the name `host`.
-        init(host: String = "127.0.0.1") throws {
+        init(host: String = "127.0.0.1", environment: [String: String] = [:]) throws {
             let log = folder.path + "-log"
-            relay = try RelayProcess(folder: folder.path, log: log)
+            relay = try RelayProcess(folder: folder.path, environment: environment, log: log)
             defer { unlink(log) }
             let deadline = ContinuousClock.now + .seconds(120)
             var found: String?
@@ -235,6 +235,9 @@ struct ConsoleTests {
         try page.text("document.getElementById('send').click()")
         try page.wait(for: "document.querySelector('main .badge.good')?.innerText === '200'")
         #expect(try page.text("document.querySelector('main').innerText").contains("NOT_FOUND"))
+        #expect(try page.text("document.getElementById('acting').innerText").contains("You act as dev-alice"))
+        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        #expect(audit.output.contains("explorer.act-as-user"))
         #expect(try page.text("document.querySelector('main').innerText").contains("try await database.record(for:"))
         try page.keepPicture("console-explorer-answer")
         // As the operator there are no tokens, and the public database alone.
@@ -245,6 +248,7 @@ struct ConsoleTests {
             """
         )
         #expect(try page.text("document.querySelector('main .tokens').hidden") == "true")
+        #expect(try page.text("document.getElementById('acting').hidden") == "true")
         try page.text("document.getElementById('send').click()")
         try page.wait(for: "document.querySelector('main').innerText.includes('\"Hello\"')")
         #expect(page.faults.isEmpty, "\(page.faults)")
@@ -312,7 +316,7 @@ struct ConsoleTests {
         try page.type("correct horse")
         try page.press("Enter")
         try page.wait(for: "document.querySelector('dialog') === null")
-        let name = try page.text("document.querySelector('main td.mono').innerText")
+        let name = try page.text("document.querySelector('main td.mono span').title")
         let file = "\(downloads.path)/\(name).tar"
         let deadline = ContinuousClock.now + .seconds(120)
         // The browser gives it its name when it is whole.
@@ -324,6 +328,90 @@ struct ConsoleTests {
         #expect(verified.status == 0, "\(verified.output)")
         let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
         #expect(audit.output.contains("backup.download"))
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func aTestOfAPushSaysWhatCameOfIt() throws {
+        // Nobody listens at that port, so the test says so and nothing leaves the machine.
+        let stage = try Stage(environment: ["ZONECAST_PUSH_NTFY": "true", "ZONECAST_PUSH_HOSTS": "127.0.0.1"])
+        try stage.fill()
+        let path = "/device/1/\(Self.container)/development/push/register?ckWebAuthToken=dev-alice"
+        let registered = try stage.relay.connect().send(
+            "POST",
+            path,
+            body: #"{"ntfy":{"topicURL":"https://127.0.0.1:1/secret-topic"}}"#
+        )
+        #expect(registered.status == 200, "\(String(decoding: registered.body, as: UTF8.self))")
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try goByKeys(page, "y", to: "push")
+        #expect(try page.text("document.querySelectorAll('main .badge.good').length") == "1")
+        try page.text("document.querySelector('main td button').click()")
+        try page.wait(
+            for: "document.querySelector('#push-verdict .trouble')?.innerText.includes('could not be reached') === true"
+        )
+        try page.keepPicture("console-push-test")
+        #expect(try !page.text("document.body.innerText").contains("secret-topic"))
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func whoRunsIntoARateIsNamedByAPseudonym() throws {
+        let stage = try Stage(environment: ["ZONECAST_LIMITS_FAILED_CREDENTIALS_PER_MINUTE": "1"])
+        try stage.fill()
+        let page = try stage.enter(try Chromium(), width: 390, isDark: true)
+        try page.wait(for: isReady("overview"))
+        let connection = try stage.relay.connect()
+        let path = "/database/1/\(Self.container)/development/private/zones/list?ckWebAuthToken=nonsense"
+        var refused = 0
+        let deadline = ContinuousClock.now + .seconds(120)
+        // One a minute may be wrong, so of two at least one is too many, however slow they are.
+        while refused < 2, ContinuousClock.now < deadline {
+            if try connection.send("POST", path, body: "{}").status == 429 { refused += 1 }
+        }
+        try #require(refused == 2, "waited 120 s to be told to wait")
+        try go(page, "quotas")
+        try page.wait(for: "document.querySelector('main .badge.warn') !== null")
+        let who = try page.text("[...document.querySelectorAll('main tbody')].at(-1).innerText")
+        #expect(who.contains("address") && who.contains("Wrong tokens or signatures") && !who.contains("127.0.0.1"))
+        try page.keepPicture("console-narrow-rates")
+        let root = "document.documentElement"
+        #expect(try page.text("\(root).scrollWidth > \(root).clientWidth") == "false")
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
+    @Test func aShareIsStoppedAndAUserDeleted() throws {
+        let stage = try Stage()
+        try stage.fill()
+        try stage.wire(
+            "private/records/modify",
+            """
+            {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":{"recordName":"cloudkit.zoneshare",
+            "recordType":"cloudkit.share","publicPermission":"READ_ONLY","fields":{"cloudkit.title":{"value":"secret words"}}}}]}
+            """
+        )
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        #expect(try page.text("document.querySelector('main').innerText").contains("What doctor says"))
+        try goByKeys(page, "h", to: "shares")
+        #expect(try page.text("document.querySelector('main tbody').innerText").contains("anybody: read"))
+        try page.keepPicture("console-share")
+        try page.text("document.querySelector('main td .danger[aria-label^=Stop]').click()")
+        try page.wait(for: "document.querySelector('dialog[open] .danger') !== null")
+        try page.text("document.querySelector('dialog[open] .danger').click()")
+        try page.wait(for: "document.querySelector('main').innerText.includes('Nobody shares anything here.')")
+        try goByKeys(page, "u", to: "users")
+        try page.text("document.querySelector('main tbody a').click()")
+        try page.wait(for: "document.getElementById('delete-user') !== null")
+        try page.keepPicture("console-user")
+        try page.text("document.getElementById('delete-user').click()")
+        try page.wait(for: "document.querySelector('#delete-user-form button')?.disabled === true")
+        try page.type("dev-alice")
+        try page.keepPicture("console-user-delete")
+        try page.press("Enter")
+        try page.wait(for: "document.querySelector('main').innerText.includes('No users yet.')")
+        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        #expect(audit.output.contains("share.stop") && audit.output.contains("user.delete"))
+        #expect(!audit.output.contains("secret"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 

@@ -3,9 +3,9 @@ extension ConsoleFiles {
     static let assetsScript = #"""
         // Assets: how many, how large, how many nobody uses. Never what is in them.
 
-        import { get } from "./api.js";
-        import { fill, h, table } from "./dom.js";
-        import { bytes, number } from "./format.js";
+        import { get, post } from "./api.js";
+        import { button, fill, h, say, table } from "./dom.js";
+        import { bytes, counted, number } from "./format.js";
 
         const card = (value, name) => h("div.card", null, h("b", null, value), h("span", null, name));
 
@@ -15,7 +15,7 @@ extension ConsoleFiles {
           about: "Of all databases of this container, as numbers. Those of public records are shown with their records.",
           command: ({ container, environment }) => `assets list --container ${container} --environment ${environment}`,
 
-          async show(body) {
+          async show(body, { shell }) {
             const now = await get("assets");
             const most = Math.max(...now.sizes.map((size) => size.bytes), 1);
             let from = 0;
@@ -28,6 +28,11 @@ extension ConsoleFiles {
               now.missing > 0 && h("div.trouble", null, `${number(now.missing)} that records use are not on the disk. A backup has them.`),
               h("div.cards", null, card(number(now.count), "assets"), card(bytes(now.bytes), "in all"),
                 card(number(now.unused), "used by no record"), card(bytes(now.unusedBytes), "the relay will free")),
+              now.unused > 0 && h("div.bar", null, button("Free them now", async () => {
+                const { removed } = await post("assets/collect");
+                say(removed ? `${counted(removed, "asset is", "assets are")} removed.` : "None could go yet: they may still be on their way into a record.");
+                await shell.show();
+              }, { id: "collect" })),
               h("p.quiet", null, "The same content is kept once. What no record uses goes some hours after it came (assets.unused-lifetime)."),
               h("h2", null, "By size"),
               now.count ? table([

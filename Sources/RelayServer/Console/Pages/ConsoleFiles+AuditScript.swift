@@ -5,7 +5,7 @@ extension ConsoleFiles {
 
         import { get, post } from "./api.js";
         import { button, confirmed, copyable, dialog, download, fill, h, say, table } from "./dom.js";
-        import { moment } from "./format.js";
+        import { counted, moment } from "./format.js";
 
         /** @type {import("./sections.js").Page} */
         export const audit = {
@@ -33,8 +33,14 @@ extension ConsoleFiles {
               shell.go("audit", { words: words.value });
             } }, words, h("button", { type: "submit" }, "Search")),
             button("Export", async () => {
-              const { entries } = await get("audit", { words: parameters.get("words"), limit: 1_000 });
-              download("audit.json", "application/json", `${JSON.stringify({ entries }, null, 2)}\n`);
+              const all = [];
+              let page;
+              do {
+                page = (await get("audit", { words: parameters.get("words"), before: all.at(-1)?.number, limit: 1_000 })).entries;
+                all.push(...page);
+              } while (page.length === 1_000 && all.length < 100_000);
+              download("audit.json", "application/json", `${JSON.stringify({ entries: all }, null, 2)}\n`);
+              say(page.length === 1_000 ? "The newest 100,000 entries are saved; there are more." : `${counted(all.length, "entry is", "entries are")} saved.`);
             })), list);
             await load();
           },

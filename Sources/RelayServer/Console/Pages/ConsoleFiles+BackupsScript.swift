@@ -49,9 +49,8 @@ extension ConsoleFiles {
             const draw = (rows) => fill(list, latest && table([
               ["Made", (one) => moment(one.made)], ["Age", (one) => span((Date.now() - one.made) / 1000), "number"],
               ["Verified", verified], ["Size", (one) => bytes(one.bytes), "number"], ["Zones", (one) => number(one.zones), "number"],
-              ["Records", (one) => number(one.records), "number"], ["Assets", (one) => number(one.assets), "number"],
-              ["Missing", (one) => one.missingAssets ? h("span.badge.bad", null, number(one.missingAssets)) : "0", "number"],
-              ["Name", (one) => one.name, "mono"],
+              ["Records", (one) => number(one.records), "number"], ["Assets", (one) => [number(one.assets), one.missingAssets ? [" ", h("span.badge.bad", null, `${number(one.missingAssets)} missing`)] : ""], "number"],
+              ["Name", (one) => h("span", { title: one.name }, one.name.replace(/\.zonecastbak$/, "")), "mono"],
               ["", (one) => [button("Verify", async () => {
                 fill(verdict, h("p.quiet", null, `Reading all of ${one.name}…`));
                 const { faults } = await post("backups/verify", { name: one.name });

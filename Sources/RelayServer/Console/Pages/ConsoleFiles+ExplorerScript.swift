@@ -3,7 +3,7 @@ extension ConsoleFiles {
     static let explorerScript = #"""
         // Every operation of the wire, tried with a token of yours; with the same call for curl and in Swift.
 
-        import { call, place } from "./api.js";
+        import { call, place, post } from "./api.js";
         import { copyable, field, fill, guarded, h, select } from "./dom.js";
 
         /** Where the calls go: the relay that serves this page, behind whatever prefix. */
@@ -46,6 +46,15 @@ extension ConsoleFiles {
               h("p", null, h(status < 400 ? "span.badge.good" : "span.badge.bad", null, `${status}`), ` ${time} ms`), copyable(text));
             const begin = () => { area.value = JSON.stringify(sample(choice.value), null, 2); describe(); };
             choice.addEventListener("change", begin);
+            const banner = h("p.note", { role: "status", id: "acting", hidden: true });
+            const tell = () => {
+              const isActing = who.value === "user" && webToken.value.trim() !== "";
+              banner.hidden = !isActing;
+              fill(banner, "You act as ", h("strong", null, webToken.value.startsWith("dev-") ? webToken.value : "the user of this token"),
+                ": what you send is theirs, and so is what you see. That you did so is in the audit log.");
+            };
+            webToken.addEventListener("input", tell);
+            who.addEventListener("change", tell);
             const tokens = h("div.row.tokens", null, h("div.grow", null, field("API token", apiToken)), h("div.grow", null, field("Web auth token", webToken)));
             who.addEventListener("change", () => {
               const isSelf = who.value === "operator";
@@ -64,6 +73,9 @@ extension ConsoleFiles {
                 const shown = await call("POST", `wire/${choice.value}`, { subject: `explorer: ${choice.value}` }, JSON.parse(area.value)).then((one) => [200, one], (error) => [error.status, error.answer]);
                 return show(shown[0], JSON.stringify(shown[1], null, 2), Math.round(performance.now() - start));
               }
+              if (webToken.value.trim()) {
+                await post("explorer/act", { user: webToken.value.startsWith("dev-") ? webToken.value : "by a token", operation: `${database.value} ${choice.value}` });
+              }
               const response = await fetch(address(false), isGet ? {} : { method: "POST", headers: { "Content-Type": "text/plain" }, body: area.value });
               const text = await response.text();
               const time = Math.round(performance.now() - start);
@@ -71,10 +83,11 @@ extension ConsoleFiles {
               try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* not JSON: shown as it is */ }
               show(response.status, shown, time);
             });
-            fill(body, h("form", { onsubmit: send },
+            fill(body, banner, h("form", { onsubmit: send },
               h("div.row", null, field("Operation", choice), field("As", who), field("Database", database)), tokens,
               about, area, h("div.actions", null, h("button.strong", { type: "submit", id: "send" }, "Send"))), answer, texts);
             begin();
+            tell();
           },
         };
 

@@ -22,6 +22,7 @@ extension ConsoleFiles {
               const { totals, lastHour, gauges } = now;
               shell.learn(now.containers);
               fill(body, now.problems.map((problem) => h("p.trouble", { role: "alert" }, problem)),
+                now.findings.filter((one) => one.isProblem).map((one) => h("p.trouble", { role: "alert" }, h("b", null, one.check), `: ${one.found}. `, one.next)),
                 h("div.cards", null,
                   card(number(totals.users), "users", shell.link("users")),
                   card(number(totals.zones), "zones", shell.link("zones")),
@@ -36,6 +37,8 @@ extension ConsoleFiles {
                   card(took(lastHour.median), "half of them within"),
                   card(took(lastHour.slowest), "99 of 100 within"),
                   card(number(lastHour.notices), "notices sent"),
+                  card(took(lastHour.noticeMedian), "half of the notices within"),
+                  card(took(lastHour.noticeSlowest), "99 of 100 notices within"),
                   card(bytes(gauges.zonecast_disk_free_bytes), "free on disk")),
                 h("div.two", null,
                   h("section.panel", null, h("h2", null, "Next steps"),
@@ -52,6 +55,11 @@ extension ConsoleFiles {
                       : "development and production agree"),
                     h("dt", null, "Memory"), h("dd", null, bytes(gauges.zonecast_process_resident_bytes)),
                     h("dt", null, "Sockets"), h("dd", null, number(now.connections))))),
+                now.findings.length > 0 && h("section.panel", null, h("h2", null, "What doctor says"),
+                  h("ul.steps", null, now.findings.map((one) => h("li", null,
+                    h(one.isProblem ? "b.removed" : one.isAdvice ? "b.changed" : "b.added", null, one.isProblem ? "✘ " : one.isAdvice ? "! " : "✓ "),
+                    h("b", null, one.check), ` ${one.found}`, one.next && one.isAdvice && [h("br"), h("small.quiet", null, "→ ", one.next)]))),
+                  h("p.quiet", null, "Of the folder it looks at here; address, certificate and a round trip: ", h("code", null, "zonecast doctor"))),
                 h("h2", null, "Done lately"),
                 table([
                   ["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor],

@@ -23,6 +23,8 @@ extension ConsoleFiles {
                 say(answer.isApplied ? "Production has development's schema now." : "Production cannot take this; see why below.", !answer.isApplied);
                 await shell.show();
               }, { class: "danger", id: "promote", disabled: !difference.isAllowed || !difference.changes.length })),
+              h("p.quiet", null, "To begin development anew, with no records and production's schema, the relay is stopped: ",
+                h("code", null, `zonecast schema reset --container ${place.container}`)),
               h("h2", null, "Promoted before"),
               table([["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor], ["What", (entry) => entry.subject]],
                 entries, "Nothing was promoted at this console yet.", { caption: "Promotions" }));

@@ -5,8 +5,24 @@ extension ConsoleFiles {
 
         import { get } from "./api.js";
         import { chart } from "./charts.js";
-        import { fill, h, table } from "./dom.js";
+        import { copyable, fill, h, table } from "./dom.js";
         import { bytes, number, span, took } from "./format.js";
+
+        /** The charts for Prometheus, which remembers longer. */
+        const QUERIES = [
+          ["Requests a second, by operation", "sum by (operation) (rate(zonecast_requests_total[5m]))"],
+          ["Refused a second, by code", "sum by (code) (rate(zonecast_request_errors_total[5m]))"],
+          ["99 of 100 requests within", "histogram_quantile(0.99, sum by (le) (rate(zonecast_request_seconds_bucket[5m])))"],
+          ["Commits a second", "sum(rate(zonecast_commit_seconds_count[5m]))"],
+          ["Notices a second", "sum(rate(zonecast_notices_sent_total[5m]))"],
+          ["99 of 100 notices within", "histogram_quantile(0.99, sum by (le) (rate(zonecast_notice_seconds_bucket[5m])))"],
+          ["Devices that listen", "sum(zonecast_notice_connections)"],
+          ["Bytes sent a second", "sum(rate(zonecast_response_bytes_total[5m]))"],
+          ["Bytes on the disk", "sum(zonecast_store_bytes)"],
+        ];
+
+        const queries = () => h("details", { id: "queries" }, h("summary", null, "The same as metrics queries, for Prometheus and Grafana"),
+          QUERIES.map(([name, text]) => [h("h3", null, name), copyable(text)]));
 
         /** @type {import("./sections.js").Page} */
         export const telemetry = {
@@ -18,9 +34,11 @@ extension ConsoleFiles {
             const rate = (count) => (point) => count(point) / Math.max(1, point.seconds);
             const shownRate = (value) => (value >= 10 || value === 0 ? number(Math.round(value)) : value.toFixed(1));
             const milliseconds = (value) => (value === 0 ? "0" : took(value));
+            const now = h("div");
+            fill(body, now, queries());
             const draw = async () => {
               const { points, operations, sum, before } = await get("telemetry", { period });
-              fill(body,
+              fill(now,
                 h("div.bar", { role: "group", "aria-label": "Period" },
                   [["hour", "Last hour"], ["day", "Last day"]].map(([key, name]) => h("a", {
                     href: shell.link("telemetry", { period: key }), "aria-current": key === period ? "true" : undefined,
@@ -36,7 +54,8 @@ extension ConsoleFiles {
                   chart("Notices a second", points, [["notices", rate((point) => point.notices)]], shownRate),
                   chart("From commit to socket", points, [["half within", (point) => point.noticeMedian], ["99 of 100 within", (point) => point.noticeSlowest]], milliseconds),
                   chart("Devices that listen", points, [["devices", (point) => point.connections]], shownRate),
-                  chart("Sent a second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => (value > 0 && value < 10 ? `${value.toFixed(1)} B` : bytes(value)))),
+                  chart("Sent a second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => (value > 0 && value < 10 ? `${value.toFixed(1)} B` : bytes(value))),
+                  chart("On the disk", points, [["SQLite files", (point) => point.storeBytes]], (value) => (value > 0 ? bytes(value) : "0"))),
                 h("h2", null, "By operation"),
                 table([
                   ["Operation", (row) => row.name, "mono"], ["Requests", (row) => number(row.requests), "number"],

@@ -5,7 +5,7 @@ extension ConsoleFiles {
 
         import { get, post } from "./api.js";
         import { button, confirmed, dialog, download, field, fill, guarded, h, say, select, table } from "./dom.js";
-        import { ago, bytes, moment, number } from "./format.js";
+        import { ago, bytes, counted, moment, number, short } from "./format.js";
 
         /** @type {import("./sections.js").Page} */
         export const users = {
@@ -67,8 +67,43 @@ extension ConsoleFiles {
           });
         }
 
+        /** A password that the user is told by a way of their own; resolves to whether it was set. */
+        function newPassword(user) {
+          return dialog(`New password for ${user.name}`, (done) => {
+            const password = h("input", { type: "password", required: true, minlength: 8, autocomplete: "new-password" });
+            const own = h("input", { type: "password", required: true, autocomplete: "current-password" });
+            return h("form", { onsubmit: guarded(async (event) => {
+              event.preventDefault();
+              await post("users/password", { id: user.id, password: password.value, own: own.value });
+              say("It is set, and all their sign-ins have ended.");
+              done(true);
+            }) },
+            h("p.note", null, "Whoever knows it can sign in as them. Give it to them by a way you trust; that you set it is in the audit log."),
+            field("Their new password", password, "8 characters or more; they change it at /account."),
+            field("Your own password", own, "Once more, for this."),
+            h("div.actions", null, h("button.danger", { type: "submit" }, "Set")));
+          });
+        }
+
+        /** The end of a user, once their name is typed; resolves to whether they are gone. */
+        function remove(user) {
+          return dialog(`Delete ${user.name}?`, (done) => {
+            const name = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false", "aria-label": "The user's name" });
+            const go = h("button.danger", { type: "submit", disabled: true }, "Delete the user");
+            name.addEventListener("input", () => { go.disabled = name.value !== user.name; });
+            return h("form", { id: "delete-user-form", onsubmit: guarded(async (event) => {
+              event.preventDefault();
+              const { zones } = await post("users/delete", { id: user.id, name: name.value });
+              say(`${user.name} is deleted, with ${counted(zones, "zone")}.`);
+              done(true);
+            }) },
+            h("p", null, "Their private databases, shares and sign-ins go, in every container and both environments, and then the account. What they saved in public databases and in other people's zones stays, under a name that is nobody's. There is no way back but a backup."),
+            h("p", null, "Type ", h("code", null, user.name), " to go on."), name, h("div.actions", null, go));
+          });
+        }
+
         async function person(body, shell, id) {
-          const { user, privateQuota, containers, sessions } = await get("users/one", { id });
+          const { user, privateQuota, containers, devices, sessions } = await get("users/one", { id });
           const end = async (session) => {
             await post("users/sign-out", { id: user.id, session });
             say(session ? "This sign-in has ended." : "All sign-ins have ended.");
@@ -91,6 +126,12 @@ extension ConsoleFiles {
               ["Private database", (one) => [bytes(one.bytes), one.limit ? ` of ${bytes(one.limit)}` : ""], "number"],
               ["", (one) => one.isDiscoverable ? "may be found by others" : ""],
             ], containers, "No app has met this user yet.", { caption: "Containers" }),
+            h("h2", null, "Devices"),
+            table([
+              ["Container", (one) => one.container], ["Environment", (one) => one.environment],
+              ["Device", (one) => h("code", { title: one.device }, short(one.device, 24))], ["By", (one) => h("span.badge", null, one.way)],
+              ["Notices", (one) => one.sent === null || one.sent === undefined ? "" : number(one.sent), "number"],
+            ], devices, "None listens now, and none asked to be woken.", { caption: "Devices" }),
             h("h2", null, "Signed in"),
             table([
               ["Container", (one) => one.container], ["Environment", (one) => one.environment],
@@ -101,11 +142,13 @@ extension ConsoleFiles {
             h("div.actions.left", null,
               button("Save as file", () => download(`${user.name}.json`, "application/json", JSON.stringify({ user, privateQuota, containers, sessions }, null, 2)), { title: "What this page shows; the contents are for zonecast user export" }),
               sessions.length > 1 && button("End all sign-ins", () => end()),
+              user.way === "password" && button("New password…", async () => { if (await newPassword(user)) await shell.show(); }),
               button(user.isDisabled ? "Enable" : "Disable…", async () => {
                 if (!user.isDisabled && !await confirmed(`Disable ${user.name}?`, "All their sign-ins end at once and they cannot sign in again until you enable them. Their data stays.", "Disable")) return;
                 await post("users/disable", { id: user.id, isDisabled: !user.isDisabled });
                 await shell.show();
-              }, { class: user.isDisabled ? "strong" : "danger" })));
+              }, { class: user.isDisabled ? "strong" : "danger" }),
+              button("Delete…", async () => { if (await remove(user)) shell.go("users"); }, { class: "danger", id: "delete-user" })));
         }
 
         """#

@@ -108,7 +108,8 @@ struct UserCommand: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "sign-in",
             abstract: "Make a web auth token for a user, as signing in would.",
-            discussion: "No password is asked: whoever may write the data folder may act for its users."
+            discussion: "No password is asked: whoever may write the data folder may act for its users.",
+            aliases: ["create"]
         )
 
         @Argument(help: "The e-mail address.")

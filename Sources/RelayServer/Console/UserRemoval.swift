@@ -1,0 +1,70 @@
+import Records
+import RelayCore
+import RelayStore
+
+/// The end of a user: other people's shares are left and every zone is deleted by the user's own operations, so that whoever
+/// they shared with is told; then the account goes.
+struct UserRemoval {
+    private let call: ConsoleCall
+    private let account: Account
+
+    init(_ call: ConsoleCall, _ account: Account) {
+        self.call = call
+        self.account = account
+    }
+
+    private struct Nothing: Codable {}
+    private struct Zone: Codable { var zoneName: String, ownerRecordName: String? }
+    private struct Zones: Decodable {
+        struct One: Decodable { var zoneID: Zone }
+        var zones: [One]
+    }
+    private struct ZoneChange: Encodable {
+        struct One: Encodable { var zoneID: Zone }
+        struct Operation: Encodable { var operationType = "delete", zone: One }
+        var operations: [Operation]
+    }
+    private struct RecordChange: Encodable {
+        struct One: Encodable { var recordName: String }
+        struct Operation: Encodable { var operationType = "forceDelete", record: One }
+        var operations: [Operation]
+    }
+
+    /// How many zones went.
+    func run() async throws -> Int {
+        var count = 0
+        for (home, profile) in try call.parts.accounts.profiles(of: account.id) {
+            for database in ["shared", "private"] {
+                let user = profile.user
+                let found: Zones = try await call.ask("zones/list", Nothing(), for: user, in: home, database: database)
+                for zone in found.zones.map(\.zoneID) {
+                    count += 1
+                    if zone.zoneName == ZoneID.defaultName, database == "private" {
+                        try await emptyDefault(of: user, in: home)
+                        continue
+                    }
+                    let body = ZoneChange(operations: [.init(zone: .init(zoneID: zone))])
+                    let _: Nothing = try await call.ask("zones/modify", body, for: user, in: home, database: database)
+                }
+            }
+        }
+        try call.parts.accounts.removeAccount(account.id)
+        return count
+    }
+
+    /// It cannot go, and it has no feed to list its records by.
+    private func emptyDefault(of user: UserID, in home: ContainerEnvironment) async throws {
+        let names = try StorageReport.defaultZoneNames(of: user, in: home, folder: call.parts.facts.data)
+        for start in stride(from: 0, to: names.count, by: 200) {
+            let operations = names[start..<min(start + 200, names.count)].map {
+                RecordChange.Operation(record: .init(recordName: $0))
+            }
+            let _: Nothing = try await call.ask(
+                "records/modify",
+                RecordChange(operations: operations),
+                for: user,
+                in: home
+            )
+        }
+    }
+}
