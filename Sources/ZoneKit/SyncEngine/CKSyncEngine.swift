@@ -36,7 +36,12 @@ public final class CKSyncEngine: Sendable {
     /// An engine over any link, with its time and chance from outside.
     package init(_ configuration: Configuration, link: any Link<CKRecord, CKRecordZone>, conditions: SyncConditions) {
         database = configuration.database
-        state = State(configuration.stateSerialization)
+        let post = State.Post(
+            delegate: ObjectIdentifier(configuration.delegate),
+            session: ObjectIdentifier(database.session),
+            scope: database.databaseScope
+        )
+        state = State(configuration.stateSerialization, for: post)
         driver = SyncDriver(configuration, link: link, state: state, conditions: conditions)
         let driver = driver
         let time = conditions.time

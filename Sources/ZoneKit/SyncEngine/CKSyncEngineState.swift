@@ -77,10 +77,24 @@ extension CKSyncEngine {
             }
         }
 
+        /// For whom an engine keeps what in step: another one for the same has taken its place.
+        struct Post: Hashable, Sendable {
+            var delegate: ObjectIdentifier
+            var session: ObjectIdentifier
+            var scope: CKDatabase.Scope
+        }
+
+        /// The state of the engine whose event the delegate is just being told, in the task that tells it.
+        @TaskLocal static var beingTold: State?
+
         private let contents: Mutex<Contents>
         private let listener = Mutex<(@Sendable () -> Void)?>(nil)
+        private let post: Post
 
-        init(_ serialization: Serialization?) { contents = Mutex(serialization?.contents ?? Contents()) }
+        init(_ serialization: Serialization?, for post: Post) {
+            contents = Mutex(serialization?.contents ?? Contents())
+            self.post = post
+        }
 
         /// The records to be sent, in the order in which they will be.
         public var pendingRecordZoneChanges: [PendingRecordZoneChange] {
@@ -166,6 +180,9 @@ extension CKSyncEngine {
         private func change(_ body: (inout Contents) -> Void) {
             update(body)
             listener.withLock { $0 }?()
+            // A delegate that has made itself another engine meanwhile answers an event of the one before by what it adds
+            // to the new one. Without it the old one, which is at work, would go on to send records without their zone.
+            if let told = Self.beingTold, told !== self, told.post == post { told.change(body) }
         }
     }
 }

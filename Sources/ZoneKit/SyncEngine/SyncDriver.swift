@@ -121,7 +121,11 @@ actor SyncDriver {
         await delivery.enter()
         defer { delivery.leave() }
         guard !isStopped, let engine, let delegate, epoch == nil || epoch == accountEpoch else { return }
-        await conditions.time.application { await delegate.handleEvent(event, syncEngine: engine) }
+        await conditions.time.application {
+            await CKSyncEngine.State.$beingTold.withValue(state) {
+                await delegate.handleEvent(event, syncEngine: engine)
+            }
+        }
     }
 
     /// Tells the state, if it differs from what was told last.
