@@ -17,7 +17,7 @@ package final class SQLiteStore: Store {
     let tuning: QueryTuning
     private let rememberedWrites: Int
 
-    /// How long reads may go by a schema that the command line has changed meanwhile; writes never do.
+    /// How long reads may go by a schema that another process has changed meanwhile; writes never do.
     ///
     /// Shorter than a command needs to end after its commit, so that a script never meets the old one.
     private static let schemaAge = Duration.milliseconds(20)
@@ -116,7 +116,7 @@ package final class SQLiteStore: Store {
 
     package var currentSchema: Schema {
         let known = committed.withLock { $0 }
-        guard isShared, ContinuousClock.now - known.looked > Self.schemaAge else { return known.schema }
+        guard isShared, mustLook(known, ContinuousClock.now) else { return known.schema }
         // Without a request for a while nobody has looked: what is read by it now must not be read by an old one.
         return (try? connections.read { try freshSchema(known, $0) }) ?? known.schema
     }
@@ -159,10 +159,15 @@ package final class SQLiteStore: Store {
         }
     }
 
+    /// Whether a schema may have come since: from this process, or, after a while, from another.
+    private func mustLook(_ known: CommittedState, _ now: ContinuousClock.Instant) -> Bool {
+        known.schemaChanges != SchemaFolder.changes || now - known.looked > Self.schemaAge
+    }
+
     /// The schema that is known, or, looked up now and then, the one that another process has put in its place.
     private func freshSchema(_ known: CommittedState, _ database: Database) throws -> Schema {
-        let now = ContinuousClock.now
-        guard isShared, now - known.looked > Self.schemaAge else { return known.schema }
+        let (now, changes) = (ContinuousClock.now, SchemaFolder.changes)
+        guard isShared, mustLook(known, now) else { return known.schema }
         let isNew = try SchemaRows.version(database) > known.schema.version
         let schema = try isNew ? SchemaRows.read(database) : known.schema
         var names = known.names
@@ -171,6 +176,7 @@ package final class SQLiteStore: Store {
         }
         committed.withLock {
             $0.looked = now
+            $0.schemaChanges = changes
             guard schema.version > $0.schema.version else { return }
             $0.schema = schema
             $0.names.merge(names)

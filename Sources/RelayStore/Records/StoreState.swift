@@ -40,6 +40,8 @@ struct CommittedState: Sendable {
     private var state: State
     /// When a read last looked whether another process has changed the schema.
     var looked = ContinuousClock.now
+    /// `SchemaFolder.changes` as of then.
+    var schemaChanges: UInt64 = 0
 
     init(names: StoreNames, schema: Schema) { state = State(names, schema) }
 

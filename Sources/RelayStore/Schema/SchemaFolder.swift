@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 package import Records
 import RelayCore
+import Synchronization
 
 /// A container's schemas in a data folder, for the command line: beside a running relay, whose next commit and reads
 /// notice what is changed here.
@@ -10,6 +11,10 @@ import RelayCore
 package struct SchemaFolder: Sendable {
     private let folder: String
     private let container: ContainerID
+
+    /// How often this process has changed a schema, so that a store that is open in it looks again.
+    static var changes: UInt64 { changeCount.load(ordering: .acquiring) }
+    private static let changeCount = Atomic<UInt64>(0)
 
     /// The caller has seen that the container exists.
     package init(folder: String, container: ContainerID) {
@@ -46,7 +51,9 @@ package struct SchemaFolder: Sendable {
         _ environment: Records.Environment,
         _ body: (Schema) throws -> (schema: Schema?, Result)
     ) throws -> Result {
-        try open(environment) { connections in
+        // When it is committed, and not before.
+        defer { Self.changeCount.add(1, ordering: .releasing) }
+        return try open(environment) { connections in
             try connections.write { database in
                 let old = try SchemaRows.read(database)
                 let (new, result) = try body(old)

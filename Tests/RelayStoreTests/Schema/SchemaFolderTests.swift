@@ -89,6 +89,22 @@ import Wire
         }
     }
 
+    /// What this process itself has changed it reads by at once, however fast it is.
+    @Test func anOpenStoreReadsByItAtOnce() async throws {
+        try await withFolder { folder, container in
+            let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
+            defer { stores.close() }
+            let store = try stores.store(of: ContainerEnvironment(container, .development))
+            let schemas = SchemaFolder(folder: folder, container: container)
+            for number in 0..<10 {
+                try Self.put(Self.schema("RECORD TYPE A\(number) ( a STRING );"), into: schemas, .development)
+                let read = try store.read { reader throws(RelayError) in try reader.schema }
+                #expect(Array(read.types.keys) == ["A\(number)"])
+                #expect(store.currentSchema == read)
+            }
+        }
+    }
+
     @Test func aWritePreparedUnderTheOldSchemaIsPreparedAnew() async throws {
         try await withFolder { folder, container in
             let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
