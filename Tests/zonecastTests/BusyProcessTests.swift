@@ -86,7 +86,7 @@ import Testing
     /// Told to stop at any moment of its start it ends, and the next one starts.
     @Test func stoppedWhileItStarts() throws {
         for round in 0..<10 {
-            let process = Process()
+            let process = ChildProcess()
             process.executableURL = Command.program
             process.arguments = ["serve", "--dev", "--data", folder.path, "--listen", "127.0.0.1:0"]
             process.environment = Command.cleanEnvironment()
@@ -127,7 +127,7 @@ import Testing
         }
 
         private static func run(_ words: String...) -> Bool {
-            let process = Process()
+            let process = ChildProcess()
             process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
             process.arguments = words
             process.standardError = FileHandle.nullDevice

@@ -31,7 +31,7 @@ import Testing
 
     @Test func ofManyThatStartTogetherOneServes() throws {
         let starts = (0..<5).map { _ in
-            let process = Process()
+            let process = ChildProcess()
             process.executableURL = Command.program
             process.arguments = ["serve", "--dev", "--data", folder.path, "--listen", "127.0.0.1:0"]
             process.environment = Command.cleanEnvironment()

@@ -16,7 +16,7 @@ struct ProxyTests {
 
     /// A proxy that runs until the test lets go of it.
     private final class Proxy {
-        let process = Process()
+        let process = ChildProcess()
 
         init(_ name: String, _ arguments: [String], log: String, home: String) throws {
             process.executableURL = URL(fileURLWithPath: Tool.path(name) ?? "/nonexistent/\(name)")

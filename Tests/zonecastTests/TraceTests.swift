@@ -88,7 +88,7 @@ import Testing
 
 /// A running `zonecast watch` of dev-alice.
 private final class WatchProcess {
-    private let process = Process()
+    private let process = ChildProcess()
 
     init(port: Int, container: String) throws {
         process.executableURL = Command.program

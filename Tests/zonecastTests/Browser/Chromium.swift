@@ -12,7 +12,7 @@ final class Chromium {
         var description: String
     }
 
-    private let process = Process()
+    private let process = ChildProcess()
     private let profile = ScratchFolder()
     private let (calls, answers) = (Pipe(), Pipe())
     private var lastCall = 0
@@ -23,7 +23,7 @@ final class Chromium {
     init() throws {
         guard let program = Self.program else { throw Failure(description: "chromium is not installed") }
         process.executableURL = URL(fileURLWithPath: "/bin/sh")
-        // It reads calls from descriptor 3 and writes answers to 4; a Process hands on the first three only.
+        // It reads calls from descriptor 3 and writes answers to 4; a ChildProcess hands on the first three only.
         process.arguments = [
             "-c", "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null", program, "--remote-debugging-pipe",
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",

@@ -95,7 +95,7 @@ import Testing
     }
 
     @Test func aReaderThatGoesAwayEndsItQuietly() throws {
-        let shell = Process()
+        let shell = ChildProcess()
         shell.executableURL = URL(fileURLWithPath: "/bin/sh")
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)

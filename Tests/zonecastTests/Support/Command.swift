@@ -14,7 +14,7 @@ struct Command {
     /// Runs it to its end, with `input` on standard input and no `ZONECAST_` variables but `environment` and the one that makes
     /// passwords cheap.
     static func run(_ arguments: [String], input: String = "", environment: [String: String] = [:]) throws -> Command {
-        let process = Process()
+        let process = ChildProcess()
         process.executableURL = program
         process.arguments = arguments
         process.environment = cleanEnvironment(adding: environment)

@@ -5,7 +5,7 @@ import Testing
 final class RelayProcess {
     let port: Int
     let folder: String
-    private let process: Process
+    private let process: ChildProcess
 
     /// What went wrong while waiting.
     struct Failure: Error, CustomStringConvertible {
@@ -31,7 +31,7 @@ final class RelayProcess {
         longestFile: Int? = nil
     ) throws {
         self.folder = folder
-        process = Process()
+        process = ChildProcess()
         let arguments = ["serve", "--data", folder, "--listen", "127.0.0.1:0"] + arguments
         if let longestFile {
             // The shell counts in halves of a KiB; without the trap the system would end the program by a signal.

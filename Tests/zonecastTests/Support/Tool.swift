@@ -19,7 +19,7 @@ enum Tool {
         input: Data? = nil
     ) throws -> (status: Int32, said: String) {
         guard let path = path(name) else { return (127, "\(name) is not installed") }
-        let process = Process()
+        let process = ChildProcess()
         process.executableURL = URL(fileURLWithPath: path)
         process.arguments = arguments
         if let folder { process.currentDirectoryURL = URL(fileURLWithPath: folder) }

@@ -1,0 +1,127 @@
+import Dispatch
+import Foundation
+import Synchronization
+
+/// A program that a test runs; like Foundation's `Process`, as far as tests need that.
+///
+/// Foundation's crashes now and then where over 1,300 files are open: it looks for the last one in `/proc/self/fd`, and
+/// copies 256 bytes of each name, beyond the end of what the system gave it. Hundreds of tests side by side have that many.
+final class ChildProcess: Sendable {
+    enum TerminationReason: Sendable { case exit, uncaughtSignal }
+
+    private struct State {
+        var identifier: pid_t = 0
+        /// As `waitpid` gives it; `nil` until it has ended.
+        var status: Int32?
+    }
+
+    /// What it is given: set before it runs, by whoever made it.
+    nonisolated(unsafe) var executableURL: URL?
+    nonisolated(unsafe) var arguments: [String] = []
+    nonisolated(unsafe) var environment: [String: String]?
+    nonisolated(unsafe) var currentDirectoryURL: URL?
+    /// A `Pipe` or a `FileHandle`; the test's own where there is none.
+    nonisolated(unsafe) var standardInput: Any?
+    nonisolated(unsafe) var standardOutput: Any?
+    nonisolated(unsafe) var standardError: Any?
+
+    private let state = Mutex(State())
+    private let life = DispatchGroup()
+
+    var processIdentifier: pid_t { state.withLock { $0.identifier } }
+    var isRunning: Bool { state.withLock { $0.identifier != 0 && $0.status == nil } }
+
+    /// What it ended with: its status, or the signal's number.
+    var terminationStatus: Int32 {
+        let status = state.withLock { $0.status } ?? -1
+        return status & 0x7F == 0 ? (status >> 8) & 0xFF : status & 0x7F
+    }
+
+    var terminationReason: TerminationReason {
+        (state.withLock { $0.status } ?? 0) & 0x7F == 0 ? .exit : .uncaughtSignal
+    }
+
+    func run() throws {
+        let program = executableURL?.path ?? ""
+        var (actions, traits) = (Actions(), Traits())
+        defer {
+            posix_spawn_file_actions_destroy(&actions)
+            posix_spawnattr_destroy(&traits)
+        }
+        posix_spawn_file_actions_init(&actions)
+        posix_spawnattr_init(&traits)
+        var theirs: [FileHandle] = []
+        for (target, stream) in [standardInput, standardOutput, standardError].enumerated() {
+            if let pipe = stream as? Pipe {
+                let end = target == 0 ? pipe.fileHandleForReading : pipe.fileHandleForWriting
+                posix_spawn_file_actions_adddup2(&actions, end.fileDescriptor, Int32(target))
+                theirs.append(end)
+            } else if let handle = stream as? FileHandle, handle === FileHandle.nullDevice {
+                posix_spawn_file_actions_addopen(&actions, Int32(target), "/dev/null", O_RDWR, 0)
+            } else if let handle = stream as? FileHandle {
+                posix_spawn_file_actions_adddup2(&actions, handle.fileDescriptor, Int32(target))
+            }
+        }
+        if let folder = currentDirectoryURL {
+            try Self.add("posix_spawn_file_actions_addchdir_np", folder.path, &actions)
+        }
+        var flags = Int32(POSIX_SPAWN_SETPGROUP)
+        #if canImport(Darwin)
+            flags |= POSIX_SPAWN_CLOEXEC_DEFAULT
+        #else
+            try Self.add("posix_spawn_file_actions_addclosefrom_np", 3 as Int32, &actions)
+        #endif
+        posix_spawnattr_setflags(&traits, Int16(flags))
+        let words = ([program] + arguments).map { strdup($0) }
+        let settings = (environment ?? ProcessInfo.processInfo.environment).map { strdup("\($0.key)=\($0.value)") }
+        defer { (words + settings).forEach { free($0) } }
+        var identifier: pid_t = 0
+        let fault = posix_spawn(&identifier, program, &actions, &traits, words + [nil], settings + [nil])
+        guard fault == 0 else { throw POSIXError(POSIXErrorCode(rawValue: fault) ?? .EINVAL) }
+        for end in theirs { try? end.close() }
+        state.withLock { $0.identifier = identifier }
+        life.enter()
+        let reaper = Thread { [self, identifier] in
+            // It stays known to the system until the lock is held: so nobody's signal goes to another that has its number.
+            var facts = siginfo_t()
+            while waitid(P_PID, id_t(identifier), &facts, WEXITED | WNOWAIT) != 0, errno == EINTR {}
+            state.withLock {
+                var status: Int32 = 0
+                while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
+                $0.status = status
+            }
+            life.leave()
+        }
+        reaper.start()
+    }
+
+    func waitUntilExit() { life.wait() }
+
+    func terminate() { signal(SIGTERM) }
+
+    /// Sends a signal, if it has not ended.
+    func signal(_ number: Int32) {
+        state.withLock { if $0.identifier != 0, $0.status == nil { _ = kill($0.identifier, number) } }
+    }
+
+    /// Calls a function that the system's library has, and its headers hide from Swift.
+    private static func add(_ name: String, _ folder: String, _ actions: inout Actions) throws {
+        typealias Function = @convention(c) (UnsafeMutablePointer<Actions>, UnsafePointer<CChar>) -> Int32
+        guard let symbol = dlsym(nil, name) else { throw POSIXError(.ENOSYS) }
+        _ = unsafeBitCast(symbol, to: Function.self)(&actions, folder)
+    }
+
+    private static func add(_ name: String, _ first: Int32, _ actions: inout Actions) throws {
+        typealias Function = @convention(c) (UnsafeMutablePointer<Actions>, Int32) -> Int32
+        guard let symbol = dlsym(nil, name) else { throw POSIXError(.ENOSYS) }
+        _ = unsafeBitCast(symbol, to: Function.self)(&actions, first)
+    }
+
+    #if canImport(Darwin)
+        private typealias Actions = posix_spawn_file_actions_t?
+        private typealias Traits = posix_spawnattr_t?
+    #else
+        private typealias Actions = posix_spawn_file_actions_t
+        private typealias Traits = posix_spawnattr_t
+    #endif
+}
