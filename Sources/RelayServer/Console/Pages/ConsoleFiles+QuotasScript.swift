@@ -69,7 +69,7 @@ extension ConsoleFiles {
               ["Refused", (hit) => number(hit.count), "number"],
               ["Last", (hit) => `${span(hit.seconds)} ago`, "number"],
             ], hits, "Nobody was told to wait in the last day.", { caption: "Who runs into rates" }),
-            hits.length > 0 && h("p.quiet", null, "People and addresses go by the pseudonyms of the log: ", h("code", null, "zonecast logs --user"), " knows whose they are."));
+            hits.length > 0 && h("p.quiet", null, "Users go by the pseudonyms of the log, and ", h("code", null, "zonecast logs --user"), " finds those of one; addresses and accounts go by others, which tell one from another and no more."));
         }
 
         /** @type {import("./sections.js").Page} */
