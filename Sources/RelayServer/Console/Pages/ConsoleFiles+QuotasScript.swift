@@ -34,7 +34,7 @@ extension ConsoleFiles {
               kind.addEventListener("change", fit);
               fit();
               const read = () => kind.value === "standard" ? null : kind.value === "any" ? 0 : Math.max(1, Math.round(Number(size.value) * 1e6));
-              return { key, read, view: h("div.row", null, h("div.grow", null, field(name === "sent this month" ? "sent in a month" : name, kind)), size) };
+              return { key, read, view: h("div.row.tokens", null, h("div.grow", null, field(name === "sent this month" ? "sent in a month" : name, kind)), size) };
             });
             return h("form", { id: "container-quota", onsubmit: guarded(async (event) => {
               event.preventDefault();
