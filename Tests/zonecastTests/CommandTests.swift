@@ -193,9 +193,17 @@ import Testing
         let file = folder.path + "/key.pem"
         try P256.Signing.PrivateKey().publicKey.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
         let add = ["key", "add", "--public-key", file, "--json", "--data", folder.path] + home
-        let keyID = try #require(try Command.run(add).json([String: String].self)["keyID"])
-        #expect(keyID.count == 64)
-        #expect(try zonecast("key", "list", "--json").output.contains(keyID))
+        let first = try Command.run(add).json([String: String].self)
+        let old = try #require(first["keyID"])
+        #expect(old.count == 64)
+        #expect(try zonecast("key", "list", "--json").output.contains(old))
+        // Another in its place is the same user.
+        try P256.Signing.PrivateKey().publicKey.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
+        let second = try zonecast("token", "server-key", "rotate", old, "--public-key", file, "--json")
+            .json([String: String].self)
+        let keyID = try #require(second["keyID"])
+        #expect(keyID != old && second["userRecordName"] == first["userRecordName"])
+        #expect(try zonecast("key", "rotate", old, "--public-key", file).status == 1)
         #expect(try zonecast("key", "revoke", keyID).status == 0)
         #expect(try zonecast("key", "revoke", "none").status == 1)
         try "no key".write(toFile: file, atomically: true, encoding: .utf8)

@@ -20,7 +20,7 @@ import Testing
         "user add",
         "user list", "user show", "user password", "user disable", "user delete", "user export", "user quota",
         "token api create", "token api list", "token api revoke", "token api rotate", "token server-key list",
-        "token server-key revoke",
+        "token server-key revoke", "token server-key rotate",
         "token management create", "token management list", "token management rotate",
         "token management revoke", "token session sessions", "login", "logout", "push apns set",
         "push fcm set",

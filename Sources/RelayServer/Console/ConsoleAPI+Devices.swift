@@ -16,6 +16,7 @@ extension ConsoleAPI {
                 sent: totals.sent,
                 merged: totals.merged,
                 dropped: totals.dropped,
+                waiting: call.parts.metrics.gauge("zonecast_notice_queue") ?? 0,
                 devices: devices.map { .init($0, at: now) }
                     .sorted { ($0.user, $0.device) < ($1.user, $1.device) }
             )
@@ -78,6 +79,8 @@ extension ConsoleAPI {
         var sent: Int
         var merged: Int
         var dropped: Int
+        /// For slow readers, of all of them now.
+        var waiting: Int64
         var devices: [Row]
     }
 

@@ -156,11 +156,13 @@ extension AccountStore {
         }
     }
 
-    /// Takes a P-256 public key in PEM (SPKI) and gives it an identifier and a user of its own.
+    /// Takes a P-256 public key in PEM (SPKI) and gives it an identifier, and a user of its own unless it takes the place of
+    /// another key and goes on as that one's `user`.
     package func addServerKey(
         in home: ContainerEnvironment,
         name: String,
-        publicKeyPEM: String
+        publicKeyPEM: String,
+        user: UserID? = nil
     ) throws(DirectoryError) -> ServerKey {
         guard let parsed = try? P256.Signing.PublicKey(pemRepresentation: publicKeyPEM) else {
             throw .invalid(
@@ -175,7 +177,7 @@ extension AccountStore {
             home: home,
             name: name,
             publicKeyPEM: parsed.pemRepresentation,
-            user: UserID("_" + random.hex(byteCount: 16)),
+            user: user ?? UserID("_" + random.hex(byteCount: 16)),
             created: time.now()
         )
         try write { db in

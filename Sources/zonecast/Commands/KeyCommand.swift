@@ -8,8 +8,8 @@ import RelayStore
 struct KeyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "key",
-        abstract: "Add, list and revoke server-to-server keys.",
-        subcommands: [Add.self, List.self, Revoke.self]
+        abstract: "Add, list, rotate and revoke server-to-server keys.",
+        subcommands: [Add.self, List.self, Rotate.self, Revoke.self]
     )
 
     struct Add: ParsableCommand {
@@ -26,14 +26,13 @@ struct KeyCommand: ParsableCommand {
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
 
-        @Option(help: ArgumentHelp("The public key in PEM form; - reads standard input.", valueName: "file"))
-        var publicKey: String
+        @OptionGroup var file: PublicKeyOption
 
         @Option(help: "A name to tell it by.")
         var name = ""
 
         func run() throws {
-            let pem = try readKey()
+            let pem = try file.read()
             let key = try options.change("key.create", name, in: home.home) {
                 try $0.addServerKey(in: home.home, name: name, publicKeyPEM: pem)
             }
@@ -44,8 +43,14 @@ struct KeyCommand: ParsableCommand {
                 Terminal.tell("user record name  \(key.user)")
             }
         }
+    }
 
-        private func readKey() throws -> String {
+    /// Where the public half of a key comes from.
+    struct PublicKeyOption: ParsableArguments {
+        @Option(help: ArgumentHelp("The public key in PEM form; - reads standard input.", valueName: "file"))
+        var publicKey: String
+
+        func read() throws -> String {
             let data =
                 publicKey == "-"
                 ? FileHandle.standardInput.readDataToEndOfFile() : FileManager.default.contents(atPath: publicKey)
@@ -53,6 +58,41 @@ struct KeyCommand: ParsableCommand {
                 throw CommandFailure(.failed, "\(publicKey) cannot be read. Name the file with --public-key.")
             }
             return String(decoding: data, as: UTF8.self)
+        }
+    }
+
+    struct Rotate: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Put a new key in the place of one: it acts as the same user, so it owns what that one made.",
+            discussion:
+                "The old one ends at once, or with --keep when you revoke it, once your server signs with the new."
+        )
+
+        @Argument(help: "The old key's ID.")
+        var keyID: String
+
+        @OptionGroup var file: PublicKeyOption
+
+        @Flag(help: "Let the old one go on.")
+        var keep = false
+
+        @OptionGroup var options: FolderOptions
+
+        func run() throws {
+            let pem = try file.read()
+            let key = try options.change("key.rotate", String(keyID.prefix(16))) { store in
+                guard let old = try store.serverKey(keyID), old.revoked == nil else {
+                    throw DirectoryError.missing("key \(keyID) that is not revoked")
+                }
+                let made = try store.addServerKey(in: old.home, name: old.name, publicKeyPEM: pem, user: old.user)
+                if !keep { try store.revokeServerKey(keyID) }
+                return made
+            }
+            if options.json {
+                return try Terminal.say(json: ["keyID": key.id, "userRecordName": key.user.recordName])
+            }
+            Terminal.say(key.id, as: "key ID  ")
+            Terminal.tell(keep ? "The old one goes on until: zonecast key revoke \(keyID)" : "The old one has ended.")
         }
     }
 

@@ -31,7 +31,7 @@ struct TokenCommand: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "server-key",
             abstract: "Server-to-server keys, as: zonecast key",
-            subcommands: [KeyCommand.Add.self, KeyCommand.List.self, KeyCommand.Revoke.self]
+            subcommands: [KeyCommand.Add.self, KeyCommand.List.self, KeyCommand.Rotate.self, KeyCommand.Revoke.self]
         )
     }
 

@@ -19,9 +19,9 @@ extension ConsoleFiles {
             fill(body, now, h("p.quiet", null, "Devices that sleep are woken by ", h("a", { href: shell.link("push") }, "push services"), "."), h("h2", null, "Subscriptions"), subscriptions);
 
             const draw = async () => {
-              const { devices: rows, count, sent, merged, dropped } = await get("devices");
+              const { devices: rows, count, sent, waiting, merged, dropped } = await get("devices");
               fill(now,
-                h("div.cards", null, [[count, "devices listen here"], [sent, "notices sent, all containers"],
+                h("div.cards", null, [[count, "devices listen here"], [sent, "notices sent, all containers"], [waiting, "wait for slow readers"],
                   [merged, "merged into others"], [dropped, "dropped with a connection"]].map(([value, name]) =>
                   h("div.card", null, h("b", null, number(value)), h("span", null, name)))),
                 h("p.quiet", null, "A notice that waits merges with a newer one about the same zone. One that is dropped costs nothing: a device that comes back is told what it missed."),

@@ -11,6 +11,7 @@ extension ConsoleFiles {
         export const logs = {
           id: "logs", title: "Logs", key: "l",
           about: "Refused requests since the relay's start, and all requests while this page is open: at most 2,000 (log.access writes all of them). Users and devices go by pseudonyms; there are no names, tokens or contents.",
+          command: () => "logs --follow",
 
           async show(body, { shell, parameters, signal }) {
             const wanted = { errors: parameters.get("errors") ?? "", operation: parameters.get("operation") ?? "", user: parameters.get("user") ?? "", everywhere: parameters.get("everywhere") ?? "" };

@@ -34,7 +34,7 @@ extension ConsoleFiles {
               kind.addEventListener("change", fit);
               fit();
               const read = () => kind.value === "standard" ? null : kind.value === "any" ? 0 : Math.max(1, Math.round(Number(size.value) * 1e6));
-              return { key, read, view: h("div.row", null, h("div.grow", null, field(name === "sent this month" ? "sent in a month" : name, kind)), size) };
+              return { key, read, view: h("div.row.tokens", null, h("div.grow", null, field(name === "sent this month" ? "sent in a month" : name, kind)), size) };
             });
             return h("form", { id: "container-quota", onsubmit: guarded(async (event) => {
               event.preventDefault();
@@ -69,7 +69,7 @@ extension ConsoleFiles {
               ["Refused", (hit) => number(hit.count), "number"],
               ["Last", (hit) => `${span(hit.seconds)} ago`, "number"],
             ], hits, "Nobody was told to wait in the last day.", { caption: "Who runs into rates" }),
-            hits.length > 0 && h("p.quiet", null, "People and addresses go by the pseudonyms of the log: ", h("code", null, "zonecast logs --user"), " knows whose they are."));
+            hits.length > 0 && h("p.quiet", null, "Users go by the pseudonyms of the log, and ", h("code", null, "zonecast logs --user"), " finds those of one; addresses and accounts go by others, which tell one from another and no more."));
         }
 
         /** @type {import("./sections.js").Page} */

@@ -46,13 +46,13 @@ extension ConsoleFiles {
                 ["Zone", (zone) => zone.tracksChanges ? h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }), title: zone.zoneName }, zone.zoneName)
                   : zone.database === "public" ? h("a", { href: shell.link("records") }, zone.zoneName) : zone.zoneName, "name"],
                 ["Database", (zone) => h(zone.database === "public" ? "span.badge.accent" : "span.badge", null, zone.database)],
-                ["Owner", (zone) => zone.database === "public" ? "" : h("a", { href: shell.link("users", { words: zone.owner }), title: zone.owner }, h("code", null, short(zone.owner)))],
+                ["Owner", (zone) => zone.database === "public" ? "" : h("a", { href: shell.link("users", { words: zone.owner }), title: zone.owner }, h("code", null, short(zone.owner, 10)))],
                 ["Records", (zone) => upTo(zone.records, zone.isMore), "number"],
                 ["Size", (zone) => bytes(zone.recordBytes + zone.assetBytes), "number"],
                 ["Change", (zone) => number(zone.lastChange), "number"],
                 ["Last written", (zone) => h("span", { title: moment(zone.modified) }, zone.modified ? ago(zone.modified) : "–")],
-                ["Can", (zone) => zone.tracksChanges ? h("span", { title: "Has a change feed, takes writes as a whole, can be shared" }, "feed, atomic, share") : "be queried"],
-                ["Shared", (zone) => zone.sharing === "none" ? "" : h("span.badge.accent", null, zone.sharing === "zone" ? "whole" : "parts")],
+                ["Can", (zone) => [zone.tracksChanges ? h("span", { title: "Has a change feed, takes writes as a whole, can be shared" }, "feed, atomic, share") : "be queried",
+                  zone.sharing !== "none" && [" ", h("span.badge.accent", null, zone.sharing === "zone" ? "shared" : "shared in parts")]]],
                 ["", (zone) => zone.tracksChanges && [!isProduction() && button("Reset…", () => reset(zone), { class: "small", "aria-label": `Reset zone ${zone.zoneName}` }), " ", button("Delete…", () => remove(zone), { class: "small danger", "aria-label": `Delete zone ${zone.zoneName}` })]],
               ], rows, parameters.get("words") ? "No zone or user has this in its name." : "No zones yet.", { caption: "Zones" }),
               page.zones.length === 50 && button("More", () => load(rows.at(-1).lastChange)));
