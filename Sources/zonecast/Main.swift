@@ -35,6 +35,12 @@ enum Main {
             Terminal.say(message.contains("USAGE: ") ? EverywhereFlags.added(to: message) : message)
             end(0)
         }
+        if arguments.last == "help", MistypedCommand.first(in: arguments.dropLast()) == nil,
+            let text = help(of: arguments.dropLast())
+        {
+            Terminal.say(EverywhereFlags.added(to: text))
+            end(0)
+        }
         if Zonecast.exitCode(for: error) == .validationFailure, let mistyped = MistypedCommand.first(in: arguments) {
             Terminal.complain("zonecast: \(mistyped.words)")
             end(CommandExit.usage.rawValue)
@@ -44,6 +50,19 @@ enum Main {
             Zonecast.exitCode(for: error) == .validationFailure
                 ? CommandExit.usage.rawValue : CommandExit.failed.rawValue
         )
+    }
+
+    /// What a command says of itself; `nil` where there is no such.
+    ///
+    /// For `zonecast push help`, as other programs have it: only where the words mean nothing else.
+    private static func help(of words: ArraySlice<String>) -> String? {
+        do {
+            var command = try Zonecast.parseAsRoot(words + ["--help"])
+            try command.run()
+            return nil
+        } catch {
+            return Zonecast.exitCode(for: error) == .success ? Zonecast.fullMessage(for: error) : nil
+        }
     }
 
     /// Ends the process at once, without the libraries' own farewells.

@@ -46,6 +46,7 @@ import Testing
     func oneWordMakesAllTokens(other: String, name: String) {
         let help = HelpText.of(other.split(separator: " ").map(String.init))
         #expect(help?.contains("USAGE: zonecast \(name)") == true)
+        #expect(MistypedCommand.first(in: other.split(separator: " ").map(String.init)) == nil)
     }
 
     /// What answers at all answers programs too.
@@ -56,6 +57,15 @@ import Testing
             let help = HelpText.of(command.split(separator: " ").map(String.init))
             #expect(isTool || help?.contains("--json") == true, "\(command)")
         }
+    }
+
+    /// As other programs have it, and only where it is no argument.
+    @Test func helpMayStandBehind() throws {
+        let help = try Command.run(["push", "help"])
+        #expect(help.status == 0 && help.output.contains("USAGE: zonecast push"), "\(help.complaint)")
+        #expect(try Command.run(["pusch", "help"]).status == 2)
+        let name = try Command.run(["user", "show", "help", "--data", "/nowhere"])
+        #expect(name.status != 0 && !name.output.contains("USAGE"))
     }
 
     /// The program says the same, and says it where and how scripts expect it.

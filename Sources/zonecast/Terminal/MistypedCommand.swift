@@ -15,7 +15,8 @@ struct MistypedCommand: Equatable {
         for word in arguments {
             guard !commands.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
             let names = commands.filter { $0.configuration.shouldDisplay }.map { $0._commandName }
-            guard let next = commands.first(where: { $0._commandName == word }) else {
+            let next = commands.first { $0._commandName == word || $0.configuration.aliases.contains(word) }
+            guard let next else {
                 return MistypedCommand(
                     before: path.joined(separator: " "),
                     word: word,
