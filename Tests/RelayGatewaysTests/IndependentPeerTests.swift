@@ -1,4 +1,5 @@
 import AsyncHTTPClient
+import ChildProcesses
 import Crypto
 import Foundation
 import NIOCore
@@ -104,7 +105,7 @@ private final class PythonPeer {
     struct Failure: Error, CustomStringConvertible { var description: String }
 
     static let isThere: Bool = {
-        let process = Process()
+        let process = ChildProcess()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         process.arguments = ["python3", "-c", "import h2.connection, cryptography"]
         process.standardError = FileHandle.nullDevice
@@ -114,7 +115,7 @@ private final class PythonPeer {
     }()
 
     let address: String
-    private let process = Process()
+    private let process = ChildProcess()
     private let output = Pipe()
     private let folder = NSTemporaryDirectory() + "zonecast-peer-\(UUID().uuidString)"
 
