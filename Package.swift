@@ -153,8 +153,9 @@ var package = Package(
         .tests(
             "RelayGateways",
             [
-                "Records", "RelayCore", asyncHTTPClient, nioCore, nioPosix, nioHPACK, nioHTTP2, nioSSL, crypto,
-                cryptoExtras,
+                "Records", "RelayCore", "ChildProcesses", asyncHTTPClient, nioCore, nioPosix, nioHPACK, nioHTTP2,
+                nioSSL,
+                crypto, cryptoExtras,
             ]
         ),
         .tests("SyncCore", ["Records"]),
@@ -165,16 +166,22 @@ var package = Package(
         ),
         .tests(
             "ZoneTesting",
-            ["Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", httpTypes, logging]
+            [
+                "Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", "ChildProcesses", httpTypes,
+                logging,
+            ]
         ),
         .tests("SharedNotes", ["ZoneKit", "ZoneMirror", "ZoneTesting"]),
         .tests(
             "zonecast",
             [
-                "Records", "RelayStore", "RelayServer", "Wire", "ZoneKit", "ZoneMirror", argumentParser, crypto, grdb,
-                logging,
+                "Records", "RelayStore", "RelayServer", "Wire", "ZoneKit", "ZoneMirror", "ChildProcesses",
+                argumentParser,
+                crypto, grdb, logging,
             ]
         ),
+        // Programs that tests run.
+        .target(name: "ChildProcesses", path: "Tests/ChildProcesses", swiftSettings: strict),
         // Readers of what strangers send, and inputs that are changed by chance.
         .target(
             name: "Fuzz",
@@ -226,7 +233,11 @@ var package = Package(
             path: "Tests/Simulate",
             swiftSettings: strict
         ),
-        .testTarget(name: "SimulationTests", dependencies: ["Records", "simulate"], swiftSettings: strict),
+        .testTarget(
+            name: "SimulationTests",
+            dependencies: ["Records", "simulate", "ChildProcesses"],
+            swiftSettings: strict
+        ),
     ]
 )
 

@@ -1,4 +1,5 @@
 import AsyncHTTPClient
+import ChildProcesses
 import Crypto
 import Foundation
 import NIOCore
@@ -108,7 +109,7 @@ private final class PythonPeer {
     struct Failure: Error, CustomStringConvertible { var description: String }
 
     static let isThere: Bool = {
-        let process = Process()
+        let process = ChildProcess()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         process.arguments = ["python3", "-c", "import h2.connection, cryptography"]
         process.standardError = FileHandle.nullDevice
@@ -118,7 +119,7 @@ private final class PythonPeer {
     }()
 
     let address: String
-    private let process = Process()
+    private let process = ChildProcess()
     private let output = Pipe()
     private let folder = NSTemporaryDirectory() + "zonecast-peer-\(UUID().uuidString)"
 

@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import Testing
 
@@ -22,7 +23,7 @@ struct SimulateProgram {
 
     /// Runs it to its end, off the threads that tests share.
     static func run(_ words: String...) async throws -> Result {
-        let process = Process()
+        let process = ChildProcess()
         process.executableURL = program
         process.arguments = words
         var environment = ProcessInfo.processInfo.environment

@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import Testing
 import ZoneTesting
@@ -47,7 +48,7 @@ import ZoneTesting
 
     /// Runs the toolchain's `swift`, and gives what it says.
     private static func swift(_ words: String...) async throws -> String {
-        let process = Process()
+        let process = ChildProcess()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         process.arguments = ["swift"] + words
         let pipe = Pipe()

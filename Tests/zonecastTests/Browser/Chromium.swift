@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 
 /// Debian's chromium without a window, driven by the DevTools protocol over a pipe, so that no package is needed for it.

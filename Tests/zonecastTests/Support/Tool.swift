@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 
 /// A program of the system that a test uses where it is installed.

@@ -1,13 +1,13 @@
 import Dispatch
-import Foundation
+package import Foundation
 import Synchronization
 
 /// A program that a test runs; like Foundation's `Process`, as far as tests need that.
 ///
 /// Foundation's crashes now and then where over 1,300 files are open: it looks for the last one in `/proc/self/fd`, and
 /// copies 256 bytes of each name, beyond the end of what the system gave it. Hundreds of tests side by side have that many.
-final class ChildProcess: Sendable {
-    enum TerminationReason: Sendable { case exit, uncaughtSignal }
+package final class ChildProcess: Sendable {
+    package enum TerminationReason: Sendable { case exit, uncaughtSignal }
 
     private struct State {
         var identifier: pid_t = 0
@@ -16,32 +16,34 @@ final class ChildProcess: Sendable {
     }
 
     /// What it is given: set before it runs, by whoever made it.
-    nonisolated(unsafe) var executableURL: URL?
-    nonisolated(unsafe) var arguments: [String] = []
-    nonisolated(unsafe) var environment: [String: String]?
-    nonisolated(unsafe) var currentDirectoryURL: URL?
+    package nonisolated(unsafe) var executableURL: URL?
+    package nonisolated(unsafe) var arguments: [String] = []
+    package nonisolated(unsafe) var environment: [String: String]?
+    package nonisolated(unsafe) var currentDirectoryURL: URL?
     /// A `Pipe` or a `FileHandle`; the test's own where there is none.
-    nonisolated(unsafe) var standardInput: Any?
-    nonisolated(unsafe) var standardOutput: Any?
-    nonisolated(unsafe) var standardError: Any?
+    package nonisolated(unsafe) var standardInput: Any?
+    package nonisolated(unsafe) var standardOutput: Any?
+    package nonisolated(unsafe) var standardError: Any?
 
     private let state = Mutex(State())
     private let life = DispatchGroup()
 
-    var processIdentifier: pid_t { state.withLock { $0.identifier } }
-    var isRunning: Bool { state.withLock { $0.identifier != 0 && $0.status == nil } }
+    package init() {}
+
+    package var processIdentifier: pid_t { state.withLock { $0.identifier } }
+    package var isRunning: Bool { state.withLock { $0.identifier != 0 && $0.status == nil } }
 
     /// What it ended with: its status, or the signal's number.
-    var terminationStatus: Int32 {
+    package var terminationStatus: Int32 {
         let status = state.withLock { $0.status } ?? -1
         return status & 0x7F == 0 ? (status >> 8) & 0xFF : status & 0x7F
     }
 
-    var terminationReason: TerminationReason {
+    package var terminationReason: TerminationReason {
         (state.withLock { $0.status } ?? 0) & 0x7F == 0 ? .exit : .uncaughtSignal
     }
 
-    func run() throws {
+    package func run() throws {
         let program = executableURL?.path ?? ""
         var (actions, traits) = (Actions(), Traits())
         defer {
@@ -95,12 +97,12 @@ final class ChildProcess: Sendable {
         reaper.start()
     }
 
-    func waitUntilExit() { life.wait() }
+    package func waitUntilExit() { life.wait() }
 
-    func terminate() { signal(SIGTERM) }
+    package func terminate() { signal(SIGTERM) }
 
     /// Sends a signal, if it has not ended.
-    func signal(_ number: Int32) {
+    package func signal(_ number: Int32) {
         state.withLock { if $0.identifier != 0, $0.status == nil { _ = kill($0.identifier, number) } }
     }
 
