@@ -109,4 +109,18 @@ import Testing
             #expect(left.count == 1, "\(left)")
         }
     }
+
+    @Test func theLatestOfOneSecondIsTheLatest() throws {
+        try withFolder { folder in
+            let first = try backup(in: folder)
+            let names = try (2...11).map { number in
+                let now = Timestamp(milliseconds: first.manifest.made + (number > 5 ? 5 : 0))
+                return try Backup.create(of: "\(folder)/data", in: "\(folder)/backups", now: now).name
+            }
+            #expect(Backup.all(in: "\(folder)/backups").map(\.name) == [first.name] + names)
+            #expect(try Backup.named("latest", in: "\(folder)/backups").name == names.last)
+            Backup.keep(3, in: "\(folder)/backups")
+            #expect(Backup.all(in: "\(folder)/backups").map(\.name) == names.suffix(3))
+        }
+    }
 }

@@ -64,8 +64,12 @@ package struct Backup: Sendable {
     /// The whole backups in a folder, the oldest first; what was broken off is not among them.
     package static func all(in folder: String) -> [Backup] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
-        return names.filter { $0.hasSuffix(suffix) }.sorted().compactMap { try? Backup(at: "\(folder)/\($0)") }
+        return names.filter { $0.hasSuffix(suffix) }.compactMap { try? Backup(at: "\(folder)/\($0)") }
+            .sorted { $0.order < $1.order }
     }
+
+    /// By the moment and not by the name alone: the second one of a second has a number, and comes before the first there.
+    private var order: (Int64, Int, String) { (manifest.made, name.count, name) }
 
     /// The backup of this name in a folder, with or without its ending; `latest` is the newest.
     package static func named(_ name: String, in folder: String) throws(BackupFailure) -> Backup {
