@@ -105,6 +105,10 @@ struct ConsoleCall: Sendable {
             let reason = try? decoder.decode(WireRefusal.self, from: answer).reason
             throw ConsoleRefusal(reason ?? "The relay refuses this.", status: response.status.code)
         }
+        let items = try? decoder.decode(WireItems.self, from: answer)
+        if let refused = items?.all.first(where: { $0.serverErrorCode != nil }) {
+            throw ConsoleRefusal(refused.reason ?? "The relay refuses this.", status: 409)
+        }
         return try decoder.decode(Answer.self, from: answer)
     }
 
@@ -182,5 +186,14 @@ struct Done: Encodable, Sendable {
 
 /// What the wire says where it refuses.
 struct WireRefusal: Decodable {
+    var serverErrorCode: String?
     var reason: String?
+}
+
+/// The parts of an answer that may each be refused.
+private struct WireItems: Decodable {
+    var records: [WireRefusal]?
+    var zones: [WireRefusal]?
+
+    var all: [WireRefusal] { (records ?? []) + (zones ?? []) }
 }

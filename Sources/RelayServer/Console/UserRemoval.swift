@@ -27,7 +27,17 @@ struct UserRemoval {
     private struct RecordChange: Encodable {
         struct One: Encodable { var recordName: String }
         struct Operation: Encodable { var operationType = "forceDelete", record: One }
+        var zoneID: Zone?
         var operations: [Operation]
+    }
+    private struct ShareSearch: Encodable {
+        struct One: Encodable { var zoneID: Zone, desiredRecordTypes = ["cloudkit.share"], syncToken: String? }
+        var zones: [One]
+    }
+    private struct SharesFound: Decodable {
+        struct Record: Decodable { var recordName: String, deleted: Bool? }
+        struct Page: Decodable { var records: [Record], moreComing: Bool?, syncToken: String? }
+        var zones: [Page]
     }
 
     /// How many zones went.
@@ -43,6 +53,10 @@ struct UserRemoval {
                         try await emptyDefault(of: user, in: home)
                         continue
                     }
+                    if database == "shared" {
+                        try await leave(zone, user, in: home)
+                        continue
+                    }
                     let body = ZoneChange(operations: [.init(zone: .init(zoneID: zone))])
                     let _: Nothing = try await call.ask("zones/modify", body, for: user, in: home, database: database)
                 }
@@ -50,6 +64,22 @@ struct UserRemoval {
         }
         try call.parts.accounts.removeAccount(account.id)
         return count
+    }
+
+    /// As every participant leaves: by deleting the shares in it that they are in.
+    private func leave(_ zone: Zone, _ user: UserID, in home: ContainerEnvironment) async throws {
+        var (names, token, hasMore): ([String], String?, Bool) = ([], nil, true)
+        while hasMore {
+            let search = ShareSearch(zones: [.init(zoneID: zone, syncToken: token)])
+            let found: SharesFound = try await call.ask("changes/zone", search, for: user, in: home, database: "shared")
+            guard let page = found.zones.first else { break }
+            names += page.records.filter { $0.deleted != true }.map(\.recordName)
+            (token, hasMore) = (page.syncToken, page.moreComing ?? false)
+        }
+        for name in names {
+            let body = RecordChange(zoneID: zone, operations: [.init(record: .init(recordName: name))])
+            let _: Nothing = try await call.ask("records/modify", body, for: user, in: home, database: "shared")
+        }
     }
 
     /// It cannot go, and it has no feed to list its records by.

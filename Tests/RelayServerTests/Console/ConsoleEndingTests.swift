@@ -144,6 +144,21 @@ import Testing
         #expect(try await world.ask(.get, "/console/api/users/one", query: "id=\(alice.id.number)").status == .notFound)
     }
 
+    @Test func aDeletedUserLeavesTheSharesOfOthers() async throws {
+        let (world, _) = try await world(link: true)
+        #expect(try await zones(world, "shared", of: "bob") == ["Notes"])
+        #expect(try await shares(world).first?.participants.isEmpty == false)
+        let bob = try #require(
+            try world.accounts.accounts().first { if case .dev("bob") = $0.login { true } else { false } }
+        )
+        let body = #"{"id":\#(bob.id.number),"name":"dev-bob"}"#
+        let done = try await world.ask(.post, "/console/api/users/delete", body: body)
+        #expect(done.status == .ok, "\(done.text)")
+        #expect(try world.accounts.account(bob.id) == nil)
+        #expect(try await shares(world).first?.participants.isEmpty == true)
+        #expect(try await zones(world, "private", of: "alice") == ["Notes"])
+    }
+
     @Test func aNewPasswordEndsSignIns() async throws {
         let (world, _) = try await world(link: true)
         let ada = try world.accounts.addAccount(email: "ada@example.org", password: "correct horse")

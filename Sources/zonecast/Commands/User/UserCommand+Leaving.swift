@@ -106,7 +106,11 @@ extension UserCommand {
                 for zone in try await visit.zones(in: database) {
                     guard let id = zone["zoneID"], let name = id.text("zoneName") else { continue }
                     count += 1
-                    guard name == ZoneID.defaultName, database == "private" else {
+                    if database == "shared" {
+                        try await visit.leave(id)
+                        continue
+                    }
+                    guard name == ZoneID.defaultName else {
                         let body = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(id.line)}}]}"#
                         try await visit.connection.post("zones/modify", in: database, body)
                         continue

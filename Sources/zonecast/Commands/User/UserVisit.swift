@@ -80,6 +80,26 @@ struct UserVisit {
         }
     }
 
+    /// Leaves a zone of somebody else's, as every participant does: by deleting the shares in it that the user is in.
+    func leave(_ zone: JSONValue) async throws {
+        var (shares, token): ([String], String?) = ([], nil)
+        while true {
+            let since = token.map { #","syncToken":\#(quoted($0))"# } ?? ""
+            let wish = #"{"zoneID":\#(zone.line),"desiredRecordTypes":["cloudkit.share"]\#(since)}"#
+            let answer = try await connection.post("changes/zone", in: "shared", #"{"zones":[\#(wish)]}"#)
+            guard let page = answer.list("zones").first else { break }
+            shares += page.list("records").filter { (try? $0["deleted"]?.bool()) != true }
+                .compactMap { $0.text("recordName") }
+            token = page.text("syncToken")
+            guard (try? page["moreComing"]?.bool()) == true else { break }
+        }
+        for share in shares {
+            let operation = #"{"operationType":"forceDelete","record":{"recordName":\#(quoted(share))}}"#
+            let body = #"{"zoneID":\#(zone.line),"operations":[\#(operation)]}"#
+            try await connection.post("records/modify", in: "shared", body)
+        }
+    }
+
     /// Names from the file, records from the relay.
     private func defaultRecords(_ visit: (JSONValue) -> Void) async throws {
         let names = try StorageReport.defaultZoneNames(of: user, in: home, folder: folder)
