@@ -55,6 +55,36 @@ import Testing
         #expect(relay.stop().status == 0)
     }
 
+    @Test func whoIsInSomebodysShareLeavesItAndIsDeleted() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        func ask(_ user: String, _ operation: String, _ body: String) throws -> String {
+            let path = "/database/1/\(container)/development/\(operation)?ckWebAuthToken=dev-\(user)"
+            return String(decoding: try connection.send("POST", path, body: body).body, as: UTF8.self)
+        }
+        let zone = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Ours"}}}]}"#
+        _ = try ask("ada", "private/zones/modify", zone)
+        let share = """
+            {"zoneID":{"zoneName":"Ours"},"operations":[{"operationType":"create","record":{
+            "recordName":"cloudkit.zoneshare","recordType":"cloudkit.share","publicPermission":"READ_WRITE","fields":{}}}]}
+            """
+        let saved = try ask("ada", "private/records/modify", share)
+        let link = try #require(saved.firstMatch(of: /"shortGUID":"([^"]+)"/), "\(saved)").1
+        func participants() throws -> Int {
+            let look = #"{"zoneID":{"zoneName":"Ours"},"records":[{"recordName":"cloudkit.zoneshare"}]}"#
+            return try ask("ada", "private/records/lookup", look).matches(of: /"participantId"/).count
+        }
+        let alone = try participants()
+        _ = try ask("bob", "public/records/accept", #"{"shortGUIDs":[{"value":"\#(link)"}]}"#)
+        #expect(try ask("bob", "shared/zones/list", "{}").contains("Ours"))
+        #expect(try participants() > alone)
+
+        let deleted = try zonecast("user", "delete", "dev-bob", "--yes")
+        #expect(deleted.status == 0, "\(deleted.complaint)")
+        #expect(try participants() == alone)
+        #expect(relay.stop().status == 0)
+    }
+
     @Test func aUserIsShownExportedAndDeleted() throws {
         struct Shown: Decodable {
             struct Place: Decodable { var container: String, bytes: Int, zones: Int }
