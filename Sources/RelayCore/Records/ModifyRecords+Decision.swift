@@ -174,7 +174,7 @@ extension ModifyRecords {
             let fields =
                 try current.flatMap { record throws(RelayError) in
                     operation.kind.mergesFields ? try merge(prepared.fields, into: record) : nil
-                } ?? prepared.fields.encoded
+                } ?? prepared.fields.text.bytes
             guard fields.count <= request.rules.limits.recordBytes else {
                 throw .badRequest("The record is larger than \(request.rules.limits.recordBytes) bytes.")
             }
@@ -221,7 +221,7 @@ extension ModifyRecords {
             _ prepared: FieldPreparation,
             over current: StoredRecord?
         ) throws(RelayError) {
-            for entry in prepared.entries {
+            for (_, entry) in prepared.links {
                 for asset in entry.value.assets {
                     guard let hash = AssetHash(checksum: asset.fileChecksum), hasAsset(hash) else {
                         throw .assetRefused(entry.name)
@@ -260,7 +260,7 @@ extension ModifyRecords {
 
         private func merge(_ prepared: FieldPreparation, into record: StoredRecord) throws(RelayError) -> [UInt8] {
             do {
-                return try FieldsJSON.merge(prepared.entries, clearing: prepared.cleared, into: record.fields)
+                return try FieldsJSON.merge(prepared.text, clearing: prepared.cleared, into: record.fields)
             } catch {
                 throw RelayError(
                     .internalError,

@@ -113,28 +113,27 @@ package enum FieldsJSON {
 
     /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`.
     ///
-    /// Entries untouched are copied.
+    /// Nothing is read but `old`, and of that only where each field stands.
     package static func merge(
-        _ changed: [Entry],
+        _ changed: FieldsText,
         clearing cleared: Set<String>,
         into old: [UInt8]
     ) throws(JSONError) -> [UInt8] {
         let members = try JSONDocument(parsing: old, limits: .response).root.members()
-        var rest = changed
-        var writer = JSONWriter(reserving: old.count + 64)
+        var rest = changed.parts
+        var writer = JSONWriter(reserving: old.count + changed.bytes.count)
         writer.open(UInt8(ascii: "{"))
         for (name, json) in members where !cleared.contains(name) {
             writer.key(name)
             if let index = rest.firstIndex(where: { $0.name == name }) {
-                let entry = rest.remove(at: index)
-                FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
+                writer.raw(changed.bytes[rest.remove(at: index).place])
             } else {
                 writer.raw(json.rawBytes)
             }
         }
-        for entry in rest {
-            writer.key(entry.name)
-            FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
+        for part in rest {
+            writer.key(part.name)
+            writer.raw(changed.bytes[part.place])
         }
         writer.close(UInt8(ascii: "}"))
         return writer.bytes
