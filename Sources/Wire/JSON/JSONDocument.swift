@@ -16,25 +16,15 @@ package final class JSONDocument: Sendable {
         case null, `false`, `true`, integer, number, string, escapedString, object, array
     }
 
-    struct Node {
-        /// Where the value's text starts: for strings the first byte after the quote.
-        var start: UInt32
-        /// Where it ends; for strings the closing quote.
-        var end: UInt32
-        /// The tape index after the value and all it holds.
-        var next: UInt32
-        var kind: Kind
-    }
-
     let bytes: [UInt8]
-    let tape: [Node]
+    let tape: JSONTape
 
     /// Checks `bytes` and makes the tape.
     ///
     /// Throws `syntax` or `limit`; costs one pass, no recursion.
     package init(parsing bytes: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard bytes.count < Int(UInt32.max) else { throw JSONError(.limit("more than 4 GiB"), offset: 0) }
-        var scanner = JSONScanner(limits: limits)
+        var scanner = JSONScanner(limits: limits, bytes: bytes.count)
         let failure: JSONError? = bytes.withUnsafeBufferPointer { text in
             do throws(JSONError) {
                 try scanner.scan(text)
@@ -45,33 +35,47 @@ package final class JSONDocument: Sendable {
         }
         if let failure { throw failure }
         self.bytes = bytes
-        self.tape = scanner.tape
+        tape = scanner.finish()
     }
 
     /// The tape index of the value of an object's member; `nil` where there is none, and where it is no object.
     func member(_ name: StaticString, of object: Int) -> Int? {
-        tape.withUnsafeBufferPointer { tape in
-            guard tape[object].kind == .object else { return nil }
-            let end = Int(tape[object].next)
-            var key = object + 1
-            while key < end {
-                if isText(name, at: key) { return key + 1 }
-                key = Int(tape[key + 1].next)
-            }
-            return nil
+        guard tape[object].kind == .object else { return nil }
+        let end = Int(tape[object].next)
+        var key = object + 1
+        while key < end {
+            if isText(name, at: key) { return key + 1 }
+            key = Int(tape[key + 1].next)
         }
+        return nil
     }
 
     /// Whether there is a string of just that content.
+    ///
+    /// Inlined, since with a name known where it is called this is two or three comparisons.
+    @inline(__always)
     func isText(_ name: StaticString, at index: Int) -> Bool {
         let node = tape[index]
         guard node.kind == .string else {
-            return node.kind == .escapedString && JSONValue(document: self, index: index).text == "\(name)"
+            return node.kind == .escapedString && isEscapedText(name, at: index)
         }
         let length = name.utf8CodeUnitCount
-        guard Int(node.end - node.start) == length else { return false }
+        guard node.length == length else { return false }
         return bytes.withUnsafeBytes { bytes in
             bytes.baseAddress.map { memcmp($0 + Int(node.start), name.utf8Start, length) == 0 } ?? false
+        }
+    }
+
+    private func isEscapedText(_ name: StaticString, at index: Int) -> Bool {
+        JSONValue(document: self, index: index).text == "\(name)"
+    }
+
+    /// Lends the text of a value; that of a string without its quotes, and with its escapes.
+    @inline(__always)
+    func withText<Result>(at index: Int, _ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
+        let node = tape[index]
+        return bytes.withUnsafeBufferPointer {
+            body(UnsafeBufferPointer(rebasing: $0[Int(node.start)..<Int(node.end)]))
         }
     }
 

@@ -9,43 +9,52 @@
 /// The one pass over a JSON text: checks every byte and writes the tape.
 ///
 /// RFC 8259, made stricter as `JSONDocument` says.
-struct JSONScanner {
+struct JSONScanner: ~Copyable {
     typealias Text = UnsafeBufferPointer<UInt8>
 
-    private(set) var tape: [JSONDocument.Node] = []
+    private var tape: JSONTape
     private let limits: JSONLimits
     private var position = 0
     private var members = 0
-    /// The tape indexes of the objects and arrays that are open, outermost first.
-    private var open: [Int] = []
+    /// How many objects and arrays are open.
+    private var depth = 0
+    /// The tape index of the innermost of them; each has that of the one around it where its end will be.
+    private var container = 0
 
-    init(limits: JSONLimits) { self.limits = limits }
+    /// `bytes`: how many the text has.
+    init(limits: JSONLimits, bytes: Int) {
+        self.limits = limits
+        tape = JSONTape(reserving: bytes / 12 + 8)
+    }
+
+    /// The tape of a text that was in order.
+    consuming func finish() -> JSONTape { tape }
 
     mutating func scan(_ text: Text) throws(JSONError) {
-        tape.reserveCapacity(text.count / 8 + 8)
         repeat {
             skipBlanks(text)
             try scanValue(text)
             // Close what ends here, and stop after a comma, in front of the next value.
             while true {
                 skipBlanks(text)
-                guard let container = open.last else { break }
-                if try continues(container, text) { break }
-                try close(container, text)
+                if depth == 0 { break }
+                if try continues(text) { break }
+                try close(text)
             }
-        } while !open.isEmpty
+        } while depth > 0
         guard position == text.count else { throw syntax("text after the end") }
     }
 
-    /// After a value inside `container`: is there another one? Reads the comma and, in objects, the next key.
-    private mutating func continues(_ container: Int, _ text: Text) throws(JSONError) -> Bool {
+    /// After a value inside the container: is there another one? Reads the comma and, in objects, the next key.
+    @inline(__always)
+    private mutating func continues(_ text: Text) throws(JSONError) -> Bool {
         let isObject = tape[container].kind == .object
-        let isFirst = container == tape.count - 1
         guard position < text.count else { throw syntax("the text ends inside \(isObject ? "an object" : "an array")") }
         if text[position] == (isObject ? UInt8(ascii: "}") : UInt8(ascii: "]")) {
             position += 1
             return false
         }
+        let isFirst = container == tape.count - 1
         if !isFirst {
             guard text[position] == UInt8(ascii: ",") else { throw syntax("a comma is missing") }
             position += 1
@@ -53,11 +62,12 @@ struct JSONScanner {
         }
         members += 1
         guard members <= limits.members else { throw limit("more than \(limits.members) members and elements") }
-        if isObject { try scanKey(text, in: container) }
+        if isObject { try scanKey(text) }
         return true
     }
 
-    private mutating func scanKey(_ text: Text, in object: Int) throws(JSONError) {
+    @inline(__always)
+    private mutating func scanKey(_ text: Text) throws(JSONError) {
         guard position < text.count, text[position] == UInt8(ascii: "\"") else {
             throw syntax("a member name is missing")
         }
@@ -68,11 +78,16 @@ struct JSONScanner {
         skipBlanks(text)
     }
 
-    private mutating func close(_ container: Int, _ text: Text) throws(JSONError) {
-        open.removeLast()
-        tape[container].end = UInt32(position)
-        tape[container].next = UInt32(tape.count)
-        if tape[container].kind == .object, hasDuplicateMember(container, text) {
+    @inline(__always)
+    private mutating func close(_ text: Text) throws(JSONError) {
+        let closed = container
+        var node = tape[closed]
+        container = Int(node.end)
+        depth -= 1
+        node.end = UInt32(truncatingIfNeeded: position)
+        node.next = UInt32(truncatingIfNeeded: tape.count)
+        tape[closed] = node
+        if node.kind == .object, hasDuplicateMember(closed, text) {
             throw syntax("a member name that stands twice in one object")
         }
     }
@@ -81,22 +96,20 @@ struct JSONScanner {
     ///
     /// Pairs are cheapest for the few members that objects have; a large object goes through a set.
     private func hasDuplicateMember(_ object: Int, _ text: Text) -> Bool {
-        let isDuplicate = tape.withUnsafeBufferPointer { tape -> Bool? in
-            var second = object + 1
-            var count = 0
-            while second < tape.count {
-                count += 1
-                guard count <= 12, tape[second].kind == .string else { return nil }
-                var first = object + 1
-                while first < second {
-                    if Self.isSameText(tape[first], tape[second], text) { return true }
-                    first = Int(tape[first + 1].next)
-                }
-                second = Int(tape[second + 1].next)
+        var second = object + 1
+        var count = 0
+        while second < tape.count {
+            count += 1
+            let name = tape[second]
+            guard count <= 32, name.kind == .string else { return hasDuplicateAmongMany(object, text) }
+            var first = object + 1
+            while first < second {
+                if Self.isSameText(tape[first], name, text) { return true }
+                first = Int(tape[first + 1].next)
             }
-            return false
+            second = Int(tape[second + 1].next)
         }
-        return isDuplicate ?? hasDuplicateAmongMany(object, text)
+        return false
     }
 
     private func hasDuplicateAmongMany(_ object: Int, _ text: Text) -> Bool {
@@ -112,9 +125,12 @@ struct JSONScanner {
         return false
     }
 
-    private static func isSameText(_ a: JSONDocument.Node, _ b: JSONDocument.Node, _ text: Text) -> Bool {
-        guard a.end - a.start == b.end - b.start, let start = text.baseAddress else { return false }
-        return memcmp(start + Int(a.start), start + Int(b.start), Int(a.end - a.start)) == 0
+    /// Of two names of the same length few begin alike.
+    @inline(__always)
+    private static func isSameText(_ a: JSONTape.Node, _ b: JSONTape.Node, _ text: Text) -> Bool {
+        guard a.length == b.length, let start = text.baseAddress else { return false }
+        let (a, b, length) = (start + Int(a.start), start + Int(b.start), a.length)
+        return length == 0 || (a.pointee == b.pointee && memcmp(a, b, length) == 0)
     }
 
     private mutating func scanValue(_ text: Text) throws(JSONError) {
@@ -131,10 +147,12 @@ struct JSONScanner {
         }
     }
 
+    @inline(__always)
     private mutating func openContainer(_ kind: JSONDocument.Kind) throws(JSONError) {
-        guard open.count < limits.depth else { throw limit("more than \(limits.depth) levels") }
-        open.append(tape.count)
-        append(kind, from: position, to: position)
+        guard depth < limits.depth else { throw limit("more than \(limits.depth) levels") }
+        tape.append(kind, from: position, to: container)
+        container = tape.count - 1
+        depth += 1
         position += 1
     }
 
@@ -144,7 +162,7 @@ struct JSONScanner {
         for offset in 0..<word.utf8CodeUnitCount where text[position + offset] != word.utf8Start[offset] {
             throw syntax("an unexpected character")
         }
-        append(kind, from: position, to: end)
+        tape.append(kind, from: position, to: end)
         position = end
     }
 
@@ -174,9 +192,10 @@ struct JSONScanner {
         guard position - start <= limits.numberLength else {
             throw limit("a number of more than \(limits.numberLength) characters")
         }
-        append(kind, from: start, to: position)
+        tape.append(kind, from: start, to: position)
     }
 
+    @inline(__always)
     private mutating func scanDigits(_ text: Text) throws(JSONError) {
         let start = position
         while position < text.count, (0x30...0x39).contains(text[position]) { position += 1 }
@@ -186,28 +205,26 @@ struct JSONScanner {
     private mutating func scanString(_ text: Text) throws(JSONError) {
         let start = position + 1
         var kind = JSONDocument.Kind.string
-        position = start
+        var end = start
         while true {
-            while ByteWord.isPlain(text, from: position) { position += 8 }
-            guard position < text.count else { throw syntax("a string without an end") }
-            let byte = text[position]
-            if byte == UInt8(ascii: "\"") { break }
-            if byte == UInt8(ascii: "\\") {
+            end = ByteWord.endOfPlain(text, from: end)
+            position = end
+            guard end < text.count else { throw syntax("a string without an end") }
+            switch text[end] {
+            case UInt8(ascii: "\""):
+                tape.append(kind, from: start, to: end)
+                position = end + 1
+                return
+            case UInt8(ascii: "\\"):
                 kind = .escapedString
                 try skipEscape(text)
-            } else if byte >= 0x80 {
-                guard let length = UTF8Check.length(ofSequenceAt: position, in: text) else {
-                    throw syntax("invalid UTF-8")
-                }
-                position += length
-            } else if byte < 0x20 {
-                throw syntax("a control character inside a string")
-            } else {
-                position += 1
+                end = position
+            case 0x80...:
+                guard let length = UTF8Check.length(ofSequenceAt: end, in: text) else { throw syntax("invalid UTF-8") }
+                end += length
+            default: throw syntax("a control character inside a string")
             }
         }
-        append(kind, from: start, to: position)
-        position += 1
     }
 
     private mutating func skipEscape(_ text: Text) throws(JSONError) {
@@ -236,17 +253,14 @@ struct JSONScanner {
         return text[start..<start + 4].hexUnit
     }
 
+    @inline(__always)
     private mutating func skipBlanks(_ text: Text) {
-        while position < text.count {
+        while position < text.count, text[position] <= 0x20 {
             switch text[position] {
             case 0x20, 0x09, 0x0A, 0x0D: position += 1
             default: return
             }
         }
-    }
-
-    private mutating func append(_ kind: JSONDocument.Kind, from start: Int, to end: Int) {
-        tape.append(.init(start: UInt32(start), end: UInt32(end), next: UInt32(tape.count + 1), kind: kind))
     }
 
     private func syntax(_ what: String) -> JSONError { JSONError(.syntax(what), offset: position) }

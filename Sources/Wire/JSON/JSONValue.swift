@@ -5,7 +5,7 @@ package struct JSONValue: Sendable {
     let document: JSONDocument
     let index: Int
 
-    private var node: JSONDocument.Node { document.tape[index] }
+    private var node: JSONTape.Node { document.tape[index] }
 
     package var isNull: Bool { node.kind == .null }
     package var isObject: Bool { node.kind == .object }
@@ -56,6 +56,7 @@ package struct JSONValue: Sendable {
     }
 
     /// Hands over each member in the order of the text, nulls included; the name as the string it is in the text.
+    @inline(__always)
     func visitMembers(_ visit: (_ name: JSONValue, _ value: JSONValue) throws(JSONError) -> Void) throws(JSONError) {
         guard isObject else { throw mismatch("an object") }
         var key = index + 1
@@ -116,7 +117,7 @@ package struct JSONValue: Sendable {
     // MARK: Text
 
     private var slice: String {
-        String(decoding: document.bytes[Int(node.start)..<Int(node.end)], as: UTF8.self)
+        document.withText(at: index) { String(decoding: $0, as: UTF8.self) }
     }
 
     /// A string's content with its escapes resolved.
@@ -162,6 +163,7 @@ package struct JSONValue: Sendable {
     }
 
     /// Whether this is a string of just that content.
+    @inline(__always)
     func isText(_ name: StaticString) -> Bool { document.isText(name, at: index) }
 }
 

@@ -36,10 +36,10 @@ package struct JSONWriter: ~Copyable {
 
     // MARK: Bytes
 
+    @inline(__always)
     private mutating func append(_ byte: UInt8) {
-        if count == capacity { grow(by: 1) }
-        start[count] = byte
-        count += 1
+        reserve(1)
+        put(byte)
     }
 
     private mutating func append(_ text: StaticString) {
@@ -47,8 +47,27 @@ package struct JSONWriter: ~Copyable {
     }
 
     private mutating func append(_ more: UnsafeBufferPointer<UInt8>) {
+        reserve(more.count)
+        put(more)
+    }
+
+    /// Makes room for so many bytes.
+    @inline(__always)
+    private mutating func reserve(_ more: Int) {
+        if capacity - count < more { grow(by: more) }
+    }
+
+    /// Writes where there is room.
+    @inline(__always)
+    private mutating func put(_ byte: UInt8) {
+        start[count] = byte
+        count += 1
+    }
+
+    /// Likewise.
+    @inline(__always)
+    private mutating func put(_ more: UnsafeBufferPointer<UInt8>) {
         guard let source = more.baseAddress else { return }
-        if capacity - count < more.count { grow(by: more.count) }
         (start + count).update(from: source, count: more.count)
         count += more.count
     }
@@ -115,11 +134,12 @@ package struct JSONWriter: ~Copyable {
 
     /// A name known when we compile: it must need no escapes.
     package mutating func key(_ name: StaticString) {
-        separate()
-        append(UInt8(ascii: "\""))
-        append(name)
-        append(UInt8(ascii: "\""))
-        append(UInt8(ascii: ":"))
+        reserve(name.utf8CodeUnitCount + 4)
+        if needsComma { put(UInt8(ascii: ",")) }
+        put(UInt8(ascii: "\""))
+        put(UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
+        put(UInt8(ascii: "\""))
+        put(UInt8(ascii: ":"))
         needsComma = false
     }
 
@@ -132,18 +152,15 @@ package struct JSONWriter: ~Copyable {
     // MARK: Values
 
     package mutating func string(_ text: String) {
-        separate()
-        append(UInt8(ascii: "\""))
         var text = text
-        text.withUTF8 { appendEscaped($0) }
-        append(UInt8(ascii: "\""))
-        needsComma = true
+        text.withUTF8 { string($0) }
     }
 
     /// The same of text that lies elsewhere, which must be UTF-8.
     package mutating func string(_ text: UnsafeBufferPointer<UInt8>) {
-        separate()
-        append(UInt8(ascii: "\""))
+        reserve(text.count + 3)
+        if needsComma { put(UInt8(ascii: ",")) }
+        put(UInt8(ascii: "\""))
         appendEscaped(text)
         append(UInt8(ascii: "\""))
         needsComma = true
@@ -248,24 +265,41 @@ package struct JSONWriter: ~Copyable {
         }
     }
 
-    /// Copies runs that need no escape at once; control characters, quote and backslash are the only ones that do.
+    /// Copies eight bytes at a time up to what needs an escape: control characters, quote and backslash are the only ones.
     private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>) {
-        var runStart = 0
         var position = 0
         while position < text.count {
-            if ByteWord.needsNoEscape(text, from: position) {
-                position += 8
-                continue
-            }
-            let byte = text[position]
-            if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
-                append(UnsafeBufferPointer(rebasing: text[runStart..<position]))
-                appendEscape(byte)
-                runStart = position + 1
-            }
+            // No escape makes more of a byte than six.
+            position = copyPlain(text, from: position)
+            guard position < text.count else { return }
+            appendEscape(text[position])
             position += 1
         }
-        append(UnsafeBufferPointer(rebasing: text[runStart...]))
+    }
+
+    /// Copies what a string holds as it is; returns where that ends.
+    @inline(__always)
+    private mutating func copyPlain(_ text: UnsafeBufferPointer<UInt8>, from first: Int) -> Int {
+        reserve(text.count - first)
+        // In front of where the text would stand if all of it were copied.
+        let base = UnsafeMutableRawPointer(start + count - first)
+        var position = first
+        defer { count += position - first }
+        while position <= text.count - ByteWord.count {
+            let word = ByteWord.load(text, from: position)
+            let marks = ByteWord.needsEscape(word)
+            base.storeBytes(of: word.littleEndian, toByteOffset: position, as: UInt64.self)
+            if marks != 0 {
+                position += ByteWord.index(of: marks)
+                return position
+            }
+            position += ByteWord.count
+        }
+        while position < text.count, ByteWord.needsNoEscape(text[position]) {
+            base.storeBytes(of: text[position], toByteOffset: position, as: UInt8.self)
+            position += 1
+        }
+        return position
     }
 
     private mutating func appendEscape(_ byte: UInt8) {
