@@ -297,7 +297,7 @@ extension ModifyRecords {
             records.reserveCapacity(writes.count)
             for place in writes.indices {
                 let index = writes[place].outcome
-                if let index, outcomes[index].hasFailed { continue }
+                if let index, case .failed = outcomes[index] { continue }
                 writes[place].record.change = writer.takeChangeNumber()
                 records.append(writes[place].record)
                 if let index, case .saved = outcomes[index] { outcomes[index] = .saved(writes[place].record) }

@@ -44,7 +44,7 @@ package struct FieldPreparation: Sendable {
         let mayGrow = isShare || rules.mayGrow
         try Self.checkType(typeName, isKnown: known != nil, mayGrow: mayGrow)
         var definition = known ?? RecordType()
-        var writer = FieldsWriter(count: record.fields.count, reserving: Self.size(of: record))
+        var writer = FieldsWriter(count: record.fields.count, reserving: 512)
         for field in record.fields {
             guard let value = field.value else {
                 cleared.insert(field.name)
@@ -92,11 +92,6 @@ package struct FieldPreparation: Sendable {
                 "'\(name.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
             )
         }
-    }
-
-    /// About how many bytes its fields take as they are kept.
-    private static func size(of record: RecordInput) -> Int {
-        record.fields.reduce(2) { $0 + $1.name.utf8.count + ($1.value?.rawBytes.count ?? 0) + 48 }
     }
 
     /// Changes references, each with the field that holds it.
