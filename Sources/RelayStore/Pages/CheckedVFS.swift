@@ -1,3 +1,4 @@
+import CSQLiteSettings
 import Foundation
 package import GRDB
 import GRDBSQLite
@@ -45,6 +46,8 @@ package enum CheckedVFS {
     nonisolated(unsafe) private static let methods = makeMethods()
 
     private static let isRegistered: Bool = {
+        // Else each of its allocations, some thirty for a record, takes a lock that all threads share to count bytes.
+        _ = zonecast_sqlite_count_no_memory()
         guard sqlite3_compileoption_used("USE_URI") != 0, let system = sqlite3_vfs_find(nil) else { return false }
         // SQLite keeps the structure for as long as the process lives.
         let ours = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
