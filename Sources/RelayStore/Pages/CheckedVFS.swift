@@ -42,6 +42,19 @@ package enum CheckedVFS {
         sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_RESERVE_BYTES, &size)
     }
 
+    /// Runs `body`, which commits: the frames of its log are written in as few pieces as can be.
+    static func gatheringFrames(_ database: Database, _ body: () throws -> Void) rethrows {
+        var file: UnsafeMutablePointer<sqlite3_file>?
+        sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file)
+        // In memory, and without names such as ours, the file is none of ours.
+        guard let file, file.pointee.pMethods == UnsafePointer(methods), let log = with(file, else: nil, { $0 }) else {
+            return try body()
+        }
+        log.gatherFrames(true)
+        defer { log.gatherFrames(false) }
+        try body()
+    }
+
     // Written once below, before SQLite hears of it, and only read from then on.
     nonisolated(unsafe) private static let methods = makeMethods()
 

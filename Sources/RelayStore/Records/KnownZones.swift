@@ -47,7 +47,8 @@ struct KnownZones {
 
     mutating func forget(_ zone: Zone) {
         numbers[zone.id] = nil
-        guard let place = places.removeValue(forKey: zone.number), let last = zones.popLast(), place < zones.count else {
+        guard let place = places.removeValue(forKey: zone.number), let last = zones.popLast(), place < zones.count
+        else {
             return
         }
         // The last one takes its place.

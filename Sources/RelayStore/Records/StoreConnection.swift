@@ -77,7 +77,12 @@ final class StoreConnection: @unchecked Sendable {
         try statement(begin, in: database).run()
         do {
             let result = try body(database)
-            try statement(.commit, in: database).run()
+            let commit = try statement(.commit, in: database)
+            if begin == .begin {
+                try commit.run()
+            } else {
+                try CheckedVFS.gatheringFrames(database) { try commit.run() }
+            }
             return result
         } catch {
             // Some failures have rolled back already.
