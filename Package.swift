@@ -71,7 +71,11 @@ var package = Package(
         .ours("Wire", ["Records"]),
         // The relay, from what it decides up to its sockets.
         .ours("RelayCore", ["Records", "Wire"]),
-        .ours("RelayStore", ["Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras]),
+        .ours(
+            "RelayStore",
+            ["CSQLiteSettings", "Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras]
+        ),
+        .systemLibrary(name: "CSQLiteSettings"),
         .ours("RelayAPI", ["Records", "Wire", "RelayCore", httpTypes, crypto, cryptoExtras, logging]),
         .ours(
             "RelayServer",

@@ -34,11 +34,16 @@ final class CheckedFile {
     private var looseFrames: Set<Int> = []
     private var latestFrameHead = -1
     private let fresh: FreshFrames?
-    /// Of the database's file a page that is being sealed, of a log the frame that is being put together.
+    /// Of the database's file a page that is being sealed, of a log the frames that are being put together.
     private var scratch: [UInt8] = []
-    /// Where the head of a frame belongs that waits for its page; and where the next frame does, if that is known.
-    private var heldHead: Int?
+    /// Where the frames belong that wait there to be written, and how many bytes they are; the last may lack its page.
+    private var heldStart: Int?
+    private var heldCount = 0
+    /// Where the next frame belongs, if that is known.
     private var logEnd: Int?
+    private var gathersFrames = false
+    /// SQLite's own files take less than 128 KiB at once.
+    private static let mostAtOnce = (128 << 10) - 1
 
     init(_ real: UnsafeMutablePointer<sqlite3_file>, path: String?, flags: CInt) {
         self.real = real
@@ -236,39 +241,64 @@ final class CheckedFile {
         return write(real, bytes.baseAddress, CInt(bytes.count), sqlite3_int64(offset))
     }
 
-    /// Writes to a log, a frame that is added to its end as one piece.
+    /// Writes to a log, a frame that is added to its end as one piece, or all of a commit as few pieces.
     ///
     /// SQLite hands over a frame's 24 bytes of head and then its page, and each write costs as much as the copy of a page.
     private func writeLog(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ log: LogHead) -> CInt {
-        if let head = heldHead, bytes.count == log.pageSize, offset == head + LogSum.frameHeadSize {
-            heldHead = nil
-            logEnd = head + log.frameSize
-            return scratch.withUnsafeMutableBytes { frame in
-                UnsafeMutableRawBufferPointer(rebasing: frame[LogSum.frameHeadSize...]).copyMemory(from: bytes)
-                return writeReal(UnsafeRawBufferPointer(frame), at: head)
-            }
+        let isNext = heldStart.map { offset == $0 + heldCount } ?? true
+        if isNext, heldCount % log.frameSize != 0, bytes.count == log.pageSize {
+            hold(bytes)
+            logEnd = offset + bytes.count
+            let hasRoom = heldCount + log.frameSize <= scratch.count
+            return gathersFrames && hasRoom && !endsCommit(heldCount - log.frameSize) ? SQLITE_OK : settle()
+        }
+        if isNext, heldCount % log.frameSize == 0, bytes.count == LogSum.frameHeadSize, offset == logEnd {
+            let room = log.frameSize * (gathersFrames ? Self.mostAtOnce / log.frameSize : 1)
+            if heldStart == nil, scratch.count < room { scratch = [UInt8](repeating: 0, count: room) }
+            heldStart = heldStart ?? offset
+            hold(bytes)
+            return SQLITE_OK
         }
         let status = settle()
         guard status == SQLITE_OK else { return status }
-        if bytes.count == LogSum.frameHeadSize, offset == logEnd {
-            if scratch.count != log.frameSize { scratch = [UInt8](repeating: 0, count: log.frameSize) }
-            scratch.withUnsafeMutableBytes { $0.copyMemory(from: bytes) }
-            heldHead = offset
-            return SQLITE_OK
-        }
         if offset == 0 { logEnd = LogSum.headSize }
         let latestPage = LogSum.headSize + latestFrameHead * log.frameSize + LogSum.frameHeadSize
         if bytes.count == log.pageSize, offset == latestPage { logEnd = offset + bytes.count }
         return writeReal(bytes, at: offset)
     }
 
+    private func hold(_ bytes: UnsafeRawBufferPointer) {
+        scratch.withUnsafeMutableBytes {
+            UnsafeMutableRawBufferPointer(rebasing: $0[heldCount...]).copyMemory(from: bytes)
+        }
+        heldCount += bytes.count
+    }
+
+    /// Whether the frame that is held there is a commit's last: its head says how many pages the file then has.
+    private func endsCommit(_ frame: Int) -> Bool { scratch[frame + 4..<frame + 8].contains { $0 != 0 } }
+
     /// Writes what is held back; to be called before anything else is done with the file.
     func settle() -> CInt {
-        guard let head = heldHead else { return SQLITE_OK }
-        heldHead = nil
-        return scratch.withUnsafeBytes {
-            writeReal(UnsafeRawBufferPointer(rebasing: $0[..<LogSum.frameHeadSize]), at: head)
-        }
+        guard let start = heldStart else { return SQLITE_OK }
+        defer { forgetHeld() }
+        return scratch.withUnsafeBytes { writeReal(UnsafeRawBufferPointer(rebasing: $0[..<heldCount]), at: start) }
+    }
+
+    private func forgetHeld() {
+        heldStart = nil
+        heldCount = 0
+    }
+
+    /// Begins or ends to hold whole frames back until a commit's last is there: what is shown to other connections, or
+    /// flushed, has been written by then.
+    ///
+    /// For the length of a commit only, in which nothing but that comes to the log's end. What is still held at its end is of a
+    /// commit that failed, and must not be written later: there others may have written by then.
+    func gatherFrames(_ gathers: Bool) {
+        gathersFrames = gathers && role == .log
+        guard heldStart != nil else { return }
+        forgetHeld()
+        logEnd = nil
     }
 
     // MARK: Looks

@@ -1,3 +1,4 @@
+import CSQLiteSettings
 import Foundation
 package import GRDB
 import GRDBSQLite
@@ -41,10 +42,25 @@ package enum CheckedVFS {
         sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_RESERVE_BYTES, &size)
     }
 
+    /// Runs `body`, which commits: the frames of its log are written in as few pieces as can be.
+    static func gatheringFrames(_ database: Database, _ body: () throws -> Void) rethrows {
+        var file: UnsafeMutablePointer<sqlite3_file>?
+        sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file)
+        // In memory, and without names such as ours, the file is none of ours.
+        guard let file, file.pointee.pMethods == UnsafePointer(methods), let log = with(file, else: nil, { $0 }) else {
+            return try body()
+        }
+        log.gatherFrames(true)
+        defer { log.gatherFrames(false) }
+        try body()
+    }
+
     // Written once below, before SQLite hears of it, and only read from then on.
     nonisolated(unsafe) private static let methods = makeMethods()
 
     private static let isRegistered: Bool = {
+        // Else each of its allocations, some thirty for a record, takes a lock that all threads share to count bytes.
+        _ = zonecast_sqlite_count_no_memory()
         guard sqlite3_compileoption_used("USE_URI") != 0, let system = sqlite3_vfs_find(nil) else { return false }
         // SQLite keeps the structure for as long as the process lives.
         let ours = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)

@@ -10,7 +10,11 @@ struct SQL {
     private let database: Database
 
     init(_ text: String, in database: Database) throws {
-        handle = try database.cachedStatement(sql: text).sqliteStatement
+        self.init(try database.cachedStatement(sql: text).sqliteStatement, of: database)
+    }
+
+    init(_ handle: OpaquePointer, of database: Database) {
+        self.handle = handle
         self.database = database
     }
 

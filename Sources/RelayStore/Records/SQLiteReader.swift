@@ -5,6 +5,7 @@ import RelayCore
 /// One committed state of a store on SQLite, for as long as one access lasts.
 class SQLiteReader: StoreReader {
     let database: Database
+    private let connection: StoreConnection?
     var names: StoreNames
     let committedSchema: Schema
     /// What queries may cost here, and did.
@@ -15,14 +16,20 @@ class SQLiteReader: StoreReader {
     /// Whether something asked for could not be read because the file is damaged.
     private(set) var hasMetDamage = false
 
-    init(_ database: Database, names: StoreNames, schema: Schema) {
+    init(_ database: Database, of connection: StoreConnection? = nil, names: StoreNames, schema: Schema) {
         self.database = database
+        self.connection = connection
         self.names = names
         self.committedSchema = schema
     }
 
     var schema: Schema {
         get throws(RelayError) { committedSchema }
+    }
+
+    func statement(_ which: StoreConnection.Kept) throws -> SQL {
+        guard let connection else { return try SQL(which.text, in: database) }
+        return try connection.statement(which, in: database)
     }
 
     /// Runs SQL and says its failures in the relay's words.
@@ -179,7 +186,7 @@ class SQLiteReader: StoreReader {
         try attempt {
             if let view = zone.view, view.isPartial { return try records(named: wanted, in: zone, through: view) }
             var found: [String: StoredRecord] = [:]
-            let statement = try SQL(Self.byName, in: database)
+            let statement = try statement(.recordByName)
             for name in wanted {
                 var text = name
                 try text.withUTF8 { text in

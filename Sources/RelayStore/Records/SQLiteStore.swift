@@ -140,9 +140,9 @@ package final class SQLiteStore: Store {
     ) throws(RelayError) -> Result {
         let known = committed.withLock { $0 }
         do {
-            return try connections.read { database in
+            return try connections.read { database, connection in
                 let schema = try freshSchema(known, database)
-                let reader = SQLiteReader(database, names: known.names, schema: schema)
+                let reader = SQLiteReader(database, of: connection, names: known.names, schema: schema)
                 reader.queryWork = work
                 defer {
                     learn(reader.names, since: known.names)
@@ -249,9 +249,10 @@ package final class SQLiteStore: Store {
         var lastChange: UInt64 = 0
         var watchedTypes: [String: Int]?
         do {
-            let writer = try connections.write { database in
+            let writer = try connections.write { database, connection in
                 let writer = SQLiteWriter(
                     database,
+                    of: connection,
                     names: known.names,
                     // Handed over whole: a second owner would make each transaction copy it.
                     memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
@@ -262,7 +263,7 @@ package final class SQLiteStore: Store {
                 )
                 defer { lastChange = writer.memory.lastChange }
                 watchedTypes = writer.memory.watchedTypes
-                try writer.noticeSchema()
+                if !connection.isUntouched(database) { try writer.noticeSchema() }
                 try body(writer)
                 if let failure = writer.failure { throw failure }
                 try writer.finish()

@@ -41,6 +41,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     var movedRecords: [(record: CommittedRecord, sight: RecordSight)] = []
     var changedSubscriptions: [CommittedSubscription] = []
     private var changeIndex: [ZoneID: Int] = [:]
+    /// The zone whose change was noted last, by its number, and which of `changes` that is.
+    private var latestNoted: (zone: Int64, index: Int)?
+    private var latestType: (name: String, number: Int64)?
     /// Whether indexes have been given up whose entries have to go.
     var hasDroppedIndexes = false
     /// Set when SQL failed: then nothing of this transaction may be committed.
@@ -59,6 +62,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     init(
         _ database: Database,
+        of connection: StoreConnection,
         names: StoreNames,
         memory: consuming Memory,
         epoch: UInt64,
@@ -72,7 +76,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         self.rememberedWrites = rememberedWrites
         self.assets = assets
         self.drawIdentity = drawIdentity
-        super.init(database, names: names, schema: schema)
+        super.init(database, of: connection, names: names, schema: schema)
     }
 
     override var schema: Schema {
@@ -93,11 +97,11 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         if !changedRecords.isEmpty || !movedRecords.isEmpty { try noteViewers() }
     }
 
+    static let stampZone =
+        "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ?, last_modified = ? WHERE id = ?"
+
     private func writeStamps() throws {
-        let statement = try SQL(
-            "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ?, last_modified = ? WHERE id = ?",
-            in: database
-        )
+        let statement = try statement(.stampZone)
         for number in stamped {
             guard let zone = memory.zones[number] else { continue }
             statement.bind(1, zone.lastChange)
@@ -174,7 +178,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     override func zone(_ id: ZoneID) throws(RelayError) -> Zone? {
-        if let zone = memory.zones[id] { return zone }
+        if let zone = memory.zones.turn(to: id) { return zone }
         let zone = try super.zone(id)
         if let zone { memory.zones.keep(zone) }
         return zone
@@ -241,13 +245,14 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     private func note(_ zone: Zone, by device: String, of author: UserID) {
         guard zone.tracksChanges else { return }
         let token = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
-        let change = CommittedChange(zone: zone.id, token: zone.isDeleted ? nil : token, device: device, author: author)
-        if let index = changeIndex[zone.id] {
-            changes[index].token = change.token
+        if let index = latestNoted?.zone == zone.number ? latestNoted?.index : changeIndex[zone.id] {
+            latestNoted = (zone.number, index)
+            changes[index].token = zone.isDeleted ? nil : token
             if changes[index].device != device || changes[index].author != author { changes[index].device = nil }
         } else {
+            latestNoted = (zone.number, changes.count)
             changeIndex[zone.id] = changes.count
-            changes.append(change)
+            changes.append(.init(zone: zone.id, token: zone.isDeleted ? nil : token, device: device, author: author))
         }
     }
 
@@ -269,7 +274,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             var zone = memory.zones[zone.number] ?? zone
             var run = zone.lastChange >> StoreLayout.runShift
             var growth = StorageUse()
-            let insert = try SQL(Self.insert, in: database)
+            let insert = try statement(.insertRecord)
             for record in records {
                 let before = replaced.isEmpty ? nil : replaced[record.name]
                 growth = try growth + put(record, over: before, in: zone, inserting: insert)
@@ -315,7 +320,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             try statement.run()
             return growth
         }
-        let statement = try replaced == nil ? insert : SQL(Self.update, in: database)
+        let statement = try replaced == nil ? insert : statement(.updateRecord)
         statement.bind(1, record.change)
         statement.bind(2, zone.number)
         statement.bind(4, type)
@@ -340,14 +345,14 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         return growth
     }
 
-    private static let insert = """
+    static let insert = """
         INSERT INTO record (
             change, zone, name, type, deleted, created_at, created_by, created_device, modified_at, modified_by,
             modified_device, parent, share, fields
         ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
         """
 
-    private static let update = """
+    static let update = """
         UPDATE record SET
             change = ?1, zone = ?2, name = ?3, type = ?4, deleted = ?5, created_at = ?6, created_by = ?7,
             created_device = ?8, modified_at = ?9, modified_by = ?10, modified_device = ?11, parent = ?12, share = ?13,
@@ -395,7 +400,14 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     // MARK: Schema
 
     private func ensureNumber(ofType name: String) throws -> Int64 {
-        if let number = names.typeNumbers[name] { return number }
+        // Most of what one commit writes is of one type.
+        if let latestType, latestType.name == name { return latestType.number }
+        let number = try names.typeNumbers[name] ?? makeNumber(ofType: name)
+        latestType = (name, number)
+        return number
+    }
+
+    private func makeNumber(ofType name: String) throws -> Int64 {
         let statement = try SQL("INSERT INTO record_type (name, declared) VALUES (?, 0)", in: database)
         statement.bind(1, name)
         try statement.run()

@@ -6,14 +6,14 @@ import Synchronization
 /// Not GRDB's pool: for each access that parses SQL to begin and to end, asks for the schema's version and searches its
 /// connections, which costs several times what SQLite needs to find a record. Here a read is two kept statements.
 final class StoreConnections: Sendable {
-    private let writer: DatabaseQueue
+    private let writer: StoreConnection
     /// `nil` in memory.
     private let log: WriteAheadLog?
     /// Likewise.
     private let copier: LogCopier?
     /// What opens another reader; `nil` in memory, where the one connection does everything.
-    private let openReader: (@Sendable () throws -> DatabaseQueue)?
-    private let restingReaders = Mutex<[DatabaseQueue]>([])
+    private let openReader: (@Sendable () throws -> StoreConnection)?
+    private let restingReaders = Mutex<[StoreConnection]>([])
 
     /// Pages of log that are written back at once.
     static let usualCheckpoint = 8_000
@@ -31,26 +31,32 @@ final class StoreConnections: Sendable {
         configuration.busyMode = .timeout(5)
         switch place {
         case .memory:
-            writer = try DatabaseQueue(configuration: configuration)
+            let queue = try DatabaseQueue(configuration: configuration)
+            writer = StoreConnection(queue)
             openReader = nil
             log = nil
             copier = nil
             // Copied page by page: tests open thousands.
-            try Self.blank.get().backup(to: writer)
+            try Self.blank.get().backup(to: queue)
             return
         case .file(let path):
             configuration.prepareDatabase { database in
                 CheckedVFS.leaveRoom(database)
-                try database.execute(sql: "PRAGMA mmap_size = 268435456; PRAGMA cache_size = -32768")
+                try database.execute(sql: "PRAGMA cache_size = -32768")
             }
             var reading = configuration
             reading.readonly = true
+            // Only here: whoever writes gets no mapped pages, and would search the log for each page it has already.
+            reading.prepareDatabase { try $0.execute(sql: "PRAGMA mmap_size = 268435456") }
             configuration.journalMode = .wal
             try LogCheck.demandWhole(path)
             let address = CheckedVFS.address(of: path)
-            writer = try DatabaseQueue(path: address, configuration: configuration)
-            openReader = { [reading] in try DatabaseQueue(path: address, configuration: reading) }
-            try Self.makeDurable(writer)
+            let queue = try DatabaseQueue(path: address, configuration: configuration)
+            writer = StoreConnection(queue)
+            openReader = { [reading] in
+                StoreConnection(try DatabaseQueue(path: address, configuration: reading))
+            }
+            try Self.makeDurable(queue)
             let mostRest = later == nil ? 600 : checkpointPages / 4
             let log = WriteAheadLog(checkpointPages: checkpointPages, mostRest: mostRest)
             writer.inDatabase { log.watch($0) }
@@ -60,8 +66,8 @@ final class StoreConnections: Sendable {
                 try Self.makeDurable(connection)
                 return connection
             }
+            try StoreLayout.migrate(queue)
         }
-        try StoreLayout.migrate(writer)
     }
 
     /// A store without content, laid out once for all that are opened in memory.
@@ -82,31 +88,37 @@ final class StoreConnections: Sendable {
     /// commit and may yet lose it to a power cut: then its numbers would be given to other changes, behind the back of
     /// those who have read it.
     func settleLog(_ path: String, by disk: DiskCalls) throws {
-        try Self.settleLog(of: writer, path, by: disk)
+        try writer.inDatabase { try Self.settleLog($0, path, by: disk) }
     }
 
     /// The same for any file in WAL mode.
     static func settleLog(of writer: DatabaseQueue, _ path: String, by disk: DiskCalls) throws {
-        try writer.inDatabase { database in
-            // Whoever holds the lock is the only one who writes to the log.
-            try database.execute(sql: "BEGIN IMMEDIATE")
-            defer { try? database.execute(sql: "ROLLBACK") }
-            try disk.rewrite(path + "-wal")
-        }
+        try writer.inDatabase { try settleLog($0, path, by: disk) }
+    }
+
+    private static func settleLog(_ database: Database, _ path: String, by disk: DiskCalls) throws {
+        // Whoever holds the lock is the only one who writes to the log.
+        try database.execute(sql: "BEGIN IMMEDIATE")
+        defer { try? database.execute(sql: "ROLLBACK") }
+        try disk.rewrite(path + "-wal")
     }
 
     func close() {
         copier?.close()
         restingReaders.withLock { readers in
-            readers.forEach { try? $0.close() }
+            readers.forEach { $0.close() }
             readers = []
         }
-        try? writer.close()
+        writer.close()
     }
 
     /// Runs `body` on one committed state, on this thread.
     func read<Result>(_ body: (Database) throws -> Result) throws -> Result {
-        guard let openReader else { return try writer.inDatabase { try Self.transact("BEGIN", $0, body) } }
+        try read { database, _ in try body(database) }
+    }
+
+    func read<Result>(_ body: (Database, StoreConnection) throws -> Result) throws -> Result {
+        guard let openReader else { return try writer.read { try body($0, writer) } }
         let reader = try restingReaders.withLock { $0.popLast() } ?? openReader()
         defer {
             let isKept = restingReaders.withLock { readers in
@@ -114,18 +126,20 @@ final class StoreConnections: Sendable {
                 readers.append(reader)
                 return true
             }
-            if !isKept { try? reader.close() }
+            if !isKept { reader.close() }
         }
-        return try reader.inDatabase { try Self.transact("BEGIN", $0, body) }
+        return try reader.read { try body($0, reader) }
     }
 
     /// Runs `body` in a transaction, and returns when that is on disk; nothing of it is kept when it throws.
     func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
-        try writer.inDatabase { database in
-            try Self.transact("BEGIN IMMEDIATE", database) { database in
-                log?.makeRoom(in: database)
-                return try body(database)
-            }
+        try write { database, _ in try body(database) }
+    }
+
+    func write<Result>(_ body: (Database, StoreConnection) throws -> Result) throws -> Result {
+        try writer.write { database in
+            log?.makeRoom(in: database)
+            return try body(database, writer)
         }
     }
 
@@ -144,21 +158,4 @@ final class StoreConnections: Sendable {
 
     /// Runs `body` on the connection that writes, outside of a transaction.
     func inspect<Result>(_ body: (Database) throws -> Result) throws -> Result { try writer.inDatabase(body) }
-
-    private static func transact<Result>(
-        _ begin: String,
-        _ database: Database,
-        _ body: (Database) throws -> Result
-    ) throws -> Result {
-        try SQL(begin, in: database).run()
-        do {
-            let result = try body(database)
-            try SQL("COMMIT", in: database).run()
-            return result
-        } catch {
-            // Some failures have rolled back already.
-            if database.isInsideTransaction { try? SQL("ROLLBACK", in: database).run() }
-            throw error
-        }
-    }
 }

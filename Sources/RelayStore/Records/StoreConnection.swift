@@ -1,0 +1,93 @@
+import GRDB
+import GRDBSQLite
+
+/// One of a store's connections, with what it keeps from one access to the next.
+// Used by one thread at a time: whoever has taken it from its place, or holds the writer's queue.
+final class StoreConnection: @unchecked Sendable {
+    /// Statements that every write needs: found by their places, where a cache would hash their text each time.
+    enum Kept: Int, CaseIterable {
+        case begin, beginImmediate, commit, rollback, recordByName, insertRecord, updateRecord, stampZone
+
+        var text: String {
+            switch self {
+            case .begin: "BEGIN"
+            case .beginImmediate: "BEGIN IMMEDIATE"
+            case .commit: "COMMIT"
+            case .rollback: "ROLLBACK"
+            case .recordByName: SQLiteReader.byName
+            case .insertRecord: SQLiteWriter.insert
+            case .updateRecord: SQLiteWriter.update
+            case .stampZone: SQLiteWriter.stampZone
+            }
+        }
+    }
+
+    private let queue: DatabaseQueue
+    private var kept: [(statement: Statement, sql: SQL)?] = Array(repeating: nil, count: Kept.allCases.count)
+    /// SQLite's number for the file's content after our latest commit.
+    private var ownVersion: UInt32?
+
+    init(_ queue: DatabaseQueue) { self.queue = queue }
+
+    func close() {
+        // SQLite does not close under a statement.
+        queue.inDatabase { _ in kept = [] }
+        try? queue.close()
+    }
+
+    func statement(_ which: Kept, in database: Database) throws -> SQL {
+        if let known = kept[which.rawValue] { return known.sql }
+        let statement = try database.makeStatement(sql: which.text)
+        let sql = SQL(statement.sqliteStatement, of: database)
+        kept[which.rawValue] = (statement, sql)
+        return sql
+    }
+
+    /// Runs `body` outside of a transaction.
+    func inDatabase<Result>(_ body: (Database) throws -> Result) rethrows -> Result { try queue.inDatabase(body) }
+
+    /// Runs `body` on one committed state.
+    func read<Result>(_ body: (Database) throws -> Result) throws -> Result {
+        try queue.inDatabase { try transact(.begin, $0, body) }
+    }
+
+    /// Runs `body` in a transaction, and returns when that is on disk; nothing of it is kept when it throws.
+    func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
+        try queue.inDatabase { database in
+            let result = try transact(.beginImmediate, database, body)
+            ownVersion = Self.version(of: database)
+            return result
+        }
+    }
+
+    /// Whether nobody else has written to the file since our latest commit; for those in a transaction.
+    func isUntouched(_ database: Database) -> Bool { ownVersion.map { $0 == Self.version(of: database) } ?? false }
+
+    private static func version(of database: Database) -> UInt32? {
+        var version: UInt32 = 0
+        let status = sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_DATA_VERSION, &version)
+        return status == SQLITE_OK ? version : nil
+    }
+
+    private func transact<Result>(
+        _ begin: Kept,
+        _ database: Database,
+        _ body: (Database) throws -> Result
+    ) throws -> Result {
+        try statement(begin, in: database).run()
+        do {
+            let result = try body(database)
+            let commit = try statement(.commit, in: database)
+            if begin == .begin {
+                try commit.run()
+            } else {
+                try CheckedVFS.gatheringFrames(database) { try commit.run() }
+            }
+            return result
+        } catch {
+            // Some failures have rolled back already.
+            if database.isInsideTransaction { try? statement(.rollback, in: database).run() }
+            throw error
+        }
+    }
+}
