@@ -6,7 +6,7 @@ import GRDBSQLite
 final class StoreConnection: @unchecked Sendable {
     /// Statements that every write needs: found by their places, where a cache would hash their text each time.
     enum Kept: Int, CaseIterable {
-        case begin, beginImmediate, commit, rollback, recordByName, insertRecord, updateRecord, stampZone
+        case begin, beginImmediate, commit, rollback, recordByName, insertRecord, insertRecords, updateRecord, stampZone
 
         var text: String {
             switch self {
@@ -16,6 +16,7 @@ final class StoreConnection: @unchecked Sendable {
             case .rollback: "ROLLBACK"
             case .recordByName: SQLiteReader.byName
             case .insertRecord: SQLiteWriter.insert
+            case .insertRecords: SQLiteWriter.insertSeveral
             case .updateRecord: SQLiteWriter.update
             case .stampZone: SQLiteWriter.stampZone
             }
