@@ -8,6 +8,8 @@ import Wire
 struct RecordAnswer {
     /// The zone's ID, written once for all of its records.
     private let zone: [UInt8]
+    /// What every live record ends with.
+    private let end: [UInt8]
     private let zoneID: ZoneID
     private let selection: FieldsJSON.Selection
     private let links: AssetLinks?
@@ -28,6 +30,7 @@ struct RecordAnswer {
         var writer = JSONWriter()
         ZoneIDCodec.write(zone, to: &writer)
         self.zone = writer.bytes
+        end = Array(#""deleted":false,"zoneID":"#.utf8) + self.zone + Array("}".utf8)
         self.selection = selection
         takesAll = selection == .all && links == nil
     }
@@ -58,40 +61,14 @@ struct RecordAnswer {
             writer.object { $0.member("recordName", parent) }
         }
         if record.share != nil { shares.write(record, in: zoneID, to: &writer) }
-        writer.fragment(Text.zone)
-        writer.raw(zone)
-        writer.close(UInt8(ascii: "}"))
+        writer.raw(end)
     }
 
     /// Types of which records must be whole to be written, where others need not; `nil`: all must.
     var wholeTypes: Set<String>? { selection == .all ? links?.types ?? [] : nil }
 
-    /// A record of a type that need not be whole.
-    func write(_ row: RecordRow, to writer: inout JSONWriter) {
-        writer.open(UInt8(ascii: "{"))
-        writer.fragment(Text.recordName)
-        writer.string(row.name)
-        writer.fragment(Text.recordType)
-        writer.string(row.type)
-        writer.fragment(Text.fields)
-        writer.raw(row.fields)
-        writer.fragment(Text.changeTag)
-        writer.digits(row.change, radix: .thirtySix)
-        writer.fragment(Text.created)
-        write(row.created, to: &writer)
-        writer.fragment(Text.modified)
-        write(row.modified, to: &writer)
-        if let parent = row.parent {
-            writer.key("parent")
-            writer.object {
-                $0.key("recordName")
-                $0.string(parent)
-            }
-        }
-        writer.fragment(Text.zone)
-        writer.raw(zone)
-        writer.close(UInt8(ascii: "}"))
-    }
+    /// Writes those that need not be whole, from the first of a page to its last.
+    var rows: RowAnswer { RowAnswer(end: end) }
 
     private func fields(of record: StoredRecord, _ selection: FieldsJSON.Selection) throws -> [UInt8] {
         guard let links, links.types.contains(record.type) else { return try selection.apply(to: record.fields) }
@@ -101,7 +78,7 @@ struct RecordAnswer {
     }
 
     /// A record's text between its values.
-    private enum Text {
+    enum Text {
         static let recordName: StaticString = #""recordName":"#
         static let recordType: StaticString = #","recordType":"#
         static let fields: StaticString = #","fields":"#
@@ -110,7 +87,6 @@ struct RecordAnswer {
         static let modified: StaticString = #","modified":{"timestamp":"#
         static let user: StaticString = #","userRecordName":"#
         static let device: StaticString = #","deviceID":"#
-        static let zone: StaticString = #","deleted":false,"zoneID":"#
     }
 
     /// `goal`: the zone that the record was moved to, ours.

@@ -85,6 +85,7 @@ private struct ZonePageRequest {
             links: context.assetLinks,
             shares: context.shareAnswer
         )
+        var rows = answer.rows
         var failure: (any Error)?
         writer.key("records")
         writer.open(UInt8(ascii: "["))
@@ -104,7 +105,7 @@ private struct ZonePageRequest {
                 lendingAllBut: answer.wholeTypes
             ) { record in
                 switch record {
-                case .lent(let row): answer.write(row, to: &writer)
+                case .lent(let row): rows.write(row, to: &writer)
                 case .whole(let record): do { try answer.write(record, to: &writer) } catch { failure = error }
                 }
             }

@@ -1,3 +1,5 @@
+package import Records
+
 /// A live record as it lies in the store's row, lent for the length of one visit: its name and fields are not copied.
 ///
 /// A page of a feed is hundreds of these, and to make a `StoredRecord` of each costs more than to find it. Only records of
@@ -8,17 +10,40 @@ package struct RecordRow {
     package var fields: UnsafeBufferPointer<UInt8>
     package var type: String
     package var change: UInt64
-    package var created: StoredRecord.Stamp
-    package var modified: StoredRecord.Stamp
+    package var created: Timestamp
+    package var modified: Timestamp
+    /// The same object as the neighbour's where they are the same, so that nobody need compare names.
+    package var authors: Authors
     package var parent: UnsafeBufferPointer<UInt8>?
+
+    /// Who created a record and who modified it last, and on which devices.
+    package final class Authors: Sendable {
+        package let creator: UserID
+        package let creatingDevice: DeviceMark
+        package let modifier: UserID
+        package let modifyingDevice: DeviceMark
+
+        package init(
+            creator: UserID,
+            creatingDevice: DeviceMark,
+            modifier: UserID,
+            modifyingDevice: DeviceMark
+        ) {
+            self.creator = creator
+            self.creatingDevice = creatingDevice
+            self.modifier = modifier
+            self.modifyingDevice = modifyingDevice
+        }
+    }
 
     package init(
         name: UnsafeBufferPointer<UInt8>,
         fields: UnsafeBufferPointer<UInt8>,
         type: String,
         change: UInt64,
-        created: StoredRecord.Stamp,
-        modified: StoredRecord.Stamp,
+        created: Timestamp,
+        modified: Timestamp,
+        authors: Authors,
         parent: UnsafeBufferPointer<UInt8>?
     ) {
         self.name = name
@@ -27,6 +52,7 @@ package struct RecordRow {
         self.change = change
         self.created = created
         self.modified = modified
+        self.authors = authors
         self.parent = parent
     }
 }

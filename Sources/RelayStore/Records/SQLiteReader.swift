@@ -175,10 +175,15 @@ class SQLiteReader: StoreReader {
 
     // MARK: Records
 
-    static let recordColumns = """
-        r.change, r.name, r.type, r.deleted, r.created_at, r.created_by, r.created_device, \
+    static let recordColumns = columns(deleted: "r.deleted")
+
+    /// The columns of records that are known to live or to be dead: each one read costs SQLite as much as a comparison.
+    private static func columns(deleted: String) -> String {
+        """
+        r.change, r.name, r.type, \(deleted), r.created_at, r.created_by, r.created_device, \
         r.modified_at, r.modified_by, r.modified_device, r.parent, r.share, r.fields
         """
+    }
 
     static let byName = "SELECT \(recordColumns) FROM record r WHERE zone = ? AND name = ?"
 
@@ -201,9 +206,9 @@ class SQLiteReader: StoreReader {
     }
 
     /// What is in a zone, run by run: the living or the dead, for each of which there is an index.
-    private static func feedArm(_ index: String, deleted: Int) -> String {
+    private static func feedArm(_ index: String, deleted: Int, _ more: String = "") -> String {
         """
-        SELECT \(recordColumns), z.run FROM zone_run z CROSS JOIN record r INDEXED BY \(index)
+        SELECT \(columns(deleted: "\(deleted)"))\(more) FROM zone_run z CROSS JOIN record r INDEXED BY \(index)
         ON r.run = z.run AND r.zone = ?1 AND r.deleted = \(deleted)
         WHERE z.zone = ?1 AND z.run BETWEEN ?2 >> 11 AND ?3 >> 11 AND r.change BETWEEN ?2 AND ?3
         """
@@ -215,7 +220,7 @@ class SQLiteReader: StoreReader {
 
     /// Both arms come in their order already, and are merged by the run and the change, which are columns 14 and 1.
     private static func wholeFeed(_ direction: String) -> String {
-        feedArm("live_by_run", deleted: 0) + " UNION ALL " + feedArm("dead_by_run", deleted: 1)
+        feedArm("live_by_run", deleted: 0, ", z.run") + " UNION ALL " + feedArm("dead_by_run", deleted: 1, ", z.run")
             + " ORDER BY 14 \(direction), 1 \(direction) LIMIT ?4"
     }
 
@@ -231,16 +236,36 @@ class SQLiteReader: StoreReader {
         }
     }
 
-    /// For a range that has hardly more changes in all than are asked for: to pass over those of other zones costs less than
-    /// to look up each of the zone's by an index.
+    /// All changes of a range, those of other zones passed over: where the zone has most of them, that costs less than to look
+    /// up each by an index.
     private static func narrowFeed(_ direction: String) -> String {
         """
         SELECT \(recordColumns) FROM record r NOT INDEXED
         WHERE r.zone = ?1 AND r.change BETWEEN ?2 AND ?3 ORDER BY r.change \(direction) LIMIT ?4
         """
     }
+
+    private static func narrowLivingFeed(_ direction: String) -> String {
+        """
+        SELECT \(columns(deleted: "0")) FROM record r NOT INDEXED
+        WHERE r.zone = ?1 AND r.deleted = 0 AND r.change BETWEEN ?2 AND ?3 ORDER BY r.change \(direction) LIMIT ?4
+        """
+    }
+
     private static let narrowForwardFeed = narrowFeed("ASC")
     private static let narrowBackwardFeed = narrowFeed("DESC")
+    private static let narrowForwardLivingFeed = narrowLivingFeed("ASC")
+    private static let narrowBackwardLivingFeed = narrowLivingFeed("DESC")
+
+    private static func narrowFeed(_ states: FeedStates, backwards: Bool) -> String {
+        switch states {
+        case .all: backwards ? narrowBackwardFeed : narrowForwardFeed
+        case .living: backwards ? narrowBackwardLivingFeed : narrowForwardLivingFeed
+        }
+    }
+
+    /// So many changes are looked at to learn whether a zone has most of them.
+    private static let sample: UInt64 = 32
 
     func visitRecords(
         in zone: Zone,
@@ -263,55 +288,109 @@ class SQLiteReader: StoreReader {
                     visit
                 )
             }
-            let isNarrow = (range.upperBound - range.lowerBound) / 2 < UInt64(limit)
-            let statement = try SQL(
-                isNarrow
-                    ? backwards ? Self.narrowBackwardFeed : Self.narrowForwardFeed
-                    : Self.feed(states, backwards: backwards),
-                in: database
-            )
-            defer { statement.reset() }
-            statement.bind(1, zone.number)
-            statement.bind(2, range.lowerBound)
-            statement.bind(3, range.upperBound)
-            statement.bind(4, Int64(limit))
-            while try statement.step() {
-                visit(try visited(in: statement, lendingAllBut: wholeTypes), statement.unsigned(0))
+            var last = LastRow()
+            func visitRows(of feed: String, _ part: ClosedRange<UInt64>, limit: UInt64) throws -> UInt64 {
+                let statement = try SQL(feed, in: database)
+                defer { statement.reset() }
+                statement.bind(1, zone.number)
+                statement.bind(2, part.lowerBound)
+                statement.bind(3, part.upperBound)
+                statement.bind(4, limit)
+                var count: UInt64 = 0
+                while try statement.step() {
+                    visit(try visited(in: statement, lendingAllBut: wholeTypes, &last), statement.unsigned(0))
+                    count += 1
+                }
+                return count
             }
+
+            let narrow = Self.narrowFeed(states, backwards: backwards)
+            var (rest, wanted) = (range, UInt64(limit))
+            func isNarrow() -> Bool { (rest.upperBound - rest.lowerBound) / 2 < wanted }
+            func visitNext(_ changes: UInt64) throws -> UInt64 {
+                let part = rest.lowerBound...rest.lowerBound + changes - 1
+                let count = try visitRows(of: narrow, part, limit: wanted)
+                rest = part.upperBound + 1...rest.upperBound
+                wanted -= count
+                return count
+            }
+            if !backwards, wanted >= Self.sample, !isNarrow() {
+                let isDense = try visitNext(Self.sample) >= Self.sample / 2
+                if isDense, wanted > 0, !isNarrow() { _ = try visitNext(wanted * 2) }
+                if wanted == 0 { return }
+            }
+            let usual = Self.feed(states, backwards: backwards)
+            _ = try visitRows(of: isNarrow() ? narrow : usual, rest, limit: wanted)
         }
     }
 
     /// The record in a row of `recordColumns`: as it lies there where it is plain and of other types than `wholeTypes`.
-    func visited(in row: SQL, lendingAllBut wholeTypes: Set<String>?) throws -> VisitedRecord {
-        if let wholeTypes, let plain = try plainRow(in: row, notOf: wholeTypes) { return .lent(plain) }
+    func visited(in row: SQL, lendingAllBut wholeTypes: Set<String>?, _ last: inout LastRow) throws -> VisitedRecord {
+        if let wholeTypes, let plain = try plainRow(in: row, notOf: wholeTypes, &last) { return .lent(plain) }
         return .whole(try record(in: row))
+    }
+
+    /// What a row says that most likely is the same in the next one.
+    struct LastRow {
+        /// Without a name: records of this type are needed whole.
+        fileprivate var type: (number: Int64, name: String?)?
+        fileprivate var authors: (marks: AuthorMarks, RecordRow.Authors)?
+    }
+
+    /// Two users and two devices as they stand in a row.
+    fileprivate struct AuthorMarks: Equatable {
+        var creator: Int64
+        var creatingDevice: UInt64
+        var modifier: Int64
+        var modifyingDevice: UInt64
     }
 
     /// What lies in a row of `recordColumns`; `nil` for records that are anything but plain.
     ///
     /// Good until the statement's next step.
-    private func plainRow(in row: SQL, notOf wholeTypes: Set<String>) throws -> RecordRow? {
-        guard !row.bool(3), row.isNull(11) else { return nil }
-        let type = try type(row.int(2))
-        guard type != Share.recordType, wholeTypes.isEmpty || !wholeTypes.contains(type) else { return nil }
+    private func plainRow(in row: SQL, notOf wholeTypes: Set<String>, _ last: inout LastRow) throws -> RecordRow? {
+        guard !row.bool(3), row.isNull(11), let type = try lendableType(row.int(2), notOf: wholeTypes, &last)
+        else { return nil }
         return RecordRow(
             name: row.lentText(1),
             fields: row.lentBlob(12),
             type: type,
             change: row.unsigned(0),
-            created: try stamp(in: row, from: 4),
-            modified: try stamp(in: row, from: 7),
+            created: Timestamp(milliseconds: row.int(4)),
+            modified: Timestamp(milliseconds: row.int(7)),
+            authors: try authors(in: row, &last),
             parent: row.isNull(10) ? nil : row.lentText(10)
         )
     }
 
-    /// Three columns: when, by whom, on which device.
-    private func stamp(in row: SQL, from column: Int32) throws -> StoredRecord.Stamp {
-        StoredRecord.Stamp(
-            at: Timestamp(milliseconds: row.int(column)),
-            by: try user(row.int(column + 1)),
-            device: DeviceMark(bits: row.unsigned(column + 2))
+    private func lendableType(
+        _ number: Int64,
+        notOf wholeTypes: Set<String>,
+        _ last: inout LastRow
+    ) throws -> String? {
+        if let type = last.type, type.number == number { return type.name }
+        let type = try type(number)
+        let name = type == Share.recordType || wholeTypes.contains(type) ? nil : type
+        last.type = (number, name)
+        return name
+    }
+
+    private func authors(in row: SQL, _ last: inout LastRow) throws -> RecordRow.Authors {
+        let marks = AuthorMarks(
+            creator: row.int(5),
+            creatingDevice: row.unsigned(6),
+            modifier: row.int(8),
+            modifyingDevice: row.unsigned(9)
         )
+        if let last = last.authors, last.marks == marks { return last.1 }
+        let authors = RecordRow.Authors(
+            creator: try user(marks.creator),
+            creatingDevice: DeviceMark(bits: marks.creatingDevice),
+            modifier: try user(marks.modifier),
+            modifyingDevice: DeviceMark(bits: marks.modifyingDevice)
+        )
+        last.authors = (marks, authors)
+        return authors
     }
 
     func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int? {

@@ -1,6 +1,8 @@
 import HTTPTypes
 import Records
 import RelayAPI
+import RelayCore
+import Synchronization
 import Testing
 import Wire
 
@@ -74,6 +76,45 @@ import Wire
         let later = try await world.changes(since: token).required("records").elements()
         #expect(later.map { $0.text("recordName") } == ["a"])
         #expect(later[0].flag("deleted") == true)
+    }
+
+    /// Whole records are written each by itself, and rows with an eye on the one before.
+    @Test func aRowIsWrittenAsTheWholeRecordIs() async throws {
+        let now = Mutex(Timestamp(milliseconds: 1_700_000_000_000))
+        let time = TimeSource(now: { now.withLock { $0 } }, uptime: { .seconds(1) })
+        let world = try RelayWorld(time: time)
+        try await world.makeZone("Notes")
+        let device = try #require(HTTPField.Name("X-Zonecast-Device-ID"))
+        var random = SplitMix(state: 3)
+        // Types, stamps, devices and parents change now and then, each at its own time.
+        for step in 0..<150 {
+            if random.next() % 3 == 0 { now.withLock { $0.milliseconds += 7 } }
+            let number = random.next() % 60
+            let type = number.isMultiple(of: 4) ? "Card" : "Note"
+            let parent = step > 0 && number > 40 ? #","parent":{"recordName":"n0"}"# : ""
+            let record =
+                #"{"recordName":"n\#(step == 0 ? 0 : number)","recordType":"\#(step == 0 ? "Card" : type)","fields":{"t":{"value":"\#(step)"}}\#(parent)}"#
+            let answer = await world.relay.respond(
+                to: APIRequest(
+                    method: .post,
+                    path: "/database/1/\(world.container)/development/private/records/modify",
+                    query: "ckAPIToken=x&ckWebAuthToken=dev-alice",
+                    headers: [device: "phone \(random.next() % 3)"],
+                    body: Array(
+                        #"{"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"forceReplace","record":\#(record)}]}"#
+                            .utf8
+                    )
+                )
+            )
+            #expect(answer.status == .ok)
+        }
+        for part in ["", #","desiredRecordTypes":["Note"]"#] {
+            let page = #"{"zones":[{"zoneID":{"zoneName":"Notes"}\#(part)"#
+            let rows = try await world.ask("private/changes/zone", page + "}]}")
+            let whole = try await world.ask("private/changes/zone", page + #","desiredKeys":["t"]}]}"#)
+            #expect(try rows.items("zones")[0].required("records").elements().count > 30)
+            #expect(rows.response.body == whole.response.body, "\(String(decoding: rows.response.body, as: UTF8.self))")
+        }
     }
 
     @Test func newestFirstReadsTheSameBackwards() async throws {

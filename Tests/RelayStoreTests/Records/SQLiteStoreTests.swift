@@ -38,7 +38,12 @@ import Testing
         return try await store.write { writer throws(RelayError) in try writer.makeZone(id, by: "phone") }
     }
 
-    private func save(_ names: [String], in id: ZoneID, of store: SQLiteStore) async throws {
+    private func save(
+        _ names: [String],
+        in id: ZoneID,
+        of store: SQLiteStore,
+        deleted isDeleted: Bool = false
+    ) async throws {
         let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
         try await store.write { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
@@ -51,7 +56,8 @@ import Testing
                     change: writer.takeChangeNumber(),
                     created: stamp,
                     modified: stamp,
-                    fields: Array("{}".utf8)
+                    fields: Array("{}".utf8),
+                    isDeleted: isDeleted
                 )
             }
             try writer.put(records, replacing: before, in: zone, by: "phone")
@@ -135,6 +141,84 @@ import Testing
             }
             #expect(try feed(store, a.id) == expected)
             #expect(try feed(store, b.id) == expected)
+        }
+    }
+
+    /// Where a zone has most of the changes its feed is read in another way than where it has few; nobody can tell which.
+    @Test(arguments: [UInt64](1...6)) func feedsAreTheSameHoweverTheirZonesLie(seed: UInt64) async throws {
+        let drawn = Mutex(UInt64(7))
+        let store = try SQLiteStore(
+            .memory,
+            draw: {
+                drawn.withLock {
+                    $0 += 1
+                    return $0
+                }
+            }
+        )
+        let (a, b) = (try await makeZone("A", in: store), try await makeZone("B", in: store))
+        var dice = Dice(state: seed)
+        for step in 0..<40 {
+            let names = (0...dice.below(90)).map { "r\(step)-\($0)" }
+            switch dice.below(4) {
+            case 0: for name in names { try await save([name], in: dice.below(4) == 0 ? a.id : b.id, of: store) }
+            case 1: try await save(names, in: b.id, of: store)
+            case 2: try await save(names, in: a.id, of: store, deleted: true)
+            default: try await save(names, in: a.id, of: store)
+            }
+        }
+        for isPlain in [true, false] {
+            let all = try changes(store, a.id, from: 1, limit: 100_000, isPlain: isPlain)
+            #expect(all.contains { $0.isDeleted } && all.contains { !$0.isDeleted })
+            for limit in [1, 31, 32, 33, 64, 100, 200] {
+                for _ in 0..<12 {
+                    let start = UInt64(1 + dice.below(Int(all.last?.position ?? 1)))
+                    let rest = all.filter { $0.position >= start }
+                    let found = try changes(store, a.id, from: start, limit: limit, isPlain: isPlain)
+                    #expect(found == Array(rest.prefix(limit)), "seed \(seed), \(limit) from \(start)")
+                    let living = try changes(store, a.id, from: start, .living, limit: limit, isPlain: isPlain)
+                    #expect(
+                        living == Array(rest.filter { !$0.isDeleted }.prefix(limit)),
+                        "seed \(seed), \(limit) living from \(start)"
+                    )
+                }
+            }
+        }
+    }
+
+    private struct Seen: Equatable {
+        var name: String
+        var position: UInt64
+        var isDeleted = false
+    }
+
+    private func changes(
+        _ store: SQLiteStore,
+        _ id: ZoneID,
+        from start: UInt64,
+        _ states: FeedStates = .all,
+        limit: Int,
+        isPlain: Bool
+    ) throws -> [Seen] {
+        try store.read { reader throws(RelayError) in
+            guard let zone = try reader.zone(id), zone.lastChange >= start else { return [] }
+            var seen: [Seen] = []
+            try reader.visitRecords(
+                in: zone,
+                changes: start...zone.lastChange,
+                states: states,
+                backwards: false,
+                limit: limit,
+                lendingAllBut: isPlain ? [] : nil
+            ) { record, position in
+                switch record {
+                case .lent(let row):
+                    seen.append(Seen(name: String(decoding: row.name, as: UTF8.self), position: position))
+                case .whole(let whole):
+                    seen.append(Seen(name: whole.name, position: position, isDeleted: whole.isDeleted))
+                }
+            }
+            return seen
         }
     }
 
