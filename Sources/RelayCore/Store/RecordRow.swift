@@ -69,6 +69,14 @@ package enum VisitedRecord {
         }
     }
 
+    /// The number of its latest change.
+    package var change: UInt64 {
+        switch self {
+        case .whole(let record): record.change
+        case .lent(let row): row.change
+        }
+    }
+
     var isDeleted: Bool {
         if case .whole(let record) = self { record.isDeleted } else { false }
     }

@@ -288,7 +288,7 @@ class SQLiteReader: StoreReader {
                     visit
                 )
             }
-            var last = LastRow()
+            var reading = RowReading(wholeTypes: wholeTypes, showsLivingOnly: states == .living)
             func visitRows(of feed: String, _ part: ClosedRange<UInt64>, limit: UInt64) throws -> UInt64 {
                 let statement = try SQL(feed, in: database)
                 defer { statement.reset() }
@@ -298,7 +298,8 @@ class SQLiteReader: StoreReader {
                 statement.bind(4, limit)
                 var count: UInt64 = 0
                 while try statement.step() {
-                    visit(try visited(in: statement, lendingAllBut: wholeTypes, &last), statement.unsigned(0))
+                    let record = try visited(in: statement, &reading)
+                    visit(record, record.change)
                     count += 1
                 }
                 return count
@@ -324,17 +325,26 @@ class SQLiteReader: StoreReader {
         }
     }
 
-    /// The record in a row of `recordColumns`: as it lies there where it is plain and of other types than `wholeTypes`.
-    func visited(in row: SQL, lendingAllBut wholeTypes: Set<String>?, _ last: inout LastRow) throws -> VisitedRecord {
-        if let wholeTypes, let plain = try plainRow(in: row, notOf: wholeTypes, &last) { return .lent(plain) }
-        return .whole(try record(in: row))
-    }
-
-    /// What a row says that most likely is the same in the next one.
-    struct LastRow {
+    /// How the rows of one statement are read, and what most likely is the same in the next one.
+    struct RowReading {
+        /// Records of all other types are lent, if there is such a set.
+        let wholeTypes: Set<String>?
+        /// Whether the statement gives no tombstones.
+        let showsLivingOnly: Bool
         /// Without a name: records of this type are needed whole.
         fileprivate var type: (number: Int64, name: String?)?
         fileprivate var authors: (marks: AuthorMarks, RecordRow.Authors)?
+
+        init(wholeTypes: Set<String>?, showsLivingOnly: Bool = false) {
+            self.wholeTypes = wholeTypes
+            self.showsLivingOnly = showsLivingOnly
+        }
+    }
+
+    /// The record in a row of `recordColumns`: as it lies there where it is plain and need not be whole.
+    func visited(in row: SQL, _ reading: inout RowReading) throws -> VisitedRecord {
+        if let plain = try plainRow(in: row, &reading) { return .lent(plain) }
+        return .whole(try record(in: row))
     }
 
     /// Two users and two devices as they stand in a row.
@@ -348,8 +358,9 @@ class SQLiteReader: StoreReader {
     /// What lies in a row of `recordColumns`; `nil` for records that are anything but plain.
     ///
     /// Good until the statement's next step.
-    private func plainRow(in row: SQL, notOf wholeTypes: Set<String>, _ last: inout LastRow) throws -> RecordRow? {
-        guard !row.bool(3), row.isNull(11), let type = try lendableType(row.int(2), notOf: wholeTypes, &last)
+    private func plainRow(in row: SQL, _ reading: inout RowReading) throws -> RecordRow? {
+        guard reading.wholeTypes != nil, reading.showsLivingOnly || !row.bool(3), row.isNull(11),
+            let type = try lendableType(row.int(2), &reading)
         else { return nil }
         return RecordRow(
             name: row.lentText(1),
@@ -358,38 +369,34 @@ class SQLiteReader: StoreReader {
             change: row.unsigned(0),
             created: Timestamp(milliseconds: row.int(4)),
             modified: Timestamp(milliseconds: row.int(7)),
-            authors: try authors(in: row, &last),
+            authors: try authors(in: row, &reading),
             parent: row.isNull(10) ? nil : row.lentText(10)
         )
     }
 
-    private func lendableType(
-        _ number: Int64,
-        notOf wholeTypes: Set<String>,
-        _ last: inout LastRow
-    ) throws -> String? {
-        if let type = last.type, type.number == number { return type.name }
+    private func lendableType(_ number: Int64, _ reading: inout RowReading) throws -> String? {
+        if let type = reading.type, type.number == number { return type.name }
         let type = try type(number)
-        let name = type == Share.recordType || wholeTypes.contains(type) ? nil : type
-        last.type = (number, name)
-        return name
+        let isWhole = type == Share.recordType || reading.wholeTypes?.contains(type) ?? true
+        reading.type = (number, isWhole ? nil : type)
+        return isWhole ? nil : type
     }
 
-    private func authors(in row: SQL, _ last: inout LastRow) throws -> RecordRow.Authors {
+    private func authors(in row: SQL, _ reading: inout RowReading) throws -> RecordRow.Authors {
         let marks = AuthorMarks(
             creator: row.int(5),
             creatingDevice: row.unsigned(6),
             modifier: row.int(8),
             modifyingDevice: row.unsigned(9)
         )
-        if let last = last.authors, last.marks == marks { return last.1 }
+        if let last = reading.authors, last.marks == marks { return last.1 }
         let authors = RecordRow.Authors(
             creator: try user(marks.creator),
             creatingDevice: DeviceMark(bits: marks.creatingDevice),
             modifier: try user(marks.modifier),
             modifyingDevice: DeviceMark(bits: marks.modifyingDevice)
         )
-        last.authors = (marks, authors)
+        reading.authors = (marks, authors)
         return authors
     }
 

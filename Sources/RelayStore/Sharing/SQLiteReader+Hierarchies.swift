@@ -111,14 +111,14 @@ extension SQLiteReader {
         statement.bind(4, range.upperBound)
         statement.bind(5, Int64(limit))
         if isOne { statement.bind(6, first.share) }
-        var last = LastRow()
+        var reading = RowReading(wholeTypes: wholeTypes)
         while try statement.step() {
             let position = statement.unsigned(13)
             if statement.bool(14) {
                 let type = try type(statement.int(16))
                 visit(.whole(.lastSeen(as: statement.text(15), type, at: position, by: view.user)), position)
             } else if !statement.isNull(0) {
-                visit(try visited(in: statement, lendingAllBut: wholeTypes, &last), position)
+                visit(try visited(in: statement, &reading), position)
             }
         }
     }
