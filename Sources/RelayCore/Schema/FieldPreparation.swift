@@ -165,7 +165,7 @@ package struct FieldPreparation: Sendable {
             guard value.contentBytes <= rules.limits.fieldBytes else {
                 throw RelayError.badRequest("Field '\(name)' is larger than \(rules.limits.fieldBytes) bytes.")
             }
-            return FieldsJSON.Entry(name: name, value: value, isEncrypted: declared.isEncrypted)
+            return field.entry(value, as: declared.type, isEncrypted: declared.isEncrypted)
         } catch let error as RelayError {
             throw error
         } catch {

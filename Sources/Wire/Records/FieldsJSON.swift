@@ -10,14 +10,34 @@ package enum FieldsJSON {
 
     /// One field as it stands in the stored object.
     package struct Entry: Sendable {
-        package var name: String
-        package var value: FieldValue
-        package var isEncrypted: Bool
+        package let name: String
+        package var value: FieldValue {
+            get { read }
+            set {
+                read = newValue
+                asRead = nil
+            }
+        }
+        package let isEncrypted: Bool
+        /// The client's text for the field where that is what is stored: it need not be written anew.
+        private var asRead: JSONValue?
+        private var read: FieldValue
 
         package init(name: String, value: FieldValue, isEncrypted: Bool = false) {
+            self.init(name: name, value: value, isEncrypted: isEncrypted, asRead: nil)
+        }
+
+        init(name: String, value: FieldValue, isEncrypted: Bool, asRead: JSONValue?) {
             self.name = name
-            self.value = value
+            read = value
             self.isEncrypted = isEncrypted
+            self.asRead = asRead
+        }
+
+        fileprivate func write(to writer: inout JSONWriter) {
+            if let asRead { return writer.member(asRead: asRead) }
+            writer.key(name)
+            FieldCodec.write(read, isEncrypted: isEncrypted, to: &writer)
         }
     }
 
@@ -25,10 +45,8 @@ package enum FieldsJSON {
     package static func encode(_ entries: [Entry], reserving capacity: Int = 256) -> [UInt8] {
         var writer = JSONWriter(reserving: capacity)
         writer.open(UInt8(ascii: "{"))
-        for entry in entries {
-            writer.key(entry.name)
-            FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
-        }
+        // By index: entries are large, and need not be copied for this.
+        for index in entries.indices { entries[index].write(to: &writer) }
         writer.close(UInt8(ascii: "}"))
         return writer.bytes
     }
@@ -124,18 +142,13 @@ package enum FieldsJSON {
         var writer = JSONWriter(reserving: old.count + 64)
         writer.open(UInt8(ascii: "{"))
         for (name, json) in members where !cleared.contains(name) {
-            writer.key(name)
             if let index = rest.firstIndex(where: { $0.name == name }) {
-                let entry = rest.remove(at: index)
-                FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
+                rest.remove(at: index).write(to: &writer)
             } else {
-                writer.raw(json.rawBytes)
+                writer.member(asRead: json)
             }
         }
-        for entry in rest {
-            writer.key(entry.name)
-            FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
-        }
+        for entry in rest { entry.write(to: &writer) }
         writer.close(UInt8(ascii: "}"))
         return writer.bytes
     }
