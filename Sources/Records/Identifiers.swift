@@ -106,7 +106,13 @@ package struct RecordID: Hashable, Sendable, CustomStringConvertible {
 package enum NameRules {
     /// 1 to 255 printable ASCII characters.
     package static func isRecordName(_ name: String) -> Bool {
-        (1...255).contains(name.utf8.count) && name.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+        guard (1...255).contains(name.utf8.count) else { return false }
+        var name = name
+        // A plain loop: each record of each request comes by.
+        return name.withUTF8 { bytes in
+            for byte in bytes where byte < 0x20 || byte > 0x7E { return false }
+            return true
+        }
     }
 
     /// A record name without a leading underscore; the default zone's own name is the one exception.

@@ -64,17 +64,23 @@ final class DirectRequest: Sendable {
         guard route.operation == .recordsModify else {
             return end(try route.operation.performAtOnce(context), context)
         }
-        let write = try RecordsWrite(context)
-        context.store.write(write.run) { [self] result in
-            lane.run { [self] in
-                do {
-                    end(try write.answer(try result.get()), context)
-                } catch {
-                    fail(error, context.authentication)
-                }
-            }
+        context.store.write(DirectWrite(self, try RecordsWrite(context), context))
+    }
+
+    /// Goes on where the write is on disk, or has failed.
+    fileprivate func wrote(
+        _ outcome: Result<ModifyRecords.Result, RelayError>,
+        _ write: RecordsWrite,
+        _ context: RequestContext
+    ) {
+        do {
+            end(try write.answer(try outcome.get()), context)
+        } catch {
+            fail(error, context.authentication)
         }
     }
+
+    fileprivate func run(_ job: @escaping @Sendable () -> Void) { lane.run(job) }
 
     private func end(_ answer: EndpointAnswer, _ context: RequestContext) {
         relay.count(answer, of: route)
@@ -87,6 +93,34 @@ final class DirectRequest: Sendable {
         var response = relay.failure(error, id: id)
         relay.decorate(&response, request, authentication, id: id)
         then(response)
+    }
+}
+
+/// The write of a direct request.
+private final class DirectWrite: StoreWrite, @unchecked Sendable {
+    private let request: DirectRequest
+    private let write: RecordsWrite
+    private let context: RequestContext
+    // Touched by whoever carries out the store's writes, and then on the lane that this hands it to.
+    private var outcome: Result<ModifyRecords.Result, RelayError> = .failure(.notCarriedOut)
+
+    init(_ request: DirectRequest, _ write: RecordsWrite, _ context: RequestContext) {
+        self.request = request
+        self.write = write
+        self.context = context
+    }
+
+    func run(in writer: any StoreWriter) {
+        do throws(RelayError) {
+            outcome = .success(try write.run(in: writer))
+        } catch {
+            outcome = .failure(error)
+        }
+    }
+
+    func finish(_ failure: RelayError?) {
+        if let failure { outcome = .failure(failure) }
+        request.run { [self] in request.wrote(outcome, write, context) }
     }
 }
 

@@ -4,6 +4,8 @@ import Synchronization
 /// What the relay reads from a request's head, however often the head comes.
 final class HeadReading: Sendable {
     let route: Result<Route, RelayError>
+    /// Whether its path can be nothing but an operation's.
+    let isOfOperation: Bool
     let shown: PresentedCredentials
     /// What the credentials are remembered by; `nil` for a path of no container.
     let grantKey: GrantKey?
@@ -17,6 +19,7 @@ final class HeadReading: Sendable {
 
     init(_ head: RequestHead.Content) {
         route = Result { () throws(RelayError) in try Route(path: head.path) }
+        isOfOperation = head.path.utf8.starts(with: "/database/1/".utf8)
         shown = PresentedCredentials(head)
         grantKey = if case .success(let route) = route { GrantKey(home: route.home, shown) } else { nil }
     }

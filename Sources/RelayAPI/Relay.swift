@@ -172,9 +172,8 @@ package final class Relay: Sendable {
         on lane: any AnswerLane,
         then: @escaping @Sendable (APIResponse) -> Void
     ) -> Bool {
-        // Only there can a path be nothing but an operation's.
-        guard request.path.utf8.starts(with: "/database/1/".utf8),
-            case .success(let route) = request.head.reading.route, route.operation.isDirect,
+        let reading = request.head.reading
+        guard reading.isOfOperation, case .success(let route) = reading.route, route.operation.isDirect,
             request.method == .post || (request.method == .get && route.operation.allowsGet)
         else { return false }
         DirectRequest(self, request, route, lane: lane, then: then).begin()

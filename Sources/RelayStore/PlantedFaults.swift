@@ -47,7 +47,7 @@ extension SQLiteStore {
     private struct TooEarly: Error {}
 
     /// Whether the batch is answered, or told of, before it is committed: no, and then nothing has happened.
-    func commitsTooLate(_ batch: [any QueuedWrite]) -> Bool {
+    func commitsTooLate(_ batch: [any StoreWrite]) -> Bool {
         let (answers, tells) = (PlantedFault.answerBeforeCommit.isPlanted, PlantedFault.noticeBeforeCommit.isPlanted)
         guard answers || tells, let later else { return false }
         var done: Commit?

@@ -5,7 +5,7 @@ package import RelayCore
 ///
 /// RFC 9562.
 enum UUIDText {
-    private static let digits = Array("0123456789abcdef".utf8)
+    private static let digits: StaticString = "0123456789abcdef"
 
     static func make(_ bytes: [UInt8]) -> String {
         let (first, second) = (bytes.prefix(8), bytes.dropFirst(8).prefix(8))
@@ -15,6 +15,7 @@ enum UUIDText {
     /// The same of two halves; every answer has one.
     static func make(_ first: UInt64, _ second: UInt64) -> String {
         let halves = (first & ~0xF000 | 0x4000, second & ~(3 << 62) | 1 << 63)
+        let digits = digits.utf8Start
         return String(unsafeUninitializedCapacity: 36) { text in
             var count = 0
             for index in 0..<32 {
@@ -23,7 +24,7 @@ enum UUIDText {
                     count += 1
                 }
                 let half = index < 16 ? halves.0 : halves.1
-                text[count] = digits[Int(half >> UInt64(60 - index % 16 * 4) & 15)]
+                text[count] = digits[Int(half &>> UInt64(60 &- (index & 15) &* 4) & 15)]
                 count += 1
             }
             return count

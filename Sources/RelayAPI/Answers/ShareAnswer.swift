@@ -10,14 +10,16 @@ import Wire
 /// addresses; the owner sees what they wrote themselves. Somebody invited is given away as a user of this relay only by
 /// joining, or by having chosen to be found.
 struct ShareAnswer {
-    var home: ContainerEnvironment
-    /// Who reads it; `nil`: nobody in particular, with a public link.
-    var viewer: UserID?
+    /// The request that is answered: who reads, and how they reached the relay.
+    let context: RequestContext
     /// Whether the reader sees the zone as a participant.
     var isParticipants: Bool
-    var authenticator: Authenticator
-    /// How the caller reached the relay.
-    var signIn: SignInAddress
+
+    /// Who reads it; `nil`: nobody in particular, with a public link.
+    var viewer: UserID? { context.database.caller.user }
+    private var home: ContainerEnvironment { context.home }
+    private var authenticator: Authenticator { context.authenticator }
+    private var signIn: SignInAddress { context.authentication.signIn }
 
     /// The members of a record that is marked, into the object that is open.
     func write(_ record: StoredRecord, in zone: ZoneID, to writer: inout JSONWriter) {
@@ -184,12 +186,6 @@ struct ShareAnswer {
 extension RequestContext {
     /// How this request's caller sees what is shared in its database.
     var shareAnswer: ShareAnswer {
-        ShareAnswer(
-            home: home,
-            viewer: database.caller.user,
-            isParticipants: database.scope == .shared,
-            authenticator: authenticator,
-            signIn: authentication.signIn
-        )
+        ShareAnswer(context: self, isParticipants: database.scope == .shared)
     }
 }

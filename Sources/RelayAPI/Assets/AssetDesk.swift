@@ -20,8 +20,21 @@ final class AssetDesk: Sendable {
     private let authenticator: Authenticator
     private let time: TimeSource
     private let queue = DispatchQueue(label: "zonecast uploads", attributes: .concurrent)
-    /// Which types have assets, by the schema's version: looked at by every answer with records.
-    private let types = Mutex<[ContainerEnvironment: (version: Int, names: Set<String>)]>([:])
+    /// Which types of a container have assets, in one version of its schema.
+    private struct AssetTypes {
+        var home: ContainerEnvironment
+        var version: Int
+        var names: Set<String>
+    }
+
+    private struct KnownTypes {
+        var all: [ContainerEnvironment: AssetTypes] = [:]
+        /// Those asked for last, which mostly are the next ones too.
+        var latest: AssetTypes?
+    }
+
+    /// Looked at by every answer with records.
+    private let types = Mutex(KnownTypes())
 
     init(
         settings: AssetSettings,
@@ -91,10 +104,15 @@ final class AssetDesk: Sendable {
     /// Types whose records hold assets.
     func types(of home: ContainerEnvironment, in schema: Schema) -> Set<String> {
         types.withLock { types in
-            if let known = types[home], known.version == schema.version { return known.names }
-            let names = schema.assetTypes
-            types[home] = (schema.version, names)
-            return names
+            if let latest = types.latest, latest.version == schema.version, latest.home == home { return latest.names }
+            var known = types.all[home] ?? AssetTypes(home: home, version: -1, names: [])
+            if known.version != schema.version {
+                known.version = schema.version
+                known.names = schema.assetTypes
+                types.all[home] = known
+            }
+            types.latest = known
+            return known.names
         }
     }
 

@@ -48,7 +48,7 @@ extension Route.Operation {
 
 extension Authentication {
     /// Of what the console does: no token, and no socket that could outlive it.
-    fileprivate init(console caller: Caller, in home: ContainerEnvironment) {
+    fileprivate convenience init(console caller: Caller, in home: ContainerEnvironment) {
         self.init(caller: caller, credential: .serverKey(""), signIn: SignInAddress(home: home))
     }
 }

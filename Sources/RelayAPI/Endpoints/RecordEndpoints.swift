@@ -87,14 +87,15 @@ final class RecordsWrite: Sendable {
             }
             writer.key("records")
             writer.open(UInt8(ascii: "["))
-            for (own, outcome) in zip(desiredKeys, result.outcomes) {
-                let answer =
-                    own.map {
-                        var selection = selection
-                        selection.desiredKeys = Set($0)
-                        return RecordAnswer(zone: zone, selection: selection, links: links, shares: shares)
-                    } ?? answer
-                try answer.write(outcome, requestID: context.requestID, to: &writer)
+            for (index, own) in desiredKeys.enumerated() {
+                guard let own else {
+                    try answer.write(result.outcomes[index], requestID: context.requestID, to: &writer)
+                    continue
+                }
+                var selection = selection
+                selection.desiredKeys = Set(own)
+                try RecordAnswer(zone: zone, selection: selection, links: links, shares: shares)
+                    .write(result.outcomes[index], requestID: context.requestID, to: &writer)
             }
             writer.close(UInt8(ascii: "]"))
             if result.zone.tracksChanges, !result.isAtomicFailure {

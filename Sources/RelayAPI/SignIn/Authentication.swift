@@ -11,20 +11,42 @@ package enum Credential: Hashable, Sendable {
 }
 
 /// Who a request comes from, and what its answer must carry.
-package struct Authentication: Sendable {
-    package var caller: Caller
+///
+/// A class, since every request takes it along and nobody changes it.
+package final class Authentication: Sendable {
+    package let caller: Caller
     /// For the header `X-Apple-CloudKit-Web-Auth-Token`; `nil` where no token rotates.
-    package var freshWebToken: String?
+    package let freshWebToken: String?
     /// When `freshWebToken`, or where there is none the token presented, ends; `nil`: never.
-    package var expires: Timestamp?
+    package let expires: Timestamp?
     /// The page in a browser that the request is from, found to be allowed; `nil`: no browser's.
-    package var origin: String?
-    package var credential: Credential
+    package let origin: String?
+    package let credential: Credential
     /// The account behind a `.user` caller.
-    package var account: Account.ID?
+    package let account: Account.ID?
     /// Makes further tokens of the session; `nil` where nothing rotates.
-    var seal: WebTokenSeal?
-    var signIn: SignInAddress
+    let seal: WebTokenSeal?
+    let signIn: SignInAddress
+
+    init(
+        caller: Caller,
+        freshWebToken: String? = nil,
+        expires: Timestamp? = nil,
+        origin: String? = nil,
+        credential: Credential,
+        account: Account.ID? = nil,
+        seal: WebTokenSeal? = nil,
+        signIn: SignInAddress
+    ) {
+        self.caller = caller
+        self.freshWebToken = freshWebToken
+        self.expires = expires
+        self.origin = origin
+        self.credential = credential
+        self.account = account
+        self.seal = seal
+        self.signIn = signIn
+    }
 
     /// What to throw at a caller that needs a user and has none.
     ///

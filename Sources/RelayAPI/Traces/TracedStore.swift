@@ -1,6 +1,5 @@
 import Records
 import RelayCore
-import Synchronization
 
 /// A store in the hands of one traced request, which notes how long it reads, waits, decides and commits.
 struct TracedStore: Store {
@@ -29,33 +28,41 @@ struct TracedStore: Store {
         return try await store.query(body)
     }
 
-    /// When a write was decided: the last time counts, should it be decided twice.
-    private final class Decision: Sendable {
-        let times = Mutex<(start: Duration, end: Duration)?>(nil)
+    func write(_ write: any StoreWrite) {
+        store.write(TracedWrite(write, of: home, trace))
+    }
+}
+
+/// A write of a traced request.
+private final class TracedWrite: StoreWrite, @unchecked Sendable {
+    private let write: any StoreWrite
+    private let home: ContainerEnvironment
+    private let trace: RequestTrace
+    private let asked: Duration
+    // Touched by whoever carries out the store's writes alone. Should it be decided twice, the last time counts.
+    private var decided: (start: Duration, end: Duration)?
+
+    init(_ write: any StoreWrite, of home: ContainerEnvironment, _ trace: RequestTrace) {
+        self.write = write
+        self.home = home
+        self.trace = trace
+        asked = trace.uptime()
     }
 
-    func write<Value: Sendable>(
-        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
-        then: @escaping @Sendable (Result<Value, RelayError>) -> Void
-    ) {
-        let decision = Decision()
-        let asked = trace.uptime()
-        store.write { writer throws(RelayError) in
-            let start = trace.uptime()
-            trace.tracer.decides(trace, in: home)
-            defer {
-                let end = trace.uptime()
-                decision.times.withLock { $0 = (start, end) }
-            }
-            return try body(writer)
-        } then: { result in
-            trace.tracer.committed(trace, in: home)
-            if let (start, end) = decision.times.withLock({ $0 }) {
-                trace.note("wait", from: asked, to: start)
-                trace.note("decide", from: start, to: end)
-                trace.note("commit", from: end, to: trace.uptime())
-            }
-            then(result)
+    func run(in writer: any StoreWriter) {
+        let start = trace.uptime()
+        trace.tracer.decides(trace, in: home)
+        write.run(in: writer)
+        decided = (start, trace.uptime())
+    }
+
+    func finish(_ failure: RelayError?) {
+        trace.tracer.committed(trace, in: home)
+        if let (start, end) = decided {
+            trace.note("wait", from: asked, to: start)
+            trace.note("decide", from: start, to: end)
+            trace.note("commit", from: end, to: trace.uptime())
         }
+        write.finish(failure)
     }
 }

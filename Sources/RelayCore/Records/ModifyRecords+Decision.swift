@@ -3,7 +3,9 @@ import Wire
 
 extension ModifyRecords {
     /// The state while operations are decided one after the other; nothing is written before all are.
-    struct Decision {
+    ///
+    /// There is one of it: what is held in some twenty parts is not to be copied by the way.
+    struct Decision: ~Copyable {
         var schema: Schema
         var before: [String: StoredRecord]
         var request: ModifyRecords
@@ -19,6 +21,8 @@ extension ModifyRecords {
         /// What saved records say with this write that binds others, by their places among the outcomes.
         var bonds: [Int: [StoredReference]] = [:]
         var seen: Set<String> = []
+        /// Whether there is but one operation, which cannot be of the same record as another.
+        private let isAlone: Bool
         /// `nil` where nothing is shared, and nothing is about to be.
         var sharing: SharingState?
         /// Shares that this write makes, by their places among the outcomes.
@@ -54,7 +58,8 @@ extension ModifyRecords {
             let count = request.operations.count
             outcomes.reserveCapacity(count)
             writes.reserveCapacity(count)
-            seen.reserveCapacity(count)
+            isAlone = count == 1
+            if !isAlone { seen.reserveCapacity(count) }
         }
 
         var hasFailed: Bool { outcomes.contains(where: \.hasFailed) }
@@ -91,7 +96,7 @@ extension ModifyRecords {
             guard NameRules.isRecordName(operation.name) else {
                 throw .badRequest("Record names are 1 to 255 ASCII characters.")
             }
-            guard seen.insert(operation.name).inserted else {
+            guard isAlone || seen.insert(operation.name).inserted else {
                 throw .badRequest("A request may hold one operation for each record.")
             }
             if let zone = operation.record.zone, try request.database.zone(zone) != request.zone {
@@ -174,7 +179,7 @@ extension ModifyRecords {
             let fields =
                 try current.flatMap { record throws(RelayError) in
                     operation.kind.mergesFields ? try merge(prepared.fields, into: record) : nil
-                } ?? prepared.fields.encoded
+                } ?? prepared.fields.text.bytes
             guard fields.count <= request.rules.limits.recordBytes else {
                 throw .badRequest("The record is larger than \(request.rules.limits.recordBytes) bytes.")
             }
@@ -221,7 +226,7 @@ extension ModifyRecords {
             _ prepared: FieldPreparation,
             over current: StoredRecord?
         ) throws(RelayError) {
-            for entry in prepared.entries {
+            for (_, entry) in prepared.links {
                 for asset in entry.value.assets {
                     guard let hash = AssetHash(checksum: asset.fileChecksum), hasAsset(hash) else {
                         throw .assetRefused(entry.name)
@@ -260,7 +265,7 @@ extension ModifyRecords {
 
         private func merge(_ prepared: FieldPreparation, into record: StoredRecord) throws(RelayError) -> [UInt8] {
             do {
-                return try FieldsJSON.merge(prepared.entries, clearing: prepared.cleared, into: record.fields)
+                return try FieldsJSON.merge(prepared.text, clearing: prepared.cleared, into: record.fields)
             } catch {
                 throw RelayError(
                     .internalError,
@@ -278,28 +283,26 @@ extension ModifyRecords {
             }
         }
 
-        /// Numbers the records and puts them.
+        /// Numbers the records and puts them; from then on the outcomes have the numbers too.
         ///
         /// Every refusal was met before, so nothing of a refused request is written.
-        func write(to writer: any StoreWriter, zone: Zone) throws(RelayError) -> [Outcome] {
-            guard !writes.isEmpty else { return outcomes }
+        mutating func write(to writer: any StoreWriter, zone: Zone) throws(RelayError) {
+            guard !writes.isEmpty else { return }
             if !grown.isEmpty { try writer.define(grown) }
             for alias in newAliases {
                 guard let share = alias.share else { continue }
                 try writer.show(alias.kept, as: alias.shown, in: share, of: zone)
             }
-            var outcomes = outcomes
             var records: [StoredRecord] = []
             records.reserveCapacity(writes.count)
             for place in writes.indices {
                 let index = writes[place].outcome
                 if let index, outcomes[index].hasFailed { continue }
+                writes[place].record.change = writer.takeChangeNumber()
                 records.append(writes[place].record)
-                records[records.count - 1].change = writer.takeChangeNumber()
-                if let index, case .saved = outcomes[index] { outcomes[index] = .saved(records[records.count - 1]) }
+                if let index, case .saved = outcomes[index] { outcomes[index] = .saved(writes[place].record) }
             }
             try writer.put(records, replacing: before, in: zone, by: request.database.caller.deviceID)
-            return outcomes
         }
     }
 }

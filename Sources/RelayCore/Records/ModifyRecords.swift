@@ -138,13 +138,13 @@ package struct ModifyRecords: Sendable {
 
         // A repeat has been carried out as a whole when it came first, whatever has become of its records.
         if isAtomic, decision.earlier == nil, decision.hasFailed {
-            if !Self.refusesWhole { _ = try decision.write(to: writer, zone: zone) }
+            if !Self.refusesWhole { try decision.write(to: writer, zone: zone) }
             let outcomes = decision.viewed(decision.outcomesOfRefusal(), of: self)
             return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true)
         }
-        let written = try decision.write(to: writer, zone: zone)
-        if !decision.writes.isEmpty { try keep(written, in: writer) }
-        let outcomes = decision.viewed(written, of: self)
+        try decision.write(to: writer, zone: zone)
+        if !decision.writes.isEmpty { try keep(decision.outcomes, in: writer) }
+        let outcomes = decision.viewed(decision.outcomes, of: self)
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,
             outcomes: outcomes,

@@ -13,10 +13,11 @@ package final class PreparedFields: Sendable {
 /// Made outside of the writer with the schema of that moment; the writer makes it anew where the schema has moved on or
 /// must grow.
 package struct FieldPreparation: Sendable {
-    package var entries: [FieldsJSON.Entry]
+    /// The fields that are set, as they are kept.
+    package var text: FieldsText
     package var cleared: Set<String>
-    /// The `fields` object when nothing else is kept.
-    package var encoded: [UInt8]
+    /// Fields with assets or references, in their order.
+    package var links: [FieldsText.Known] = []
     /// Assets with a good receipt: their content must be there when they are saved.
     package var freshAssets: [AssetHash] = []
     /// Fields with assets that have no receipt: they must be what the fields hold already.
@@ -35,64 +36,77 @@ package struct FieldPreparation: Sendable {
         schema: Schema,
         rules: SchemaRules
     ) throws(RelayError) {
-        encoded = []
-        entries = []
+        text = FieldsText()
         cleared = []
         let isShare = typeName == Share.recordType
         // Shares may have fields of the program's own everywhere; no schema speaks of them.
         let known = isShare ? .share : schema.types[typeName]
         let mayGrow = isShare || rules.mayGrow
-        guard known != nil || mayGrow else {
-            throw RelayError(
-                .notFound,
-                "Record type '\(typeName.prefix(64))' does not exist in this environment; "
-                    + "'zonecast schema promote --dry-run' shows what development has."
-            )
-        }
-        // What no schema can grow by is as unknown as it is where the schema does not grow; a limit is a limit.
-        guard known != nil || NameRules.isIdentifier(typeName) else {
-            let isOfGoodLength = (1...255).contains(typeName.utf8.count)
-            throw RelayError(
-                isOfGoodLength ? .notFound : .badRequest,
-                "'\(typeName.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
-            )
-        }
+        try Self.checkType(typeName, isKnown: known != nil, mayGrow: mayGrow)
         var definition = known ?? RecordType()
-        var size = 2
-        entries.reserveCapacity(record.fields.count)
+        var writer = FieldsWriter(count: record.fields.count, reserving: Self.size(of: record))
         for field in record.fields {
             guard let value = field.value else {
                 cleared.insert(field.name)
                 continue
             }
-            let retired = schema.retired[typeName]?[field.name]
             let declared = try definition.declare(
                 field,
                 value,
                 rules.scope,
                 mayGrow: mayGrow,
                 typeName: typeName,
-                retired: retired
+                retired: schema.retired[typeName]?[field.name]
             )
+            try Self.check(field, against: declared)
+            if field.exactSeconds == nil,
+                let size = writer.add(field.name, value, ofType: declared.type, isEncrypted: declared.isEncrypted)
+            {
+                try Self.check(size, of: field, rules)
+                continue
+            }
             var entry = try Self.entry(field, value: value, declared: declared, rules: rules)
             if declared.type.isAsset { entry.value = try judge(entry.value, of: field.name, rules) }
             if declared.type.isReference { entry.value = try settle(entry.value, of: field.name, zone, database) }
-            size += field.name.utf8.count + value.rawBytes.count + 48
-            entries.append(entry)
+            if declared.type.isAsset || declared.type.isReference { links.append((writer.count, entry)) }
+            writer.add(entry)
         }
-        encoded = FieldsJSON.encode(entries, reserving: size)
+        text = writer.finish()
         // All that a save can do to a type is to add fields.
         growth = isShare || definition.fields.count == known?.fields.count ? nil : definition
     }
 
+    private static func checkType(_ name: String, isKnown: Bool, mayGrow: Bool) throws(RelayError) {
+        guard isKnown || mayGrow else {
+            throw RelayError(
+                .notFound,
+                "Record type '\(name.prefix(64))' does not exist in this environment; "
+                    + "'zonecast schema promote --dry-run' shows what development has."
+            )
+        }
+        // What no schema can grow by is as unknown as it is where the schema does not grow; a limit is a limit.
+        guard isKnown || NameRules.isIdentifier(name) else {
+            let isOfGoodLength = (1...255).contains(name.utf8.count)
+            throw RelayError(
+                isOfGoodLength ? .notFound : .badRequest,
+                "'\(name.prefix(64))' is not a record type: use letters, digits and underscores, a letter first."
+            )
+        }
+    }
+
+    /// About how many bytes its fields take as they are kept.
+    private static func size(of record: RecordInput) -> Int {
+        record.fields.reduce(2) { $0 + $1.name.utf8.count + ($1.value?.rawBytes.count ?? 0) + 48 }
+    }
+
     /// Changes references, each with the field that holds it.
     mutating func mapReferences(_ change: (String, Reference) -> Reference) {
-        for index in entries.indices {
-            let name = entries[index].name
-            entries[index].value = entries[index].value.mappingReferences { change(name, $0) }
+        for index in links.indices {
+            let name = links[index].entry.name
+            links[index].entry.value = links[index].entry.value.mappingReferences { change(name, $0) }
         }
         references = references.map { ($0.field, change($0.field, $0.reference)) }
-        encoded = FieldsJSON.encode(entries)
+        text = text.replacing(links)
     }
 
     /// Takes assets for what their receipts prove them to be, and leaves out what is not stored.
@@ -139,12 +153,8 @@ package struct FieldPreparation: Sendable {
         }
     }
 
-    private static func entry(
-        _ field: FieldInput,
-        value: JSONValue,
-        declared: RecordType.Field,
-        rules: SchemaRules
-    ) throws(RelayError) -> FieldsJSON.Entry {
+    /// Whether it may be of the type that it says it is of, and as encrypted as it is.
+    private static func check(_ field: FieldInput, against declared: RecordType.Field) throws(RelayError) {
         let name = field.name
         if declared.isEncrypted {
             guard field.tag != nil, field.isEncrypted else {
@@ -160,16 +170,27 @@ package struct FieldPreparation: Sendable {
                 "invalid attempt to set value type \(tag.tag) for field '\(name)' defined to be: \(declared.type.tag)"
             )
         }
+    }
+
+    private static func check(_ size: Int, of field: FieldInput, _ rules: SchemaRules) throws(RelayError) {
+        guard size > rules.limits.fieldBytes else { return }
+        throw .badRequest("Field '\(field.name)' is larger than \(rules.limits.fieldBytes) bytes.")
+    }
+
+    private static func entry(
+        _ field: FieldInput,
+        value: JSONValue,
+        declared: RecordType.Field,
+        rules: SchemaRules
+    ) throws(RelayError) -> FieldsJSON.Entry {
         do {
             let value = FieldCodec.refine(try FieldCodec.read(value, as: declared.type), by: field.exactSeconds)
-            guard value.contentBytes <= rules.limits.fieldBytes else {
-                throw RelayError.badRequest("Field '\(name)' is larger than \(rules.limits.fieldBytes) bytes.")
-            }
-            return field.entry(value, as: declared.type, isEncrypted: declared.isEncrypted)
+            try check(value.contentBytes, of: field, rules)
+            return FieldsJSON.Entry(name: field.name, value: value, isEncrypted: declared.isEncrypted)
         } catch let error as RelayError {
             throw error
         } catch {
-            throw .badRequest("Invalid value, expected type \(declared.type.tag). Field '\(name)'.")
+            throw .badRequest("Invalid value, expected type \(declared.type.tag). Field '\(field.name)'.")
         }
     }
 }
@@ -217,7 +238,7 @@ extension RecordType {
         _ scope: DatabaseScope,
         mayGrow: Bool,
         typeName: String,
-        retired: Field?
+        retired: @autoclosure () -> Field?
     ) throws(RelayError) -> Field {
         if field.isEncrypted, scope == .public {
             throw .badRequest("encrypted fields are not supported in the public database")
@@ -238,7 +259,7 @@ extension RecordType {
             throw .badRequest("The value of field '\(field.name)' is of no type that a field can have.")
         }
         let declared = Field(type, isEncrypted: field.isEncrypted)
-        if let retired, retired.type != type || retired.isEncrypted != field.isEncrypted {
+        if let retired = retired(), retired.type != type || retired.isEncrypted != field.isEncrypted {
             throw .badRequest(
                 "Field '\(field.name)' of record type '\(typeName)' was \(FieldForm(retired).text) before it was taken out "
                     + "of the schema, and records may still hold that. It can be another only after 'zonecast schema reset'."

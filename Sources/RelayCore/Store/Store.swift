@@ -20,27 +20,8 @@ package protocol Store: Sendable {
     /// first time, and runs `body` again.
     func query<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) async throws(RelayError) -> Result
 
-    /// Runs `body` in the next commit and hands its outcome to `then` once that is on disk, on a thread that `then` must
-    /// not hold up.
-    ///
-    /// `body` decides first and writes last: when it throws, it must not have written. It may run twice, when the commit
-    /// it shared failed for another's sake.
-    func write<Value: Sendable>(
-        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
-        then: @escaping @Sendable (Result<Value, RelayError>) -> Void
-    )
-}
-
-extension Store {
-    /// Runs `body` in the next commit and returns once that is on disk; `body` as above.
-    package func write<Value: Sendable>(
-        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value
-    ) async throws(RelayError) -> Value {
-        let outcome = await withUnsafeContinuation { continuation in
-            write(body) { continuation.resume(returning: $0) }
-        }
-        return try outcome.get()
-    }
+    /// Carries `write` out in the next commit.
+    func write(_ write: any StoreWrite)
 }
 
 /// Every container's store in each environment, opened when somebody asks for it.

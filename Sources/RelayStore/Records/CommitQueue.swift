@@ -1,15 +1,5 @@
 import Foundation
-import Records
-
-/// A write that waits for its commit.
-///
-/// Touched by the commit thread alone once it is queued.
-protocol QueuedWrite: AnyObject, Sendable {
-    /// Decides and writes, and keeps the outcome until it is durable. May be run again after a rollback.
-    func run(in writer: SQLiteWriter)
-    /// Hands out the outcome, or `failure` where the commit did not come about.
-    func finish(_ failure: RelayError?)
-}
+import RelayCore
 
 /// Calls its argument later, never at once, one call at a time: a test's line of work instead of the commit thread.
 package typealias CommitLater = @Sendable (@escaping @Sendable () -> Void) -> Void
@@ -25,7 +15,7 @@ package typealias CommitLater = @Sendable (@escaping @Sendable () -> Void) -> Vo
 final class CommitQueue: @unchecked Sendable {
     // Guarded by `condition`: all that follow it.
     private let condition = NSCondition()
-    private var waiting: [any QueuedWrite] = []
+    private var waiting: [any StoreWrite] = []
     private var isCommitting = false
     private var isClosed = false
     private var hasEnded = false
@@ -38,7 +28,7 @@ final class CommitQueue: @unchecked Sendable {
     /// How long commits take, the later ones counting most.
     private var commitTime = Duration.zero
 
-    private let commit: @Sendable ([any QueuedWrite]) -> Void
+    private let commit: @Sendable ([any StoreWrite]) -> Void
     private let idle: @Sendable () -> Bool
     /// Commits when it likes, in place of the thread; and whether it has been asked to.
     private let later: CommitLater?
@@ -67,7 +57,7 @@ final class CommitQueue: @unchecked Sendable {
     ///   - later: commits in place of the thread, which then is not started.
     init(
         name: String,
-        commit: @escaping @Sendable ([any QueuedWrite]) -> Void,
+        commit: @escaping @Sendable ([any StoreWrite]) -> Void,
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         idle: @escaping @Sendable () -> Bool,
         later: CommitLater? = nil
@@ -101,7 +91,7 @@ final class CommitQueue: @unchecked Sendable {
     }
 
     /// Queues a write, or carries it out before it returns; false once the queue is closed.
-    func add(_ write: any QueuedWrite) -> Bool {
+    func add(_ write: any StoreWrite) -> Bool {
         condition.lock()
         guard !isClosed else {
             condition.unlock()
@@ -176,7 +166,7 @@ final class CommitQueue: @unchecked Sendable {
         if hasMore { askForCommit() }
     }
 
-    private func timed(_ batch: [any QueuedWrite]) {
+    private func timed(_ batch: [any StoreWrite]) {
         let start = ContinuousClock.now
         commit(batch)
         let time = ContinuousClock.now - start
@@ -188,7 +178,7 @@ final class CommitQueue: @unchecked Sendable {
     }
 
     /// `nil` at the end; nothing at all where there is idle work to do.
-    private func next() -> [any QueuedWrite]? {
+    private func next() -> [any StoreWrite]? {
         condition.lock()
         defer { condition.unlock() }
         while isCommitting || (waiting.isEmpty && !hasIdleWork && !isClosed) { condition.wait() }

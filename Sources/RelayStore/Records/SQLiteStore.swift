@@ -192,17 +192,13 @@ package final class SQLiteStore: Store {
 
     // MARK: Writing
 
-    package func write<Value: Sendable>(
-        _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
-        then: @escaping @Sendable (Result<Value, RelayError>) -> Void
-    ) {
-        let write = PendingWrite(body, then)
+    package func write(_ write: any StoreWrite) {
         let isQueued = queue.withLock { $0 }?.add(write) ?? false
         if !isQueued { write.finish(RelayError(.tryAgainLater, "The relay is stopping.", retryAfter: .seconds(2))) }
     }
 
     /// One commit for all of `batch`; where it fails, one for each, so that nobody fails for another's sake.
-    private func commit(_ batch: [any QueuedWrite]) {
+    private func commit(_ batch: [any StoreWrite]) {
         guard !isStopped.withLock({ $0 }) else {
             return batch.forEach { $0.finish(StoreFailure.relayError(for: StoreFailure.stopped)) }
         }

@@ -23,7 +23,13 @@ package final class StoreFolder: StoreCatalog {
     private let later: CommitLater?
     private let disk: DiskCalls
     private let checkpointPages: Int
-    private let open = Mutex<[ContainerEnvironment: SQLiteStore]>([:])
+    private struct Open {
+        var stores: [ContainerEnvironment: SQLiteStore] = [:]
+        /// The one that was asked for last, which mostly is the next one too.
+        var latest: (home: ContainerEnvironment, store: SQLiteStore)?
+    }
+
+    private let open = Mutex(Open())
 
     /// - Parameters:
     ///   - folder: the data folder; `nil` keeps everything in memory.
@@ -68,7 +74,7 @@ package final class StoreFolder: StoreCatalog {
     /// Removes the assets of the open stores that came before `limit` and that no record uses; tells how many.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
         var removed = 0
-        for store in open.withLock({ Array($0.values) }) {
+        for store in open.withLock({ Array($0.stores.values) }) {
             removed += try await store.removeUnusedAssets(before: limit)
         }
         return removed
@@ -77,62 +83,67 @@ package final class StoreFolder: StoreCatalog {
     /// The store as what it is, for those who look beneath.
     package func sqliteStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore {
         try open.withLock { (open) throws(RelayError) in
-            if let store = open[home] { return store }
-            let tell = { @Sendable [onDamage, folder] in
-                guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return }
-                onDamage(home, path, DamageLedger.places(of: path))
-            }
-            do {
-                let place = try place(of: home)
-                let onCommit = onCommit
-                let store = try SQLiteStore(
-                    place,
-                    draw: draw,
-                    disk: disk,
-                    checkpointPages: checkpointPages,
-                    onCommit: { onCommit(home, $0) },
-                    onCommitTime: onCommitTime,
-                    onLostWrite: onLostWrite,
-                    onDamage: tell,
-                    later: later
-                )
-                open[home] = store
-                return store
-            } catch {
-                if StoreFailure.isDamage(error) { tell() }
-                throw StoreFailure.relayError(for: error)
-            }
+            if let latest = open.latest, latest.home == home { return latest.store }
+            let store = if let store = open.stores[home] { store } else { try openStore(of: home) }
+            open.stores[home] = store
+            open.latest = (home, store)
+            return store
+        }
+    }
+
+    private func openStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore {
+        let tell = { @Sendable [onDamage, folder] in
+            guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return }
+            onDamage(home, path, DamageLedger.places(of: path))
+        }
+        do {
+            let place = try place(of: home)
+            let onCommit = onCommit
+            return try SQLiteStore(
+                place,
+                draw: draw,
+                disk: disk,
+                checkpointPages: checkpointPages,
+                onCommit: { onCommit(home, $0) },
+                onCommitTime: onCommitTime,
+                onLostWrite: onLostWrite,
+                onDamage: tell,
+                later: later
+            )
+        } catch {
+            if StoreFailure.isDamage(error) { tell() }
+            throw StoreFailure.relayError(for: error)
         }
     }
 
     /// Writes that wait for their commits, in all open stores.
-    package var waitingWrites: Int { open.withLock { Array($0.values) }.reduce(0) { $0 + $1.waitingWrites } }
+    package var waitingWrites: Int { open.withLock { Array($0.stores.values) }.reduce(0) { $0 + $1.waitingWrites } }
 
     /// Whether somebody has used the environment.
     func isThere(_ home: ContainerEnvironment) -> Bool {
-        if open.withLock({ $0[home] != nil }) { return true }
+        if open.withLock({ $0.stores[home] != nil }) { return true }
         return folder.map { FileManager.default.fileExists(atPath: Self.path(of: home, in: $0)) } ?? false
     }
 
     /// Finishes what waits to be written and closes every file.
     package func close() {
         let stores = open.withLock { open in
-            defer { open = [:] }
-            return Array(open.values)
+            defer { open = Open() }
+            return Array(open.stores.values)
         }
         stores.forEach { $0.close() }
     }
 
     /// Ends every token of the open stores.
     package func renewEpochs() throws {
-        for store in open.withLock({ Array($0.values) }) { try store.renewEpoch() }
+        for store in open.withLock({ Array($0.stores.values) }) { try store.renewEpoch() }
     }
 
     /// Closes every file as the end of the process would.
     package func abandon() {
         let stores = open.withLock { open in
-            defer { open = [:] }
-            return Array(open.values)
+            defer { open = Open() }
+            return Array(open.stores.values)
         }
         stores.forEach { $0.abandon() }
     }

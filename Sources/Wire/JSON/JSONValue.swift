@@ -23,9 +23,6 @@ package struct JSONValue: Sendable {
         return Int(node.start) - quote..<Int(node.end) + quote
     }
 
-    /// Of a member: where its name begins.
-    var nameStart: Int { JSONValue(document: document, index: index - 1).place.lowerBound }
-
     /// The value as it stood in the text.
     package var rawBytes: ArraySlice<UInt8> { document.bytes[place] }
 

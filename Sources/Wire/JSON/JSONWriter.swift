@@ -179,14 +179,6 @@ package struct JSONWriter: ~Copyable {
 
     package mutating func int(_ number: Int) { int(Int64(number)) }
 
-    /// A member of an object as it stands in its document, name and all.
-    mutating func member(asRead value: JSONValue) {
-        let start = value.nameStart
-        value.document.bytes.withUnsafeBufferPointer {
-            raw(UnsafeBufferPointer(rebasing: $0[start..<value.place.upperBound]))
-        }
-    }
-
     /// The bases of numbers in strings: of device marks and of change tags.
     package enum Radix {
         case sixteen

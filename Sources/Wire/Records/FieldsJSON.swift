@@ -10,34 +10,14 @@ package enum FieldsJSON {
 
     /// One field as it stands in the stored object.
     package struct Entry: Sendable {
-        package let name: String
-        package var value: FieldValue {
-            get { read }
-            set {
-                read = newValue
-                asRead = nil
-            }
-        }
-        package let isEncrypted: Bool
-        /// The client's text for the field where that is what is stored: it need not be written anew.
-        private var asRead: JSONValue?
-        private var read: FieldValue
+        package var name: String
+        package var value: FieldValue
+        package var isEncrypted: Bool
 
         package init(name: String, value: FieldValue, isEncrypted: Bool = false) {
-            self.init(name: name, value: value, isEncrypted: isEncrypted, asRead: nil)
-        }
-
-        init(name: String, value: FieldValue, isEncrypted: Bool, asRead: JSONValue?) {
             self.name = name
-            read = value
+            self.value = value
             self.isEncrypted = isEncrypted
-            self.asRead = asRead
-        }
-
-        fileprivate func write(to writer: inout JSONWriter) {
-            if let asRead { return writer.member(asRead: asRead) }
-            writer.key(name)
-            FieldCodec.write(read, isEncrypted: isEncrypted, to: &writer)
         }
     }
 
@@ -45,8 +25,10 @@ package enum FieldsJSON {
     package static func encode(_ entries: [Entry], reserving capacity: Int = 256) -> [UInt8] {
         var writer = JSONWriter(reserving: capacity)
         writer.open(UInt8(ascii: "{"))
-        // By index: entries are large, and need not be copied for this.
-        for index in entries.indices { entries[index].write(to: &writer) }
+        for entry in entries {
+            writer.key(entry.name)
+            FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
+        }
         writer.close(UInt8(ascii: "}"))
         return writer.bytes
     }
@@ -131,24 +113,28 @@ package enum FieldsJSON {
 
     /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`.
     ///
-    /// Entries untouched are copied.
+    /// Nothing is read but `old`, and of that only where each field stands.
     package static func merge(
-        _ changed: [Entry],
+        _ changed: FieldsText,
         clearing cleared: Set<String>,
         into old: [UInt8]
     ) throws(JSONError) -> [UInt8] {
         let members = try JSONDocument(parsing: old, limits: .response).root.members()
-        var rest = changed
-        var writer = JSONWriter(reserving: old.count + 64)
+        var rest = changed.parts
+        var writer = JSONWriter(reserving: old.count + changed.bytes.count)
         writer.open(UInt8(ascii: "{"))
         for (name, json) in members where !cleared.contains(name) {
+            writer.key(name)
             if let index = rest.firstIndex(where: { $0.name == name }) {
-                rest.remove(at: index).write(to: &writer)
+                writer.raw(changed.bytes[rest.remove(at: index).place])
             } else {
-                writer.member(asRead: json)
+                writer.raw(json.rawBytes)
             }
         }
-        for entry in rest { entry.write(to: &writer) }
+        for part in rest {
+            writer.key(part.name)
+            writer.raw(changed.bytes[part.place])
+        }
         writer.close(UInt8(ascii: "}"))
         return writer.bytes
     }

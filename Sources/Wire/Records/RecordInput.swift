@@ -80,8 +80,6 @@ package struct FieldInput: Sendable {
     private let json: JSONValue
     private let valueIndex: Int?
     private let exactSecondsIndex: Int?
-    /// Whether what the client wrote, name and all, is to the byte what is stored when the field is of the type of its tag.
-    private let isAsStored: Bool
 
     /// `nil` clears the field.
     package var value: JSONValue? { valueIndex.map { JSONValue(document: json.document, index: $0) } }
@@ -118,39 +116,6 @@ package struct FieldInput: Sendable {
         self.json = json
         valueIndex = value
         exactSecondsIndex = exactSeconds
-        isAsStored = value.map { Self.isAsStored(in: document, name: name, value: $0, tag) } ?? false
-    }
-
-    /// The field to be stored: its value read as the type that the schema declares.
-    package func entry(_ value: consuming FieldValue, as type: FieldType, isEncrypted: Bool) -> FieldsJSON.Entry {
-        let isAsStored = isAsStored && !isEncrypted && tag == type
-        return FieldsJSON.Entry(name: name, value: value, isEncrypted: isEncrypted, asRead: isAsStored ? json : nil)
-    }
-
-    /// Whether the text is `"name":{"value":…,"type":"…"}` with nothing between or besides, and with a value that is written
-    /// as it was read.
-    ///
-    /// That follows from where the parts stand: each gap is just as long as what has to be in it.
-    private static func isAsStored(in document: JSONDocument, name: Int, value: Int, _ tag: FieldType?) -> Bool {
-        let (name, object, node) = (document.tape[name], document.tape[name + 1], document.tape[value])
-        // Nodes of strings are without their quotes.
-        let quote = node.kind == .string ? 1 : 0
-        guard name.kind == .string, object.start == name.end + 2,
-            Int(node.start) == Int(object.start) + #"{"value":"#.utf8.count + quote
-        else { return false }
-        let rest = Int(object.end) - Int(node.end) - quote
-        return switch (tag, node.kind) {
-        case (.scalar(.string), .string): rest == #","type":"STRING"}"#.utf8.count
-        case (.scalar(.int64), .integer): rest == #","type":"INT64"}"#.utf8.count && !isMinusZero(value, in: document)
-        case (.scalar(.timestamp), .integer):
-            rest == #","type":"TIMESTAMP"}"#.utf8.count && !isMinusZero(value, in: document)
-        default: false
-        }
-    }
-
-    /// An integer, but not written as we would.
-    private static func isMinusZero(_ value: Int, in document: JSONDocument) -> Bool {
-        document.withText(at: value) { $0.count == 2 && $0[0] == UInt8(ascii: "-") && $0[1] == UInt8(ascii: "0") }
     }
 
     /// `nil` for tags that live answers gave for lists of nothing in particular: they say nothing.
