@@ -2,57 +2,80 @@
 ///
 /// Wire reference 4.4.
 package enum Base64 {
-    private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+    private static let alphabet: StaticString = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
     /// The value of each alphabet byte, 255 for every other byte.
     private static let values: [UInt8] = {
         var table = [UInt8](repeating: 255, count: 256)
-        for (value, byte) in alphabet.enumerated() { table[Int(byte)] = UInt8(value) }
+        for value in 0..<alphabet.utf8CodeUnitCount { table[Int(alphabet.utf8Start[value])] = UInt8(value) }
         return table
     }()
 
-    /// Appends the encoding of `bytes` to `output`.
-    package static func encode(_ bytes: some Collection<UInt8>, into output: inout [UInt8]) {
-        output.reserveCapacity(output.count + (bytes.count + 2) / 3 * 4)
-        var iterator = bytes.makeIterator()
-        while let a = iterator.next() {
-            let b = iterator.next()
-            let c = b == nil ? nil : iterator.next()
-            let bits = UInt32(a) << 16 | UInt32(b ?? 0) << 8 | UInt32(c ?? 0)
-            output.append(alphabet[Int(bits >> 18)])
-            output.append(alphabet[Int(bits >> 12 & 63)])
-            output.append(b == nil ? UInt8(ascii: "=") : alphabet[Int(bits >> 6 & 63)])
-            output.append(c == nil ? UInt8(ascii: "=") : alphabet[Int(bits & 63)])
+    /// How long the encoding of so many bytes is.
+    package static func length(of count: Int) -> Int { (count + 2) / 3 * 4 }
+
+    /// Writes the encoding of `bytes` to `output`, where there must be room for it.
+    package static func write(_ bytes: UnsafeBufferPointer<UInt8>, to output: UnsafeMutablePointer<UInt8>) {
+        let alphabet = alphabet.utf8Start
+        var output = output
+        var position = 0
+        while position < bytes.count {
+            let left = bytes.count - position
+            var bits = Int(bytes[position]) << 16
+            if left > 1 { bits |= Int(bytes[position + 1]) << 8 }
+            if left > 2 { bits |= Int(bytes[position + 2]) }
+            output[0] = alphabet[bits >> 18]
+            output[1] = alphabet[bits >> 12 & 63]
+            output[2] = left > 1 ? alphabet[bits >> 6 & 63] : UInt8(ascii: "=")
+            output[3] = left > 2 ? alphabet[bits & 63] : UInt8(ascii: "=")
+            output += 4
+            position += 3
         }
     }
 
     package static func encode(_ bytes: some Collection<UInt8>) -> String {
-        var output: [UInt8] = []
-        encode(bytes, into: &output)
-        return String(decoding: output, as: UTF8.self)
+        bytes.withContiguousStorageIfAvailable(encode) ?? Array(bytes).withUnsafeBufferPointer(encode)
+    }
+
+    private static func encode(_ bytes: UnsafeBufferPointer<UInt8>) -> String {
+        let length = length(of: bytes.count)
+        return String(unsafeUninitializedCapacity: length) { output in
+            if let start = output.baseAddress { write(bytes, to: start) }
+            return length
+        }
     }
 
     /// Strict: whole groups of four, padding only at the end, unused bits zero; `nil` otherwise.
     package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+        // Two steps: a failure in there is also `nil`.
+        if let decoded = text.withContiguousStorageIfAvailable(decode) { return decoded }
+        return Array(text).withUnsafeBufferPointer(decode)
+    }
+
+    private static func decode(_ text: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
         guard text.count % 4 == 0 else { return nil }
-        guard !text.isEmpty else { return [] }
-        let padding = text.suffix(2).reduce(0) { $0 + ($1 == UInt8(ascii: "=") ? 1 : 0) }
-        var output: [UInt8] = []
-        output.reserveCapacity(text.count / 4 * 3)
-        var bits: UInt32 = 0
-        var pending = 0
-        for byte in text.dropLast(padding) {
-            let value = values[Int(byte)]
-            guard value != 255 else { return nil }
-            bits = bits << 6 | UInt32(value)
-            pending += 6
-            if pending >= 8 {
-                pending -= 8
-                output.append(UInt8(truncatingIfNeeded: bits >> UInt32(pending)))
-                bits &= (1 << UInt32(pending)) - 1
+        let padding = text.suffix(2).count { $0 == UInt8(ascii: "=") }
+        var isGood = true
+        let decoded = [UInt8](unsafeUninitializedCapacity: text.count / 4 * 3) { output, count in
+            var bits: UInt32 = 0
+            var pending = 0
+            values.withUnsafeBufferPointer { values in
+                for byte in text.dropLast(padding) {
+                    let value = values[Int(byte)]
+                    guard value != 255 else { return isGood = false }
+                    bits = bits << 6 | UInt32(value)
+                    pending += 6
+                    if pending >= 8 {
+                        pending -= 8
+                        output[count] = UInt8(truncatingIfNeeded: bits >> UInt32(pending))
+                        count += 1
+                        bits &= (1 << UInt32(pending)) - 1
+                    }
+                }
             }
+            isGood = isGood && bits == 0
         }
-        return bits == 0 ? output : nil
+        return isGood ? decoded : nil
     }
 
     package static func decode(_ text: String) -> [UInt8]? { decode(text.utf8) }

@@ -7,9 +7,10 @@ package enum FieldValue: Hashable, Sendable {
     case double(Double)
     case timestamp(Timestamp)
     case bytes([UInt8])
-    case reference(Reference)
-    case location(Location)
-    case asset(Asset)
+    // The large ones stand elsewhere: most fields are none of these, and all would be as large.
+    indirect case reference(Reference)
+    indirect case location(Location)
+    indirect case asset(Asset)
     /// The type stays with an empty list.
     case list(FieldType.Scalar, [FieldValue])
 

@@ -15,22 +15,6 @@ import Testing
     }
 }
 
-@Suite struct Base64Tests {
-    static let pairs = [
-        ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("\u{0}\u{7F}", "AH8="),
-    ]
-
-    @Test(arguments: pairs) func encodesAndDecodes(_ plain: String, _ encoded: String) {
-        #expect(Base64.encode(Array(plain.utf8)) == encoded)
-        #expect(Base64.decode(encoded) == Array(plain.utf8))
-    }
-
-    @Test(arguments: ["Z", "Zg", "Zg=", "Z===", "Zh==", "Zm9=", "Z g=", "====", "Zg==Zg==", "-_-_"])
-    func refusesOtherForms(_ text: String) {
-        #expect(Base64.decode(text) == nil)
-    }
-}
-
 @Suite struct NameRulesTests {
     @Test func zonesRecordsAndFields() {
         #expect(NameRules.isZoneName("Notes") && NameRules.isZoneName("_defaultZone"))

@@ -31,10 +31,10 @@ struct JSONScanner: ~Copyable {
     consuming func finish() -> JSONTape { tape }
 
     mutating func scan(_ text: Text) throws(JSONError) {
+        skipBlanks(text)
         repeat {
-            skipBlanks(text)
             try scanValue(text)
-            // Close what ends here, and stop after a comma, in front of the next value.
+            // Close what ends here, and stop in front of the next value.
             while true {
                 skipBlanks(text)
                 if depth == 0 { break }

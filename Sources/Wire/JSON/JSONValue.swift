@@ -5,7 +5,7 @@ package struct JSONValue: Sendable {
     let document: JSONDocument
     let index: Int
 
-    private var node: JSONTape.Node { document.tape[index] }
+    var node: JSONTape.Node { document.tape[index] }
 
     package var isNull: Bool { node.kind == .null }
     package var isObject: Bool { node.kind == .object }
@@ -16,12 +16,15 @@ package struct JSONValue: Sendable {
     package var isNumber: Bool { node.kind == .integer || node.kind == .number }
     package var isBool: Bool { node.kind == .true || node.kind == .false }
 
-    /// The value as it stood in the text.
-    package var rawBytes: ArraySlice<UInt8> {
+    /// Where it stands in the text, a string with its quotes.
+    var place: Range<Int> {
         let node = node
-        return isString
-            ? document.bytes[Int(node.start) - 1..<Int(node.end) + 1] : document.bytes[Int(node.start)..<Int(node.end)]
+        let quote = isString ? 1 : 0
+        return Int(node.start) - quote..<Int(node.end) + quote
     }
+
+    /// The value as it stood in the text.
+    package var rawBytes: ArraySlice<UInt8> { document.bytes[place] }
 
     // MARK: Objects and arrays
 
@@ -51,19 +54,31 @@ package struct JSONValue: Sendable {
     /// All members in the order of the text, nulls included.
     package func members() throws(JSONError) -> [(name: String, value: JSONValue)] {
         var result: [(name: String, value: JSONValue)] = []
-        try visitMembers { name, value in result.append((name.text, value)) }
+        for name in try names() {
+            let value = JSONValue(document: document, index: name + 1)
+            result.append((JSONValue(document: document, index: name).text, value))
+        }
         return result
     }
 
-    /// Hands over each member in the order of the text, nulls included; the name as the string it is in the text.
-    @inline(__always)
-    func visitMembers(_ visit: (_ name: JSONValue, _ value: JSONValue) throws(JSONError) -> Void) throws(JSONError) {
+    /// The tape indexes of the members' names, in the order of the text; each value's is the one after its name's.
+    ///
+    /// For what is read by the million: nothing is made of them.
+    func names() throws(JSONError) -> Names {
         guard isObject else { throw mismatch("an object") }
-        var key = index + 1
-        let end = Int(node.next)
-        while key < end {
-            try visit(JSONValue(document: document, index: key), JSONValue(document: document, index: key + 1))
-            key = Int(document.tape[key + 1].next)
+        return Names(document: document, name: index + 1, end: Int(node.next))
+    }
+
+    struct Names: Sequence, IteratorProtocol {
+        fileprivate let document: JSONDocument
+        fileprivate var name: Int
+        fileprivate let end: Int
+
+        @inline(__always)
+        mutating func next() -> Int? {
+            guard name < end else { return nil }
+            defer { name = Int(document.tape[name + 1].next) }
+            return name
         }
     }
 
@@ -99,7 +114,24 @@ package struct JSONValue: Sendable {
 
     /// A number without fraction and exponent that fits 64 bits.
     package func int64() throws(JSONError) -> Int64 {
-        guard node.kind == .integer, let number = Int64(slice) else { throw mismatch("an integer of 64 bits") }
+        guard node.kind == .integer, let number = document.withText(at: index, Self.integer) else {
+            throw mismatch("an integer of 64 bits")
+        }
+        return number
+    }
+
+    /// Reads what the scanner has seen to be digits, a minus before them or not; `nil` for more than 64 bits.
+    private static func integer(_ text: UnsafeBufferPointer<UInt8>) -> Int64? {
+        let isNegative = text.first == UInt8(ascii: "-")
+        var number: Int64 = 0
+        for byte in text[(isNegative ? 1 : 0)...] {
+            let digit = Int64(byte &- UInt8(ascii: "0"))
+            let (tens, isTooLarge) = number.multipliedReportingOverflow(by: 10)
+            let (sum, overflow) =
+                isNegative ? tens.subtractingReportingOverflow(digit) : tens.addingReportingOverflow(digit)
+            guard !isTooLarge, !overflow else { return nil }
+            number = sum
+        }
         return number
     }
 

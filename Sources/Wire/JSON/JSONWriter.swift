@@ -42,10 +42,12 @@ package struct JSONWriter: ~Copyable {
         put(byte)
     }
 
+    @inline(__always)
     private mutating func append(_ text: StaticString) {
         append(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
 
+    @inline(__always)
     private mutating func append(_ more: UnsafeBufferPointer<UInt8>) {
         reserve(more.count)
         put(more)
@@ -68,7 +70,7 @@ package struct JSONWriter: ~Copyable {
     @inline(__always)
     private mutating func put(_ more: UnsafeBufferPointer<UInt8>) {
         guard let source = more.baseAddress else { return }
-        (start + count).update(from: source, count: more.count)
+        (start + count).initialize(from: source, count: more.count)
         count += more.count
     }
 
@@ -152,8 +154,10 @@ package struct JSONWriter: ~Copyable {
     // MARK: Values
 
     package mutating func string(_ text: String) {
-        var text = text
-        text.withUTF8 { string($0) }
+        if text.utf8.withContiguousStorageIfAvailable({ string($0) }) == nil {
+            // Of Foundation's making, on Apple's systems.
+            Array(text.utf8).withUnsafeBufferPointer { string($0) }
+        }
     }
 
     /// The same of text that lies elsewhere, which must be UTF-8.
@@ -205,12 +209,13 @@ package struct JSONWriter: ~Copyable {
     package mutating func null() { raw(Self.nullWord) }
 
     package mutating func base64(_ content: [UInt8]) {
-        separate()
-        append(UInt8(ascii: "\""))
-        var encoded: [UInt8] = []
-        Base64.encode(content, into: &encoded)
-        encoded.withUnsafeBufferPointer { append($0) }
-        append(UInt8(ascii: "\""))
+        let length = Base64.length(of: content.count)
+        reserve(length + 3)
+        if needsComma { put(UInt8(ascii: ",")) }
+        put(UInt8(ascii: "\""))
+        content.withUnsafeBufferPointer { Base64.write($0, to: start + count) }
+        count += length
+        put(UInt8(ascii: "\""))
         needsComma = true
     }
 
@@ -281,22 +286,30 @@ package struct JSONWriter: ~Copyable {
     @inline(__always)
     private mutating func copyPlain(_ text: UnsafeBufferPointer<UInt8>, from first: Int) -> Int {
         reserve(text.count - first)
-        // In front of where the text would stand if all of it were copied.
-        let base = UnsafeMutableRawPointer(start + count - first)
+        let goal = UnsafeMutableRawPointer(start + count)
         var position = first
         defer { count += position - first }
         while position <= text.count - ByteWord.count {
             let word = ByteWord.load(text, from: position)
-            let marks = ByteWord.needsEscape(word)
-            base.storeBytes(of: word.littleEndian, toByteOffset: position, as: UInt64.self)
-            if marks != 0 {
-                position += ByteWord.index(of: marks)
+            goal.storeBytes(of: word.littleEndian, toByteOffset: position - first, as: UInt64.self)
+            let found = ByteWord.needsEscape(word)
+            if found != 0 {
+                position += ByteWord.index(of: found)
                 return position
             }
             position += ByteWord.count
         }
+        // The last of them together with some before, which are in order.
+        if position < text.count, text.count - first >= ByteWord.count {
+            let last = text.count - ByteWord.count
+            let word = ByteWord.load(text, from: last)
+            goal.storeBytes(of: word.littleEndian, toByteOffset: last - first, as: UInt64.self)
+            let found = ByteWord.needsEscape(word)
+            position = found == 0 ? text.count : last + ByteWord.index(of: found)
+            return position
+        }
         while position < text.count, ByteWord.needsNoEscape(text[position]) {
-            base.storeBytes(of: text[position], toByteOffset: position, as: UInt8.self)
+            goal.storeBytes(of: text[position], toByteOffset: position - first, as: UInt8.self)
             position += 1
         }
         return position

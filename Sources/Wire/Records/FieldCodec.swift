@@ -50,7 +50,7 @@ package enum FieldCodec {
     }
 
     /// The value with what its field's object says beside it; without that where the two are not of one millisecond.
-    package static func refine(_ value: FieldValue, by exactSeconds: JSONValue?) -> FieldValue {
+    package static func refine(_ value: consuming FieldValue, by exactSeconds: JSONValue?) -> FieldValue {
         guard let exactSeconds else { return value }
         switch value {
         case .timestamp(let moment): return .timestamp(refine(moment, by: exactSeconds))

@@ -22,25 +22,25 @@ package struct RecordInput: Sendable {
         fields = []
         createsShortGUID = false
         // One pass: a record is read by the million, and most have few of these.
-        try json.visitMembers { (name, value) throws(JSONError) in
+        let document = json.document
+        for name in try json.names() {
+            let value = JSONValue(document: document, index: name + 1)
             if value.isNull {
-                if name.isText("parent") { parent = .some(nil) }
-            } else if name.isText("recordName") {
+                if document.isText("parent", at: name) { parent = .some(nil) }
+            } else if document.isText("recordName", at: name) {
                 recordName = try value.string()
-            } else if name.isText("recordType") {
+            } else if document.isText("recordType", at: name) {
                 recordType = try value.string()
-            } else if name.isText("fields") {
+            } else if document.isText("fields", at: name) {
                 do throws(JSONError) {
                     fields.reserveCapacity(value.memberCapacity)
-                    try value.visitMembers { (name, value) throws(JSONError) in
-                        fields.append(try FieldInput(name: name.text, value))
-                    }
+                    for name in try value.names() { fields.append(try FieldInput(at: name, in: document)) }
                 } catch {
                     fault = fault ?? error.description
                 }
             } else {
                 do throws(JSONError) {
-                    try readRarer(name, value)
+                    try readRarer(JSONValue(document: document, index: name), value)
                 } catch {
                     fault = fault ?? error.description
                 }
@@ -73,32 +73,49 @@ package struct RecordInput: Sendable {
 
 /// One field as a client sends it: its value still JSON, so that the schema can say how to read it.
 package struct FieldInput: Sendable {
-    package var name: String
-    /// `nil` clears the field.
-    package var value: JSONValue?
-    package var tag: FieldType?
-    package var isEncrypted: Bool
-    package var exactSeconds: JSONValue?
+    package let name: String
+    package let tag: FieldType?
+    package let isEncrypted: Bool
+    /// The field's object; with the other two it is one reference to hold, where values of their own would be three.
+    private let json: JSONValue
+    private let valueIndex: Int?
+    private let exactSecondsIndex: Int?
 
-    /// Reads `{"value":…,"type":…}`; a null field and an object without value clear.
-    package init(name: String, _ json: JSONValue) throws(JSONError) {
-        self.name = name
-        tag = nil
-        isEncrypted = false
-        guard !json.isNull else { return }
-        guard json.isObject else { throw json.mismatch("an object with a value") }
-        try json.visitMembers { (name, member) throws(JSONError) in
-            guard !member.isNull else { return }
-            if name.isText("value") {
-                value = member
-            } else if name.isText("type") {
-                tag = try Self.type(member)
-            } else if name.isText("isEncrypted") {
-                isEncrypted = try member.bool()
-            } else if name.isText(FieldCodec.exactSeconds) {
-                exactSeconds = member
+    /// `nil` clears the field.
+    package var value: JSONValue? { valueIndex.map { JSONValue(document: json.document, index: $0) } }
+    package var exactSeconds: JSONValue? { exactSecondsIndex.map { JSONValue(document: json.document, index: $0) } }
+
+    /// Reads `"name":{"value":…,"type":…}`; a null field and an object without value clear.
+    ///
+    /// `name`: its tape index.
+    init(at name: Int, in document: JSONDocument) throws(JSONError) {
+        let json = JSONValue(document: document, index: name + 1)
+        var tag: FieldType?
+        var isEncrypted = false
+        var value: Int?
+        var exactSeconds: Int?
+        if !json.isNull {
+            guard json.isObject else { throw json.mismatch("an object with a value") }
+            for name in try json.names() {
+                let member = name + 1
+                guard document.tape[member].kind != .null else { continue }
+                if document.isText("value", at: name) {
+                    value = member
+                } else if document.isText("type", at: name) {
+                    tag = try Self.type(JSONValue(document: document, index: member))
+                } else if document.isText("isEncrypted", at: name) {
+                    isEncrypted = try JSONValue(document: document, index: member).bool()
+                } else if document.isText(FieldCodec.exactSeconds, at: name) {
+                    exactSeconds = member
+                }
             }
         }
+        self.name = JSONValue(document: document, index: name).text
+        self.tag = tag
+        self.isEncrypted = isEncrypted
+        self.json = json
+        valueIndex = value
+        exactSecondsIndex = exactSeconds
     }
 
     /// `nil` for tags that live answers gave for lists of nothing in particular: they say nothing.

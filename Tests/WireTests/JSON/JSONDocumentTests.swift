@@ -108,4 +108,56 @@ import Wire
             }
         }
     }
+
+    /// Small objects and large ones are looked through in different ways.
+    @Test(arguments: [1, 2, 12, 13, 31, 32, 33, 34, 200]) func aNameMayStandOnce(_ count: Int) throws {
+        let names = (0..<count).map { "name \($0)" }
+        func text(_ names: [String]) -> [UInt8] {
+            Array("{\(names.map { "\"\($0)\":{}" }.joined(separator: ","))}".utf8)
+        }
+        _ = try JSONDocument(parsing: text(names))
+        for twice in [0, count / 2, count - 1] {
+            for again in [
+                names[twice],
+                names[twice].split(separator: "n", omittingEmptySubsequences: false).joined(separator: #"\u006e"#),
+            ] {
+                #expect(throws: JSONError.self) { try JSONDocument(parsing: text(names + [again])) }
+            }
+        }
+        #expect(throws: JSONError.self) { try JSONDocument(parsing: text(names + ["", ""])) }
+    }
+
+    /// Where a string ends, and what spoils it, is found eight bytes at a time.
+    @Test func aStringEndsWhereverItsQuoteStands() throws {
+        for length in 0..<40 {
+            for after in ["", "]", " ", "       ]"] {
+                let plain = String(repeating: "a", count: length)
+                let isWhole = after.hasSuffix("]")
+                let text = Array("[\"\(plain)\"\(after)".utf8)
+                #expect(((try? JSONDocument(parsing: text)) != nil) == isWhole)
+                guard isWhole else { continue }
+                #expect(try JSONDocument(parsing: text).root.elements().map { try $0.string() } == [plain])
+                for place in 0..<length {
+                    var spoilt = text
+                    spoilt[2 + place] = 0x1F
+                    let error = #expect(throws: JSONError.self) { try JSONDocument(parsing: spoilt) }
+                    #expect(error == JSONError(.syntax("a control character inside a string"), offset: 2 + place))
+                    spoilt[2 + place] = 0x80
+                    let other = #expect(throws: JSONError.self) { try JSONDocument(parsing: spoilt) }
+                    #expect(other == JSONError(.syntax("invalid UTF-8"), offset: 2 + place))
+                }
+            }
+        }
+    }
+
+    static let integers: [(text: String, number: Int64?)] = [
+        ("0", 0), ("-0", 0), ("-1", -1), ("9223372036854775807", .max), ("-9223372036854775808", .min),
+        ("9223372036854775808", nil), ("-9223372036854775809", nil), ("99999999999999999999", nil),
+        ("18446744073709551616", nil), ("1.0", nil), ("1e2", nil),
+    ]
+
+    @Test(arguments: integers.indices) func integersHave64Bits(_ row: Int) throws {
+        let (text, number) = Self.integers[row]
+        #expect((try? JSONDocument(parsing: Array(text.utf8)).root.int64()) == number)
+    }
 }
