@@ -1,0 +1,219 @@
+import GRDB
+import Records
+import RelayCore
+
+/// The feeds of zones: which way through the file they are read, and their rows as they lie there.
+extension SQLiteReader {
+    /// What is in a zone, run by run: the living or the dead, for each of which there is an index.
+    private static func feedArm(_ index: String, deleted: Int, _ more: String = "") -> String {
+        """
+        SELECT \(columns(deleted: "\(deleted)"))\(more) FROM zone_run z CROSS JOIN record r INDEXED BY \(index)
+        ON r.run = z.run AND r.zone = ?1 AND r.deleted = \(deleted)
+        WHERE z.zone = ?1 AND z.run BETWEEN ?2 >> 11 AND ?3 >> 11 AND r.change BETWEEN ?2 AND ?3
+        """
+    }
+
+    private static func livingFeed(_ direction: String) -> String {
+        feedArm("live_by_run", deleted: 0) + " ORDER BY z.run \(direction), r.change \(direction) LIMIT ?4"
+    }
+
+    /// Both arms come in their order already, and are merged by the run and the change, which are columns 14 and 1.
+    private static func wholeFeed(_ direction: String) -> String {
+        feedArm("live_by_run", deleted: 0, ", z.run") + " UNION ALL " + feedArm("dead_by_run", deleted: 1, ", z.run")
+            + " ORDER BY 14 \(direction), 1 \(direction) LIMIT ?4"
+    }
+
+    static let forwardFeed = wholeFeed("ASC")
+    private static let backwardFeed = wholeFeed("DESC")
+    static let forwardLivingFeed = livingFeed("ASC")
+    private static let backwardLivingFeed = livingFeed("DESC")
+
+    private static func feed(_ states: FeedStates, backwards: Bool) -> String {
+        switch states {
+        case .all: backwards ? backwardFeed : forwardFeed
+        case .living: backwards ? backwardLivingFeed : forwardLivingFeed
+        }
+    }
+
+    /// All changes of a range, those of other zones passed over: where the zone has most of them, that costs less than to look
+    /// up each by an index.
+    private static func narrowFeed(_ direction: String) -> String {
+        """
+        SELECT \(recordColumns) FROM record r NOT INDEXED
+        WHERE r.zone = ?1 AND r.change BETWEEN ?2 AND ?3 ORDER BY r.change \(direction) LIMIT ?4
+        """
+    }
+
+    private static func narrowLivingFeed(_ direction: String) -> String {
+        """
+        SELECT \(columns(deleted: "0")) FROM record r NOT INDEXED
+        WHERE r.zone = ?1 AND r.deleted = 0 AND r.change BETWEEN ?2 AND ?3 ORDER BY r.change \(direction) LIMIT ?4
+        """
+    }
+
+    private static let narrowForwardFeed = narrowFeed("ASC")
+    private static let narrowBackwardFeed = narrowFeed("DESC")
+    private static let narrowForwardLivingFeed = narrowLivingFeed("ASC")
+    private static let narrowBackwardLivingFeed = narrowLivingFeed("DESC")
+
+    private static func narrowFeed(_ states: FeedStates, backwards: Bool) -> String {
+        switch states {
+        case .all: backwards ? narrowBackwardFeed : narrowForwardFeed
+        case .living: backwards ? narrowBackwardLivingFeed : narrowForwardLivingFeed
+        }
+    }
+
+    /// So many changes are looked at to learn whether a zone has most of them.
+    private static let sample: UInt64 = 32
+
+    func visitRecords(
+        in zone: Zone,
+        changes range: ClosedRange<UInt64>,
+        states: FeedStates,
+        backwards: Bool,
+        limit: Int,
+        lendingAllBut wholeTypes: Set<String>?,
+        _ visit: (VisitedRecord, UInt64) -> Void
+    ) throws(RelayError) {
+        try attempt {
+            if let view = zone.view, view.isPartial {
+                return try visitView(
+                    view,
+                    of: zone,
+                    range,
+                    backwards: backwards,
+                    limit: limit,
+                    lendingAllBut: wholeTypes,
+                    visit
+                )
+            }
+            var reading = RowReading(wholeTypes: wholeTypes, showsLivingOnly: states == .living)
+            func visitRows(of feed: String, _ part: ClosedRange<UInt64>, limit: UInt64) throws -> UInt64 {
+                let statement = try SQL(feed, in: database)
+                defer { statement.reset() }
+                statement.bind(1, zone.number)
+                statement.bind(2, part.lowerBound)
+                statement.bind(3, part.upperBound)
+                statement.bind(4, limit)
+                var count: UInt64 = 0
+                while try statement.step() {
+                    let record = try visited(in: statement, &reading)
+                    visit(record, record.change)
+                    count += 1
+                }
+                return count
+            }
+
+            let narrow = Self.narrowFeed(states, backwards: backwards)
+            var (rest, wanted) = (range, UInt64(limit))
+            func isNarrow() -> Bool { (rest.upperBound - rest.lowerBound) / 2 < wanted }
+            func visitNext(_ changes: UInt64) throws -> UInt64 {
+                let part = rest.lowerBound...rest.lowerBound + changes - 1
+                let count = try visitRows(of: narrow, part, limit: wanted)
+                rest = part.upperBound + 1...rest.upperBound
+                wanted -= count
+                return count
+            }
+            if !backwards, wanted >= Self.sample, !isNarrow() {
+                let isDense = try visitNext(Self.sample) >= Self.sample / 2
+                if isDense, wanted > 0, !isNarrow() { _ = try visitNext(wanted * 2) }
+                if wanted == 0 { return }
+            }
+            let usual = Self.feed(states, backwards: backwards)
+            _ = try visitRows(of: isNarrow() ? narrow : usual, rest, limit: wanted)
+        }
+    }
+
+    /// How the rows of one statement are read, and what most likely is the same in the next one.
+    struct RowReading {
+        /// Records of all other types are lent, if there is such a set.
+        let wholeTypes: Set<String>?
+        /// Whether the statement gives no tombstones.
+        let showsLivingOnly: Bool
+        /// Without a name: records of this type are needed whole.
+        fileprivate var type: (number: Int64, name: String?)?
+        fileprivate var authors: (marks: AuthorMarks, RecordRow.Authors)?
+
+        init(wholeTypes: Set<String>?, showsLivingOnly: Bool = false) {
+            self.wholeTypes = wholeTypes
+            self.showsLivingOnly = showsLivingOnly
+        }
+    }
+
+    /// The record in a row of `recordColumns`: as it lies there where it is plain and need not be whole.
+    func visited(in row: SQL, _ reading: inout RowReading) throws -> VisitedRecord {
+        if let plain = try plainRow(in: row, &reading) { return .lent(plain) }
+        return .whole(try record(in: row))
+    }
+
+    /// Two users and two devices as they stand in a row.
+    fileprivate struct AuthorMarks: Equatable {
+        var creator: Int64
+        var creatingDevice: UInt64
+        var modifier: Int64
+        var modifyingDevice: UInt64
+    }
+
+    /// What lies in a row of `recordColumns`; `nil` for records that are anything but plain.
+    ///
+    /// Good until the statement's next step.
+    private func plainRow(in row: SQL, _ reading: inout RowReading) throws -> RecordRow? {
+        guard reading.wholeTypes != nil, reading.showsLivingOnly || !row.bool(3), row.isNull(11),
+            let type = try lendableType(row.int(2), &reading)
+        else { return nil }
+        return RecordRow(
+            name: row.lentText(1),
+            fields: row.lentBlob(12),
+            type: type,
+            change: row.unsigned(0),
+            created: Timestamp(milliseconds: row.int(4)),
+            modified: Timestamp(milliseconds: row.int(7)),
+            authors: try authors(in: row, &reading),
+            parent: row.isNull(10) ? nil : row.lentText(10)
+        )
+    }
+
+    private func lendableType(_ number: Int64, _ reading: inout RowReading) throws -> String? {
+        if let type = reading.type, type.number == number { return type.name }
+        let type = try type(number)
+        let isWhole = type == Share.recordType || reading.wholeTypes?.contains(type) ?? true
+        reading.type = (number, isWhole ? nil : type)
+        return isWhole ? nil : type
+    }
+
+    private func authors(in row: SQL, _ reading: inout RowReading) throws -> RecordRow.Authors {
+        let marks = AuthorMarks(
+            creator: row.int(5),
+            creatingDevice: row.unsigned(6),
+            modifier: row.int(8),
+            modifyingDevice: row.unsigned(9)
+        )
+        if let last = reading.authors, last.marks == marks { return last.1 }
+        let authors = RecordRow.Authors(
+            creator: try user(marks.creator),
+            creatingDevice: DeviceMark(bits: marks.creatingDevice),
+            modifier: try user(marks.modifier),
+            modifyingDevice: DeviceMark(bits: marks.modifyingDevice)
+        )
+        reading.authors = (marks, authors)
+        return authors
+    }
+
+    func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int? {
+        if let view = zone.view, view.isPartial { return nil }
+        return try attempt {
+            let statement = try SQL(
+                """
+                SELECT count(*) FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
+                ON r.run = z.run AND r.zone = ?1 AND r.deleted = 0
+                WHERE z.zone = ?1 AND z.run >= ?2 >> 11 AND r.change > ?2
+                """,
+                in: database
+            )
+            defer { statement.reset() }
+            statement.bind(1, zone.number)
+            statement.bind(2, change)
+            return try statement.step() ? Int(statement.int(0)) : 0
+        }
+    }
+}

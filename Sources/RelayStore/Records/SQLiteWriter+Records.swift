@@ -1,0 +1,169 @@
+import GRDB
+import Records
+import RelayCore
+
+/// How records get into the file.
+extension SQLiteWriter {
+    func put(
+        _ records: [StoredRecord],
+        replacing replaced: [String: StoredRecord],
+        in zone: Zone,
+        by device: String
+    ) throws(RelayError) {
+        guard var last = records.map(\.change).max(), let author = records.last?.modified.by else { return }
+        if zone.view != nil {
+            guard let whole = try self.zone(zone.id) else { throw .zoneNotFound }
+            return try put(records, replacing: replaced, in: whole, by: device)
+        }
+        try attempt {
+            // It may have been written to in this very commit, since the caller looked.
+            var zone = memory.zones[zone.number] ?? zone
+            var run = zone.lastChange >> StoreLayout.runShift
+            var growth = StorageUse()
+            // New ones are entered several at once, where there are as many.
+            let isLong = records.count >= Self.rowsAtOnce
+            var new = 0..<0
+            for (index, record) in records.enumerated() {
+                let before = replaced.isEmpty ? nil : replaced[record.name]
+                growth = try growth + keepUp(with: record, over: before, in: zone)
+                if isLong, before == nil, !record.isShare, zone.keepsTombstones || !record.isDeleted {
+                    new = new.lowerBound..<index + 1
+                } else {
+                    if !new.isEmpty { try insert(records[new], in: zone) }
+                    new = index + 1..<index + 1
+                    try enter(record, over: before, in: zone)
+                }
+                if record.isShare { try updateShare(of: record, over: before, in: &zone) }
+                if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
+                    changedRecords.append(.init(zone: zone.id, before: before, after: record, device: device))
+                }
+                if record.change >> StoreLayout.runShift != run {
+                    try enterRun(of: record.change, zone: zone.number)
+                    run = record.change >> StoreLayout.runShift
+                }
+            }
+            if !new.isEmpty { try insert(records[new], in: zone) }
+            if zone.sharing == .hierarchies { last = max(last, try updateEntries(for: records, in: zone)) }
+            zone.lastChange = last
+            if zone.isPublic, let time = records.last?.modified.at { zone.lastModified = max(zone.lastModified, time) }
+            zone.use = zone.use + growth
+            memory.zones.keep(zone)
+            if let place = memory.use.index(forKey: zone.id.owner) {
+                memory.use.values[place] = memory.use.values[place] + growth
+            }
+            stamped.insert(zone.number)
+            note(zone, by: device, of: author)
+        }
+    }
+
+    /// Keeps up what is kept besides the record itself; answers what the zone takes more by it.
+    private func keepUp(with record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws -> StorageUse {
+        try updateIndexes(for: record, ofType: ensureNumber(ofType: record.type), over: before, in: zone)
+        var growth = StorageUse(of: record) - StorageUse(of: before)
+        growth.assets = try updateAssetUses(of: record, over: before, in: zone)
+        try updateReferences(of: record, over: before, in: zone)
+        return growth
+    }
+
+    private func enter(_ record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws {
+        guard record.isDeleted, !zone.keepsTombstones else {
+            guard let before else { return try run(statement(.insertRecord), record, in: zone) }
+            let update = try statement(.updateRecord)
+            update.bind(Self.columns + 1, before.change)
+            return try run(update, record, in: zone)
+        }
+        guard let before else { return }
+        let statement = try SQL("DELETE FROM record WHERE change = ?", in: database)
+        statement.bind(1, before.change)
+        try statement.run()
+    }
+
+    private func insert(_ records: ArraySlice<StoredRecord>, in zone: Zone) throws {
+        var rest = records
+        while rest.count >= Self.rowsAtOnce {
+            try insertSeveral(rest.prefix(Self.rowsAtOnce), in: zone)
+            rest = rest.dropFirst(Self.rowsAtOnce)
+        }
+        if rest.isEmpty { return }
+        let insert = try statement(.insertRecord)
+        for record in rest { try run(insert, record, in: zone) }
+    }
+
+    private func insertSeveral(_ records: ArraySlice<StoredRecord>, in zone: Zone) throws {
+        let insert = try statement(.insertRecords)
+        // Side by side, so that all of them can be lent together.
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(records.reduce(0) { $0 + $1.name.utf8.count + $1.fields.count })
+        for record in records {
+            bytes += record.name.utf8
+            bytes += record.fields
+        }
+        try bytes.withUnsafeBufferPointer { bytes in
+            var (first, place): (Int32, Int) = (1, 0)
+            for record in records {
+                let fields = place + record.name.utf8.count
+                let end = fields + record.fields.count
+                try bind(record, in: zone, to: insert, from: first)
+                insert.bind(first + 12, lentText: .init(rebasing: bytes[place..<fields]))
+                insert.bind(first + 13, lentBlob: .init(UnsafeBufferPointer(rebasing: bytes[fields..<end])))
+                place = end
+                first += Self.columns
+            }
+            try insert.run()
+        }
+    }
+
+    private func run(_ statement: SQL, _ record: StoredRecord, in zone: Zone) throws {
+        try bind(record, in: zone, to: statement, from: 1)
+        var name = record.name
+        try name.withUTF8 { name in
+            try record.fields.withUnsafeBytes { fields in
+                statement.bind(13, lentText: name)
+                statement.bind(14, lentBlob: fields)
+                try statement.run()
+            }
+        }
+    }
+
+    /// All columns but the last two.
+    private func bind(_ record: StoredRecord, in zone: Zone, to statement: SQL, from first: Int32) throws {
+        statement.bind(first, record.change)
+        statement.bind(first + 1, zone.number)
+        statement.bind(first + 2, try ensureNumber(ofType: record.type))
+        statement.bind(first + 3, record.isDeleted)
+        statement.bind(first + 4, record.created.at.milliseconds)
+        statement.bind(first + 5, try ensureNumber(of: record.created.by))
+        statement.bind(first + 6, record.created.device.bits)
+        statement.bind(first + 7, record.modified.at.milliseconds)
+        statement.bind(first + 8, try ensureNumber(of: record.modified.by))
+        statement.bind(first + 9, record.modified.device.bits)
+        statement.bind(first + 10, record.parent)
+        statement.bind(first + 11, record.share)
+    }
+
+    private static let columns: Int32 = 14
+    /// New records of one statement: half of what SQLite does for a statement it does once, whatever its rows.
+    private static let rowsAtOnce = 10
+
+    static let insert = inserting(rows: 1)
+    static let insertSeveral = inserting(rows: rowsAtOnce)
+
+    /// Where a row fails, the transaction is given up: no copies of pages need be kept to take back those before it.
+    private static func inserting(rows: Int) -> String {
+        let row = "(" + Array(repeating: "?", count: Int(columns)).joined(separator: ", ") + ")"
+        return """
+            INSERT OR FAIL INTO record (
+                change, zone, type, deleted, created_at, created_by, created_device, modified_at, modified_by,
+                modified_device, parent, share, name, fields
+            ) VALUES \(Array(repeating: row, count: rows).joined(separator: ", "))
+            """
+    }
+
+    static let update = """
+        UPDATE record SET
+            change = ?1, zone = ?2, type = ?3, deleted = ?4, created_at = ?5, created_by = ?6, created_device = ?7,
+            modified_at = ?8, modified_by = ?9, modified_device = ?10, parent = ?11, share = ?12, name = ?13,
+            fields = ?14
+        WHERE change = ?15
+        """
+}
