@@ -28,7 +28,7 @@ final class CommitQueue: @unchecked Sendable {
     /// How long commits take, the later ones counting most.
     private var commitTime = Duration.zero
 
-    private let commit: @Sendable ([any StoreWrite]) -> Void
+    private let commit: @Sendable (consuming [any StoreWrite]) -> Void
     private let idle: @Sendable () -> Bool
     /// Commits when it likes, in place of the thread; and whether it has been asked to.
     private let later: CommitLater?
@@ -50,14 +50,14 @@ final class CommitQueue: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - name: the thread's.
-    ///   - commit: gets each batch; on the thread, or on that of a lone write's caller.
+    ///   - commit: gets each batch, and keeps nothing of it; on the thread, or on that of a lone write's caller.
     ///   - onCommitTime: hears how many writes each batch had and how long its commit took.
     ///   - idle: does a little of what can wait, on the thread, never beside a commit; says whether there is more. Called at
     ///     first and after `leaveIdleWork`.
     ///   - later: commits in place of the thread, which then is not started.
     init(
         name: String,
-        commit: @escaping @Sendable ([any StoreWrite]) -> Void,
+        commit: @escaping @Sendable (consuming [any StoreWrite]) -> Void,
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         idle: @escaping @Sendable () -> Bool,
         later: CommitLater? = nil
@@ -74,11 +74,12 @@ final class CommitQueue: @unchecked Sendable {
             // Only a thread itself can give itself a name that the system shows.
             Thread.current.name = name
             while let batch = next() {
-                if !batch.isEmpty { timed(batch) }
-                let hasMore = batch.isEmpty ? idle() : false
+                let isIdle = batch.isEmpty
+                if !isIdle { timed(batch) }
+                let hasMore = isIdle ? idle() : false
                 condition.withLock {
                     isCommitting = false
-                    if batch.isEmpty { hasIdleWork = hasMore }
+                    if isIdle { hasIdleWork = hasMore }
                 }
             }
             condition.withLock {
@@ -166,13 +167,13 @@ final class CommitQueue: @unchecked Sendable {
         if hasMore { askForCommit() }
     }
 
-    private func timed(_ batch: [any StoreWrite]) {
-        let start = ContinuousClock.now
+    private func timed(_ batch: consuming [any StoreWrite]) {
+        let (start, count) = (ContinuousClock.now, batch.count)
         commit(batch)
         let time = ContinuousClock.now - start
-        onCommitTime(batch.count, time)
+        onCommitTime(count, time)
         condition.withLock {
-            latestBatch = batch.count
+            latestBatch = count
             commitTime = (commitTime * 7 + time) / 8
         }
     }

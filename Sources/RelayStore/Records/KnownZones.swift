@@ -19,6 +19,9 @@ struct KnownZones {
 
     subscript(number: Int64) -> Zone? { place(of: number).map { zones[$0] } }
 
+    /// What is shared of the zone of this number; nothing where it is not known.
+    func sharing(of number: Int64) -> Zone.Sharing { place(of: number).map { zones[$0].sharing } ?? .nothing }
+
     private func place(of number: Int64) -> Int? {
         if latest < zones.count, zones[latest].number == number { return latest }
         return places[number]

@@ -198,27 +198,33 @@ package final class SQLiteStore: Store {
     }
 
     /// One commit for all of `batch`; where it fails, one for each, so that nobody fails for another's sake.
-    private func commit(_ batch: [any StoreWrite]) {
+    private func commit(_ batch: consuming [any StoreWrite]) {
         guard !isStopped.withLock({ $0 }) else {
-            return batch.forEach { $0.finish(StoreFailure.relayError(for: StoreFailure.stopped)) }
+            return finish(batch, StoreFailure.relayError(for: StoreFailure.stopped))
         }
         if commitsTooLate(batch) { return }
         do {
             let done = try transaction { writer in batch.forEach { $0.run(in: writer) } }
             if !done.isEmpty { onCommit(done) }
-            batch.forEach { $0.finish(nil) }
+            finish(batch, nil)
             checkpointIfDue()
         } catch  where StoreFailure.isLostWrite(error) {
             // First: whoever hears of the failure finds the end begun.
             stopAfterLostWrite()
-            batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
+            finish(batch, StoreFailure.relayError(for: error))
         } catch  where batch.count > 1 {
             batch.forEach { commit([$0]) }
         } catch {
             if StoreFailure.lasts(error) { isStopped.withLock { $0 = true } }
             if StoreFailure.isDamage(error) { onDamage() }
-            batch.forEach { $0.finish(StoreFailure.relayError(for: error)) }
+            finish(batch, StoreFailure.relayError(for: error))
         }
+    }
+
+    /// Tells each write and lets go of it, so that it ends on the thread that answers, where its memory is from.
+    private func finish(_ batch: consuming [any StoreWrite], _ failure: RelayError?) {
+        batch.reverse()
+        while let write = batch.popLast() { write.finish(failure) }
     }
 
     /// Copies the log into the file now and then; where the disk fails at it, nothing is written any more, since a second

@@ -40,7 +40,12 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Records of watched types that have only moved into hierarchies or out of them, with one above them.
     var movedRecords: [(record: CommittedRecord, sight: RecordSight)] = []
     var changedSubscriptions: [CommittedSubscription] = []
-    private var changeIndex: [ZoneID: Int] = [:]
+    /// The numbers of the zones that `changes` are about, in the same order.
+    private var changedZones: [Int64] = []
+    /// Which of `changes` is that of a zone, by the zone's number.
+    private var changeIndex: [Int64: Int] = [:]
+    /// The same of zones that are gone, in whose places others may come.
+    private var goneIndex: [ZoneID: Int] = [:]
     /// The zone whose change was noted last, by its number, and which of `changes` that is.
     private var latestNoted: (zone: Int64, index: Int)?
     private var latestType: (name: String, number: Int64)?
@@ -91,7 +96,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Writes what was put off, so that the transaction can be committed.
     func finish() throws {
         if !stamped.isEmpty { try writeStamps() }
-        for index in changes.indices where isShared(changes[index].zone) {
+        for index in changes.indices where isShared(changedZones[index]) {
             changes[index].audience = Self.told(try audience(of: changes[index].zone))
         }
         if !changedRecords.isEmpty || !movedRecords.isEmpty { try noteViewers() }
@@ -114,8 +119,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         stamped = []
     }
 
-    private func isShared(_ zone: ZoneID) -> Bool {
-        !told.isEmpty || memory.zones[zone].map { $0.sharing != .nothing } ?? false
+    private func isShared(_ zone: Int64) -> Bool {
+        !told.isEmpty || memory.zones.sharing(of: zone) != .nothing
     }
 
     /// Gives its memory to the next transaction, once this one is committed.
@@ -210,6 +215,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             let zone = Zone(number: database.lastInsertedRowID, id: id, identity: identity, lastChange: change)
             memory.zones.keep(zone)
             try enterRun(of: change, zone: zone.number)
+            if let index = goneIndex[id] { changeIndex[zone.number] = index }
             note(zone, by: device, of: id.owner)
             return zone
         }
@@ -230,6 +236,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             memory.use[zone.id.owner] = nil
             stamped.remove(zone.number)
             note(zone, by: device, of: zone.id.owner)
+            goneIndex[zone.id] = changeIndex[zone.number]
         }
     }
 
@@ -245,13 +252,15 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     func note(_ zone: Zone, by device: String, of author: UserID) {
         guard zone.tracksChanges else { return }
         let token = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
-        if let index = latestNoted?.zone == zone.number ? latestNoted?.index : changeIndex[zone.id] {
+        if let index = latestNoted?.zone == zone.number ? latestNoted?.index : changeIndex[zone.number] {
             latestNoted = (zone.number, index)
+            changedZones[index] = zone.number
             changes[index].token = zone.isDeleted ? nil : token
             if changes[index].device != device || changes[index].author != author { changes[index].device = nil }
         } else {
             latestNoted = (zone.number, changes.count)
-            changeIndex[zone.id] = changes.count
+            changeIndex[zone.number] = changes.count
+            changedZones.append(zone.number)
             changes.append(.init(zone: zone.id, token: zone.isDeleted ? nil : token, device: device, author: author))
         }
     }
