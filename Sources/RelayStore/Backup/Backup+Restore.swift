@@ -124,6 +124,8 @@ extension Backup {
         try files.copy("\(path)/\(file.path)", to: target)
         guard file.path != "relay.sqlite" else { return }
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: target))
+        // A backup of an earlier version too.
+        try StoreLayout.migrate(queue)
         try queue.write { database in
             try database.execute(
                 sql: "UPDATE fact SET value = ? WHERE name = 'epoch'",
@@ -131,7 +133,7 @@ extension Backup {
             )
             // The public zone keeps no log; its number only holds the place of the last one given.
             try database.execute(
-                sql: "UPDATE zone SET last_change = (SELECT max(last_change) FROM zone) + ? WHERE id = 1",
+                sql: "UPDATE zone_stamp SET last_change = (SELECT max(last_change) FROM zone_stamp) + ? WHERE zone = 1",
                 arguments: [Self.jump]
             )
         }

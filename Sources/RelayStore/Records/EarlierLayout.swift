@@ -19,11 +19,16 @@ package enum EarlierLayout {
         let migrator = StoreLayout.migrator
         try migrator.migrate(queue, upTo: migrator.migrations[version - 1])
         try queue.write { database in
-            try StoreLayout.begin(database) { 7 }
             try database.execute(
                 sql: """
-                    INSERT INTO user (id, name) VALUES (2, '_0000000000000000000000000000000a');
-                    INSERT INTO zone (id, owner, name, identity, last_change) VALUES (2, 2, 'Notes', 9, \(records + 1));
+                    INSERT INTO fact (name, value) VALUES ('epoch', 7);
+                    INSERT INTO user (id, name) VALUES
+                        (1, '_defaultOwner'), (2, '_0000000000000000000000000000000a');
+                    """
+            )
+            try enterZones(database, lastChange: records + 1)
+            try database.execute(
+                sql: """
                     INSERT INTO record_type (id, name) VALUES (1, 'Note');
                     INSERT INTO zone_run (zone, run) VALUES (2, 0);
                     """
@@ -40,6 +45,21 @@ package enum EarlierLayout {
             }
         }
         try queue.close()
+    }
+
+    /// The public database's zone and one of user 2, in the one table or the two that there are.
+    private static func enterZones(_ database: Database, lastChange: Int) throws {
+        try database.execute(
+            sql: try database.tableExists("zone_row")
+                ? """
+                INSERT INTO zone_row (id, owner, name, identity) VALUES (1, 1, '_defaultZone', 7), (2, 2, 'Notes', 9);
+                INSERT INTO zone_stamp (zone, last_change) VALUES (1, 1), (2, \(lastChange));
+                """
+                : """
+                INSERT INTO zone (id, owner, name, identity, last_change) VALUES
+                    (1, 1, '_defaultZone', 7, 1), (2, 2, 'Notes', 9, \(lastChange));
+                """
+        )
     }
 
     /// A `relay.sqlite` of the first so many layouts, with one account.

@@ -102,21 +102,41 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         if !changedRecords.isEmpty || !movedRecords.isEmpty { try noteViewers() }
     }
 
-    static let stampZone =
-        "UPDATE zone SET last_change = ?, record_bytes = ?, asset_bytes = ?, last_modified = ? WHERE id = ?"
-
     private func writeStamps() throws {
-        let statement = try statement(.stampZone)
-        for number in stamped {
-            guard let zone = memory.zones[number] else { continue }
-            statement.bind(1, zone.lastChange)
-            statement.bind(2, zone.use.records)
-            statement.bind(3, zone.use.assets)
-            statement.bind(4, zone.lastModified.milliseconds)
-            statement.bind(5, zone.number)
-            try statement.run()
+        // Neighbours one after the other.
+        var rest = stamped.compactMap { memory.zones[$0] }[...]
+        if rest.count > 1 { rest.sort { $0.number < $1.number } }
+        while rest.count >= Self.stampsAtOnce {
+            try write(rest.prefix(Self.stampsAtOnce), by: statement(.stampZones))
+            rest = rest.dropFirst(Self.stampsAtOnce)
         }
+        for zone in rest { try write(CollectionOfOne(zone), by: statement(.stampZone)) }
         stamped = []
+    }
+
+    private func write(_ zones: some Sequence<Zone>, by statement: SQL) throws {
+        var first: Int32 = 1
+        for zone in zones {
+            statement.bind(first, zone.number)
+            statement.bind(first + 1, zone.lastChange)
+            statement.bind(first + 2, zone.use.records)
+            statement.bind(first + 3, zone.use.assets)
+            statement.bind(first + 4, zone.lastModified.milliseconds)
+            first += 5
+        }
+        try statement.run()
+    }
+
+    /// Stamps of one statement.
+    private static let stampsAtOnce = 16
+    static let stampZone = stamping(zones: 1)
+    static let stampZones = stamping(zones: stampsAtOnce)
+
+    private static func stamping(zones: Int) -> String {
+        """
+        INSERT OR REPLACE INTO zone_stamp (zone, last_change, record_bytes, asset_bytes, last_modified)
+        VALUES \(Array(repeating: "(?, ?, ?, ?, ?)", count: zones).joined(separator: ", "))
+        """
     }
 
     private func isShared(_ zone: Int64) -> Bool {
@@ -204,15 +224,15 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             let change = takeChangeNumber()
             let identity = drawIdentity()
             let statement = try SQL(
-                "INSERT INTO zone (owner, name, identity, last_change) VALUES (?, ?, ?, ?)",
+                "INSERT INTO zone_row (owner, name, identity) VALUES (?, ?, ?)",
                 in: database
             )
             statement.bind(1, try ensureNumber(of: id.owner))
             statement.bind(2, id.zoneName)
             statement.bind(3, identity)
-            statement.bind(4, change)
             try statement.run()
             let zone = Zone(number: database.lastInsertedRowID, id: id, identity: identity, lastChange: change)
+            try write(CollectionOfOne(zone), by: self.statement(.stampZone))
             memory.zones.keep(zone)
             try enterRun(of: change, zone: zone.number)
             if let index = goneIndex[id] { changeIndex[zone.number] = index }
@@ -227,11 +247,11 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             zone.lastChange = takeChangeNumber()
             zone.isDeleted = true
             if zone.sharing != .nothing { try endSharing(in: zone) }
-            let statement = try SQL("UPDATE zone SET deleted = 1, last_change = ?, loss = ? WHERE id = ?", in: database)
-            statement.bind(1, zone.lastChange)
-            statement.bind(2, zone.loss.rawValue)
-            statement.bind(3, zone.number)
+            let statement = try SQL("UPDATE zone_row SET deleted = 1, loss = ? WHERE id = ?", in: database)
+            statement.bind(1, zone.loss.rawValue)
+            statement.bind(2, zone.number)
             try statement.run()
+            try write(CollectionOfOne(zone), by: self.statement(.stampZone))
             memory.zones.forget(zone)
             memory.use[zone.id.owner] = nil
             stamped.remove(zone.number)
@@ -269,7 +289,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     /// Removes up to `limit` records of zones that were deleted; true while there are more.
     func purgeDeletedZones(limit: Int) throws -> Bool {
-        let next = try SQL("SELECT id FROM zone WHERE deleted = 1 AND purged = 0 LIMIT 1", in: database)
+        let next = try SQL("SELECT id FROM zone_row WHERE deleted = 1 AND purged = 0 LIMIT 1", in: database)
         guard try next.step() else {
             next.reset()
             return false
@@ -294,7 +314,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             for sql in [
                 "DELETE FROM asset_use WHERE zone = ?", "DELETE FROM reference WHERE zone = ?",
                 "DELETE FROM zone_run WHERE zone = ?",
-                "UPDATE zone SET purged = 1 WHERE id = ?",
+                "UPDATE zone_row SET purged = 1 WHERE id = ?",
             ] {
                 let statement = try SQL(sql, in: database)
                 statement.bind(1, zone)

@@ -6,7 +6,8 @@ import GRDBSQLite
 final class StoreConnection: @unchecked Sendable {
     /// Statements that every write needs: found by their places, where a cache would hash their text each time.
     enum Kept: Int, CaseIterable {
-        case begin, beginImmediate, commit, rollback, recordByName, insertRecord, insertRecords, updateRecord, stampZone
+        case begin, beginImmediate, commit, rollback
+        case recordByName, insertRecord, insertRecords, updateRecord, stampZone, stampZones
 
         var text: String {
             switch self {
@@ -19,6 +20,7 @@ final class StoreConnection: @unchecked Sendable {
             case .insertRecords: SQLiteWriter.insertSeveral
             case .updateRecord: SQLiteWriter.update
             case .stampZone: SQLiteWriter.stampZone
+            case .stampZones: SQLiteWriter.stampZones
             }
         }
     }

@@ -38,6 +38,7 @@ enum StoreLayout {
         migrator.registerMigration("21 last seen") { try $0.execute(sql: SharingLayout.lastSeen) }
         migrator.registerMigration("22 the living and the dead") { try $0.execute(sql: livingAndDead) }
         migrator.registerMigration("23 time of the public database") { try $0.execute(sql: lastModified) }
+        migrator.registerMigration("24 stamps of zones") { try $0.execute(sql: zoneStamps) }
         return migrator
     }
 
@@ -54,7 +55,8 @@ enum StoreLayout {
         try database.execute(
             sql: """
                 INSERT INTO user (id, name) VALUES (1, ?);
-                INSERT INTO zone (id, owner, name, identity, last_change) VALUES (1, 1, ?, ?, 1);
+                INSERT INTO zone_row (id, owner, name, identity) VALUES (1, 1, ?, ?);
+                INSERT INTO zone_stamp (zone, last_change) VALUES (1, 1);
                 """,
             arguments: [Zone.publicOwner.recordName, ZoneID.defaultName, Int64(bitPattern: draw())]
         )
@@ -178,6 +180,29 @@ enum StoreLayout {
                 FROM record_type t
             )
         ), 0) WHERE id = 1;
+        """
+
+    /// What every commit writes of a zone, apart from what is seldom written; `zone` shows both.
+    ///
+    /// So a commit for many zones puts down short rows that lie side by side, without a look at the old ones.
+    private static let zoneStamps = """
+        ALTER TABLE zone RENAME TO zone_row;
+        CREATE TABLE zone_stamp (
+            zone INTEGER PRIMARY KEY,
+            last_change INTEGER NOT NULL,
+            record_bytes INTEGER NOT NULL DEFAULT 0,
+            asset_bytes INTEGER NOT NULL DEFAULT 0,
+            last_modified INTEGER NOT NULL DEFAULT 0
+        ) STRICT;
+        INSERT INTO zone_stamp SELECT id, last_change, record_bytes, asset_bytes, last_modified FROM zone_row;
+        ALTER TABLE zone_row DROP COLUMN last_change;
+        ALTER TABLE zone_row DROP COLUMN record_bytes;
+        ALTER TABLE zone_row DROP COLUMN asset_bytes;
+        ALTER TABLE zone_row DROP COLUMN last_modified;
+        CREATE VIEW zone AS
+            SELECT z.id, z.owner, z.name, z.identity, s.last_change, z.deleted, z.purged, s.record_bytes, s.asset_bytes,
+                z.shared, z.loss, s.last_modified
+            FROM zone_row z JOIN zone_stamp s ON s.zone = z.id;
         """
 
     /// Which records use which asset; what nobody uses is removed from the folder.

@@ -17,7 +17,7 @@ struct StoredState {
             epoch = try StoreLayout.begin(database, draw: draw)
         }
         // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
-        let greatest = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone") ?? 0)
+        let greatest = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone_stamp") ?? 0)
         lastChange = Self.lastNumber(greatest)
         queries = try SubscriptionRow.readQueries(database)
         for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }

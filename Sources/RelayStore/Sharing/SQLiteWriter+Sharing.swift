@@ -134,7 +134,7 @@ extension SQLiteWriter {
     }
 
     private func writeSharing(of zone: Zone) throws {
-        let statement = try SQL("UPDATE zone SET shared = ? WHERE id = ?", in: database)
+        let statement = try SQL("UPDATE zone_row SET shared = ? WHERE id = ?", in: database)
         statement.bind(1, zone.sharing.rawValue)
         statement.bind(2, zone.number)
         try statement.run()

@@ -140,10 +140,15 @@ import Testing
             try await queue.write { database in
                 try database.execute(
                     sql: """
-                        ALTER TABLE zone DROP COLUMN record_bytes;
-                        ALTER TABLE zone DROP COLUMN asset_bytes;
+                        DROP VIEW zone;
+                        ALTER TABLE zone_row RENAME TO zone;
+                        ALTER TABLE zone ADD COLUMN last_change INTEGER NOT NULL DEFAULT 0;
+                        ALTER TABLE zone ADD COLUMN last_modified INTEGER NOT NULL DEFAULT 0;
+                        UPDATE zone SET (last_change, last_modified) = (
+                            SELECT last_change, last_modified FROM zone_stamp WHERE zone = zone.id);
+                        DROP TABLE zone_stamp;
                         DROP TABLE transfer;
-                        DELETE FROM grdb_migrations WHERE identifier = '6 quota';
+                        DELETE FROM grdb_migrations WHERE identifier IN ('6 quota', '24 stamps of zones');
                         """
                 )
             }
