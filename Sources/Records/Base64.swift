@@ -54,6 +54,8 @@ package enum Base64 {
 
     private static func decode(_ text: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
         guard text.count % 4 == 0 else { return nil }
+        // An array of no capacity is the one empty array of all threads, and its count would be written.
+        if text.isEmpty { return [] }
         let padding = text.suffix(2).count { $0 == UInt8(ascii: "=") }
         var isGood = true
         let decoded = [UInt8](unsafeUninitializedCapacity: text.count / 4 * 3) { output, count in
