@@ -4,6 +4,8 @@ import Synchronization
 /// What the relay reads from a request's head, however often the head comes.
 final class HeadReading: Sendable {
     let route: Result<Route, RelayError>
+    /// Which container its path speaks of, when it does; also where `route` is none.
+    let home: ContainerEnvironment?
     /// Whether its path can be nothing but an operation's.
     let isOfOperation: Bool
     let shown: PresentedCredentials
@@ -18,7 +20,11 @@ final class HeadReading: Sendable {
     }
 
     init(_ head: RequestHead.Content) {
-        route = Result { () throws(RelayError) in try Route(path: head.path) }
+        let segments = Result { () throws(RelayError) in try Route.segments(of: head.path) }
+        route = segments.flatMap { segments in
+            Result { () throws(RelayError) in try Route(segments: segments) }
+        }
+        home = (try? segments.get()).flatMap { Route.home(of: $0) }
         isOfOperation = head.path.utf8.starts(with: "/database/1/".utf8)
         shown = PresentedCredentials(head)
         grantKey = if case .success(let route) = route { GrantKey(home: route.home, shown) } else { nil }

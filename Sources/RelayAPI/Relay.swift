@@ -29,10 +29,8 @@ package final class Relay: Sendable {
     private let transfers: TransferMeter
     let assets: AssetDesk
     private let services: RequestServices
-    /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
-    private let idStart: UInt64
+    private let requestIDs: UUIDSequence
     let onFault: @Sendable (String, any Error) -> Void
-    private let requestCount = Atomic<UInt64>(0)
     /// Bounds of single users and containers; and whether there are any.
     private let ownQuotas = Mutex(OwnQuotas())
     private let hasOwnQuotas = Atomic<Bool>(false)
@@ -79,7 +77,7 @@ package final class Relay: Sendable {
         )
         welcomes = Welcomes(authenticator, time: time)
         pages = Pages(authenticator, stores: stores, time: time, random: random)
-        idStart = random.bytes(8).reduce(0) { $0 << 8 | UInt64($1) }
+        requestIDs = UUIDSequence(random)
         couriers = Couriers(
             hub: hub,
             authenticator: authenticator,
@@ -313,8 +311,5 @@ package final class Relay: Sendable {
     }
 
     /// Tells one request from all others; nobody need be unable to guess it.
-    func requestID() -> String {
-        let number = requestCount.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
-        return UUIDText.make(idStart, number)
-    }
+    func requestID() -> String { requestIDs.next() }
 }

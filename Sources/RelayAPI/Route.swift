@@ -113,8 +113,12 @@ package struct Route: Hashable, Sendable {
     ///
     /// Throws `badRequest` for a path that no honest client sends and `notFound` for any other that means nothing here.
     package init(path: String) throws(RelayError) {
-        guard path != "/" else { throw .unknownPath }
-        var segments = try Self.segments(of: path)
+        try self.init(segments: Self.segments(of: path))
+    }
+
+    /// The same of a path that has been taken apart.
+    init(segments: [String]) throws(RelayError) {
+        var segments = segments
         guard let start = segments.firstIndex(where: { $0 == "database" || $0 == "device" }) else {
             throw .unknownPath
         }
@@ -134,8 +138,12 @@ package struct Route: Hashable, Sendable {
 
     /// Which container a path speaks of, when it does; also for paths of operations that are not served.
     package static func home(ofPath path: String) -> ContainerEnvironment? {
-        guard let segments = try? Self.segments(of: path),
-            let start = segments.firstIndex(where: { $0 == "database" || $0 == "push" || $0 == "device" }),
+        guard let segments = try? Self.segments(of: path) else { return nil }
+        return home(of: segments)
+    }
+
+    static func home(of segments: [String]) -> ContainerEnvironment? {
+        guard let start = segments.firstIndex(where: { $0 == "database" || $0 == "push" || $0 == "device" }),
             segments.count > start + 3, let container = ContainerID(segments[start + 2]),
             let environment = Environment(rawValue: segments[start + 3])
         else { return nil }
@@ -145,16 +153,32 @@ package struct Route: Hashable, Sendable {
     /// Splits and decodes, once.
     ///
     /// Reliability reference 4, paths.
-    private static func segments(of path: String) throws(RelayError) -> [String] {
-        guard path.utf8.first == UInt8(ascii: "/") else { throw .badPath }
-        var segments: [String] = []
-        for part in path.utf8.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false) {
-            guard let text = PercentCoding.decode(String(Substring(part))), !text.isEmpty, text != "..", text != ".",
-                !text.utf8.contains(where: { $0 < 0x20 || $0 == UInt8(ascii: "\\") || $0 == UInt8(ascii: "/") })
-            else { throw .badPath }
-            segments.append(text)
+    static func segments(of path: String) throws(RelayError) -> [String] {
+        guard path != "/" else { throw .unknownPath }
+        var path = path
+        let segments = path.withUTF8 { bytes -> [String]? in
+            guard bytes.first == UInt8(ascii: "/") else { return nil }
+            var segments: [String] = []
+            segments.reserveCapacity(8)
+            var start = 1
+            while start <= bytes.count {
+                let end = bytes[start...].firstIndex(of: UInt8(ascii: "/")) ?? bytes.endIndex
+                guard let segment = segment(bytes[start..<end]) else { return nil }
+                segments.append(segment)
+                start = end + 1
+            }
+            return segments
         }
+        guard let segments else { throw .badPath }
         return segments
+    }
+
+    private static func segment(_ bytes: Slice<UnsafeBufferPointer<UInt8>>) -> String? {
+        guard let text = PercentCoding.decode(String(decoding: bytes, as: UTF8.self)), !text.isEmpty, text != "..",
+            text != ".",
+            !text.utf8.contains(where: { $0 < 0x20 || $0 == UInt8(ascii: "\\") || $0 == UInt8(ascii: "/") })
+        else { return nil }
+        return text
     }
 }
 

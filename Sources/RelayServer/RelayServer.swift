@@ -132,7 +132,6 @@ package struct RelayServer: Service {
                     try channel.pipeline.syncOperations.addHandler(handler)
                 }
             }
-            .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture { try gates.setUp(channel) }
             }

@@ -1,5 +1,6 @@
 package import HTTPTypes
 package import RelayCore
+import Synchronization
 
 /// Writes 16 random bytes as a version 4 UUID, lower-case.
 ///
@@ -29,6 +30,19 @@ enum UUIDText {
             }
             return count
         }
+    }
+}
+
+/// Names that tell one thing of a process from all others; nobody need be unable to guess them.
+package final class UUIDSequence: Sendable {
+    private let start: UInt64
+    private let count = Atomic<UInt64>(0)
+
+    package init(_ random: RandomSource) { start = random.bytes(8).reduce(0) { $0 << 8 | UInt64($1) } }
+
+    /// The next version 4 UUID, lower-case.
+    package func next() -> String {
+        UUIDText.make(start, count.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15)
     }
 }
 

@@ -171,8 +171,7 @@ package final class NoticeConnection {
         let mark = try enter(device)
         let news = try admission.catchUp(device, since: since)
         guard !isOver else { return }
-        hub.learned(news.subscriptions, of: device.address, mark: mark)
-        let subscriptions = hub.subscriptions(of: device.address) ?? news.subscriptions
+        let subscriptions = hub.learned(news.subscriptions, of: device.address, mark: mark)
         let ready = NoticeReady(
             userRecordName: device.address.user.recordName,
             subscriptions: subscriptions.ids,

@@ -253,17 +253,18 @@ package final class NoticeHub: Sendable {
 
     /// Takes in the subscriptions that were read after `join`, unless they have changed since; notices that came before
     /// they were known go out now.
-    func learned(_ subscriptions: NoticeSubscriptions, of address: NoticeAddress, mark: Int) {
+    ///
+    /// Gives those that hold.
+    @discardableResult
+    func learned(_ read: NoticeSubscriptions, of address: NoticeAddress, mark: Int) -> NoticeSubscriptions {
+        var subscriptions = read
         let orders = state.withLock { state -> [(any NoticeLane, NoticeOrder)] in
-            guard let known = state.listeners[address] else { return [] }
-            if known.subscriptionChanges == mark || known.subscriptions == nil {
-                state.listeners[address]?.subscriptions = subscriptions
-            }
-            let early = known.early
-            if !early.isEmpty { state.listeners[address]?.early = [] }
-            return early.flatMap { state.orders(for: $0, delivery: nil, noticeID: noticeID) }
+            guard let known = state.listeners[address]?.learned(read, mark: mark) else { return [] }
+            subscriptions = known.subscriptions
+            return known.early.flatMap { state.orders(for: $0, delivery: nil, noticeID: noticeID) }
         }
         for (lane, order) in orders { lane.post(order) }
+        return subscriptions
     }
 
     func subscriptions(of address: NoticeAddress) -> NoticeSubscriptions? {

@@ -49,6 +49,19 @@ struct NoticeListeners {
         return true
     }
 
+    /// Takes in subscriptions that were read when there had been so many changes to them.
+    ///
+    /// Gives those that hold, and the changes that came before they were known.
+    mutating func learned(
+        _ read: NoticeSubscriptions,
+        mark: Int
+    ) -> (subscriptions: NoticeSubscriptions, early: [ChangeMerge.Item]) {
+        let holds = subscriptionChanges == mark ? read : subscriptions ?? read
+        subscriptions = holds
+        defer { early = [] }
+        return (holds, early)
+    }
+
     mutating func keep(_ change: ChangeMerge.Item) {
         if let index = early.firstIndex(where: { $0.subject == change.subject }) {
             early[index] = early[index].followed(by: change)

@@ -30,7 +30,7 @@ package final class RelayAdmission: NoticeAdmission {
 
     package func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool {
         // A container that does not exist is refused after the hello, like one that is not the caller's.
-        guard let home = Route.home(ofPath: request.path) else { return false }
+        guard let home = request.head.reading.home else { return false }
         return relay.authenticator.allowsSocket(origin: origin, of: request, in: home)
     }
 
@@ -58,7 +58,7 @@ package final class RelayAdmission: NoticeAdmission {
         _ request: APIRequest,
         hello: NoticeHello
     ) throws(NoticeClose) -> (UserID, ContainerEnvironment, Authentication) {
-        guard let home = Route.home(ofPath: request.path) else { throw .containerRefused }
+        guard let home = request.head.reading.home else { throw .containerRefused }
         let authentication = try authenticate(request, hello: hello, in: home)
         // A server-to-server key listens as the user it acts as, for its query subscriptions in the public database.
         guard let user = authentication.caller.user else { throw .notAuthenticated }
@@ -204,18 +204,16 @@ package final class RelayAdmission: NoticeAdmission {
 extension StoreReader {
     /// The user's subscriptions in all databases, as the hub wants them.
     func noticeSubscriptions(of user: UserID) throws(RelayError) -> NoticeSubscriptions {
-        var items: [NoticeSubscriptions.Item] = []
-        for scope in [DatabaseScope.private, .shared, .public] {
-            items += try subscriptions(of: user, in: scope).map {
-                .init(
-                    scope: scope,
-                    id: $0.id,
-                    kind: $0.kind,
-                    notificationInfo: $0.query == nil ? nil : $0.notificationInfo
-                )
-            }
+        let items = try subscriptions(of: user).map { scope, subscription in
+            NoticeSubscriptions.Item(
+                scope: scope,
+                id: subscription.id,
+                kind: subscription.kind,
+                notificationInfo: subscription.query == nil ? nil : subscription.notificationInfo
+            )
         }
-        return NoticeSubscriptions(items)
+        // Those to the public database last, as devices have always been told of them.
+        return NoticeSubscriptions(items.filter { $0.scope != .public } + items.filter { $0.scope == .public })
     }
 }
 

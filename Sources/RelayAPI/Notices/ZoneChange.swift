@@ -73,4 +73,7 @@ package struct NoticeAddress: Hashable, Sendable {
         self.store = store
         self.user = user
     }
+
+    /// By the user alone, whose name hardly ever comes in two stores: a look-up need not read all of the address.
+    package func hash(into hasher: inout Hasher) { hasher.combine(user) }
 }

@@ -57,6 +57,8 @@ struct KnownSession: Sendable {
     var deviceID: String
     /// Revoked, or the account disabled.
     var isOver: Bool
+    /// The whole of the token that was found to be this relay's last.
+    var lastGood: [UInt8]?
 
     init(_ session: Session, user: UserID, seal: WebTokenSeal, isOver: Bool) {
         home = session.home
@@ -140,7 +142,7 @@ struct Memory: Sendable {
     var polled = Duration.seconds(-3600)
     var grants = GenerationalCache<GrantKey, KnownGrant>(capacity: 8192)
     var sessions = GenerationalCache<Session.ID, KnownSession>(capacity: 8192)
-    var apiTokens = GenerationalCache<[UInt8], KnownAPIToken>(capacity: 1024)
+    var apiTokens = GenerationalCache<String, KnownAPIToken>(capacity: 1024)
     var serverKeys = GenerationalCache<String, KnownServerKey>(capacity: 1024)
     var signatures = SeenSignatures()
     private var users: TokenBuckets<UserID>?

@@ -52,8 +52,10 @@ package struct DatabaseChanges: Sendable {
 
     /// The token of this database at a position.
     package static func token(of database: DatabaseAddress, epoch: UInt64, position: UInt64) -> ChangeToken {
-        let name = "\(database.scope.pathName)/\(database.caller.user?.recordName ?? "")"
-        let log = name.utf8.reduce(UInt64(0xCBF2_9CE4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+        var log: UInt64 = 0xCBF2_9CE4_8422_2325
+        for var part in [database.scope.pathName, "/", database.caller.user?.recordName ?? ""] {
+            part.withUTF8 { for byte in $0 { log = (log ^ UInt64(byte)) &* 0x100_0000_01B3 } }
+        }
         return ChangeToken(kind: .database, log: log, epoch: epoch, position: position)
     }
 

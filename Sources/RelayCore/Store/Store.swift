@@ -93,6 +93,9 @@ package protocol StoreReader {
 
     func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription]
 
+    /// Those in all databases, with the scope of each.
+    func subscriptions(of user: UserID) throws(RelayError) -> [(scope: DatabaseScope, subscription: Subscription)]
+
     /// How many of the zone's records use this asset; more than two count as two.
     func assetUses(_ hash: AssetHash, in zone: Zone) throws(RelayError) -> Int
 

@@ -10,9 +10,9 @@ extension ConnectionGate {
             refuseSocket(response, plan, context)
         case .accepted where !isWelcome(plan.request, purpose):
             refuseSocket(Handshake.originRefused, plan, context)
-        case .accepted(let fields):
+        case .accepted(let acceptance):
             phase = .upgraded
-            context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(fields)), promise: nil)
+            context.writeAndFlush(wrapOutboundOut(ResponseBytes.switching(acceptance)), promise: nil)
             giveUp(to: purpose, for: plan.request, context)
         }
     }

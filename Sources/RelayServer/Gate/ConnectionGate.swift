@@ -47,7 +47,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     var context: ChannelHandlerContext?
     var phase: Phase
     /// Whole requests, and at most one refusal as the last, that wait for their turn.
-    var queue = CircularBuffer<Waiting>(initialCapacity: 1)
+    var queue = CircularBuffer<Waiting>(initialCapacity: 2)
     /// The request being answered.
     var current: RequestPlan?
     /// The request whose body is arriving.

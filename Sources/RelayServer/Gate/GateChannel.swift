@@ -27,6 +27,8 @@ struct GateChannel: Sendable {
         let counts = door.counts
         channel.closeFuture.whenComplete { _ in counts.left(peer) }
         if verdict == .farTooMany { throw Refusal.tooManyConnections }
+        // Not by the bootstrap, which for a single option makes an iterator and futures.
+        try channel.syncOptions?.setOption(.allowRemoteHalfClosure, value: true)
         try Self.spareMemory(channel)
         let decoder = RequestDecoder(limits: door.limits)
         let handler = ByteToMessageHandler(decoder)

@@ -125,10 +125,17 @@ struct RequestRules {
 
     /// Whether a path may be that of an upload, which only its address itself can tell.
     func isUpload(_ path: String) -> Bool {
-        !path.utf8.starts(with: "/database/".utf8) && path.contains("/asset/1/upload/")
+        guard !path.utf8.starts(with: "/database/".utf8) else { return false }
+        var path = path
+        return path.withUTF8 { bytes in
+            bytes.indices.contains { index in
+                bytes[index] == UInt8(ascii: "/") && bytes[index...].starts(with: "/asset/1/upload/".utf8)
+            }
+        }
     }
 
-    private func bodyLength(_ fields: FieldScan, limit: Int, isHTTP10: Bool) throws(Refusal) -> Int? {
+    private func bodyLength(_ fields: FieldScan, limit: @autoclosure () -> Int, isHTTP10: Bool) throws(Refusal) -> Int?
+    {
         if fields.transferEncodings > 0 {
             guard fields.contentLengths == 0 else { throw .malformed("it has both a length and a transfer coding") }
             guard !isHTTP10 else { throw .malformed("HTTP/1.0 has no transfer codings") }
@@ -141,7 +148,7 @@ struct RequestRules {
         guard fields.contentLengths == 1, let length = Self.length(fields.contentLength) else {
             throw .malformed("its length is not a number")
         }
-        guard length <= limit else { throw .bodyTooLarge }
+        guard length <= limit() else { throw .bodyTooLarge }
         return length
     }
 
@@ -206,6 +213,7 @@ private struct FieldScan {
     mutating func read(_ headers: HTTPHeaders, limits: ServerLimits) throws(Refusal) {
         var total = 0
         var count = 0
+        kept.reserveCapacity(min(headers.count, limits.headerCount))
         for (name, value) in headers {
             let size = name.utf8.count + value.utf8.count
             total += size

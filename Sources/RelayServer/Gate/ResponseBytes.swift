@@ -18,10 +18,18 @@ enum ResponseBytes {
     }
 
     /// The answer that gives the connection to another protocol.
-    static func switching(_ fields: HTTPFields) -> ByteBuffer {
-        var text = "HTTP/1.1 101 Switching Protocols\r\n"
-        for field in fields { text += "\(field.name.rawName): \(field.value)\r\n" }
-        return ByteBuffer(string: text + "\r\n")
+    static func switching(_ acceptance: Handshake.Acceptance) -> ByteBuffer {
+        var buffer = ByteBuffer()
+        buffer.reserveCapacity(256)
+        buffer.writeStaticString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
+        buffer.writeStaticString("Sec-WebSocket-Accept: ")
+        buffer.writeString(acceptance.accept)
+        if acceptance.namesSubprotocol {
+            buffer.writeStaticString("\r\nSec-WebSocket-Protocol: ")
+            buffer.writeString(Handshake.subprotocol)
+        }
+        buffer.writeStaticString("\r\n\r\n")
+        return buffer
     }
 
     /// The whole answer; `date` is the `Date` field's value.

@@ -13,21 +13,16 @@ enum SocketPurpose: Equatable {
     /// The base may have a prefix of a proxy's.
     static func of(path: String, testDoor: Bool) -> SocketPurpose? {
         if testDoor, path == "/__echo" { return .echo }
-        // Asked of every request: most paths are dismissed by comparing bytes, without a search through text.
-        guard namesPush(path) else { return nil }
-        let segments = path.split(separator: "/", omittingEmptySubsequences: false)
-        guard segments.count >= 5 else { return nil }
-        let end = segments.suffix(4)
-        return end.elementsEqual(["push", "1"] + end.suffix(2)) ? .notices : nil
-    }
-
-    private static func namesPush(_ path: String) -> Bool {
-        var rest = path.utf8[...]
-        while let slash = rest.firstIndex(of: UInt8(ascii: "/")) {
-            rest = rest[slash...].dropFirst()
-            if rest.starts(with: "push/1/".utf8) { return true }
+        // Asked of every request: of its bytes, since to split it would be to copy it.
+        var path = path
+        return path.withUTF8 { bytes in
+            var start = bytes.endIndex
+            for _ in 0..<4 {
+                guard let slash = bytes[..<start].lastIndex(of: UInt8(ascii: "/")) else { return nil }
+                start = slash
+            }
+            return bytes[start...].starts(with: "/push/1/".utf8) ? .notices : nil
         }
-        return false
     }
 }
 
@@ -39,40 +34,37 @@ enum Handshake {
 
     /// What to do with a request for a socket's path.
     enum Verdict {
-        /// Switch protocols; the fields of the 101.
-        case accepted(HTTPFields)
+        /// Switch protocols.
+        case accepted(Acceptance)
         case refused(APIResponse)
     }
 
+    /// What the 101 says.
+    struct Acceptance {
+        /// The value of `Sec-WebSocket-Accept`.
+        var accept: String
+        /// Whether the client is told that we speak `subprotocol`, having offered it.
+        var namesSubprotocol = false
+    }
+
     static func judge(_ plan: RequestPlan, for purpose: SocketPurpose) -> Verdict {
-        let headers = plan.request.headers
         guard plan.request.method == .get else {
             return refuse(405, "A WebSocket is opened by GET.", [.allow: "GET"])
         }
-        guard tokens(headers, .upgrade).contains("websocket") else { return upgradeRequired }
+        let offer = SocketOffer(plan.request.headers)
+        guard offer.asksWebSocket else { return upgradeRequired }
         guard plan.asksUpgrade else { return refuse(400, "A WebSocket is opened over HTTP/1.1.") }
         guard plan.bodyLength == 0 else { return refuse(400, "A WebSocket handshake has no body.") }
-        guard tokens(headers, .connection).contains("upgrade") else {
-            return refuse(400, "The Connection field must name Upgrade.")
+        guard offer.namesUpgrade else { return refuse(400, "The Connection field must name Upgrade.") }
+        guard offer.versions == ["13"] else { return upgradeRequired }
+        guard offer.keys.count == 1, let key = offer.keys.first, key.utf8.count == 24, Base64.decode(key)?.count == 16
+        else { return refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64.") }
+        var acceptance = Acceptance(accept: accept(key))
+        if purpose == .notices, offer.namesSubprotocols {
+            guard offer.namesOurs else { return refuse(400, "The subprotocol here is \(subprotocol).") }
+            acceptance.namesSubprotocol = true
         }
-        let versions = headers[values: .secWebSocketVersion]
-        guard versions == ["13"] else { return upgradeRequired }
-        let keys = headers[values: .secWebSocketKey]
-        guard keys.count == 1, let key = keys.first, key.utf8.count == 24, Base64.decode(key)?.count == 16 else {
-            return refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64.")
-        }
-        var answer: HTTPFields = [.upgrade: "websocket", .connection: "Upgrade", .secWebSocketAccept: accept(key)]
-        if purpose == .notices {
-            let offered = headers[values: .secWebSocketProtocol].flatMap { $0.split(separator: ",") }
-                .map { $0.trimmingBlanks() }
-            if !offered.isEmpty {
-                guard offered.contains(subprotocol) else {
-                    return refuse(400, "The subprotocol here is \(subprotocol).")
-                }
-                answer[.secWebSocketProtocol] = subprotocol
-            }
-        }
-        return .accepted(answer)
+        return .accepted(acceptance)
     }
 
     /// The answer to a page of an origin that may not.
@@ -86,11 +78,6 @@ enum Handshake {
     /// RFC 6455 1.3.
     static func accept(_ key: String) -> String {
         Base64.encode(Array(Insecure.SHA1.hash(data: Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8))))
-    }
-
-    /// Comma-separated words of all fields of this name, in lower case.
-    private static func tokens(_ headers: HTTPFields, _ name: HTTPField.Name) -> [String] {
-        headers[values: name].flatMap { $0.split(separator: ",") }.map { $0.trimmingBlanks().lowercased() }
     }
 
     private static var upgradeRequired: Verdict {
@@ -110,5 +97,55 @@ enum Handshake {
         headers[.contentType] = "application/json; charset=UTF-8"
         let body = "{\"uuid\":\"\(RequestID.random())\",\"serverErrorCode\":\"BAD_REQUEST\",\"reason\":\"\(reason)\"}"
         return APIResponse(status: .init(code: status), headers: headers, body: Array(body.utf8))
+    }
+}
+
+/// What the fields of a handshake say, read in one pass.
+private struct SocketOffer {
+    var asksWebSocket = false
+    var namesUpgrade = false
+    var versions: [String] = []
+    var keys: [String] = []
+    var namesSubprotocols = false
+    /// The one that is spoken here is among those.
+    var namesOurs = false
+
+    private typealias Item = Slice<UnsafeBufferPointer<UInt8>>
+
+    init(_ headers: HTTPFields) {
+        for field in headers {
+            switch field.name {
+            case .upgrade: Self.readList(field.value) { if Self.isWord($0, "websocket") { asksWebSocket = true } }
+            case .connection: Self.readList(field.value) { if Self.isWord($0, "upgrade") { namesUpgrade = true } }
+            case .secWebSocketVersion: versions.append(field.value)
+            case .secWebSocketKey: keys.append(field.value)
+            case .secWebSocketProtocol:
+                Self.readList(field.value) { item in
+                    namesSubprotocols = true
+                    if item.elementsEqual(Handshake.subprotocol.utf8) { namesOurs = true }
+                }
+            default: break
+            }
+        }
+    }
+
+    /// Hands over the items of a list with commas, blanks around them taken off.
+    private static func readList(_ text: String, _ read: (Item) -> Void) {
+        var text = text
+        text.withUTF8 { bytes in
+            for item in bytes.split(separator: UInt8(ascii: ",")) {
+                var item = item.drop(while: isBlank)
+                while let last = item.last, isBlank(last) { item.removeLast() }
+                read(item)
+            }
+        }
+    }
+
+    private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
+
+    /// Whether an item is this word, which is written in lower case.
+    private static func isWord(_ item: Item, _ word: String) -> Bool {
+        item.count == word.utf8.count
+            && zip(item, word.utf8).allSatisfy { $0 == $1 || ((0x41...0x5A).contains($0) && $0 | 0x20 == $1) }
     }
 }

@@ -6,6 +6,10 @@ import RelayCore
 enum SubscriptionRow {
     static let columns = "s.id, s.kind, s.zone_owner, s.zone_name, s.notification_info, s.record_type, s.query, s.fires"
 
+    static let ofScope = "SELECT \(columns) FROM subscription s WHERE user = ? AND scope = ? ORDER BY id"
+    /// With the scope as the ninth column.
+    static let ofUser = "SELECT \(columns), s.scope FROM subscription s WHERE user = ? ORDER BY scope, id"
+
     /// `kind` of rows: the numbers stay, whatever else changes.
     enum Kind {
         static let database: Int64 = 1
@@ -64,15 +68,27 @@ extension SQLiteReader {
     func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription] {
         try attempt {
             guard let number = try number(of: user) else { return [] }
-            let statement = try SQL(
-                "SELECT \(SubscriptionRow.columns) FROM subscription s WHERE user = ? AND scope = ? ORDER BY id",
-                in: database
-            )
+            let statement = try SQL(SubscriptionRow.ofScope, in: database)
             defer { statement.reset() }
             statement.bind(1, number)
             statement.bind(2, Int64(scope.rawValue))
             var found: [Subscription] = []
             while try statement.step() { found.append(SubscriptionRow.read(statement)) }
+            return found
+        }
+    }
+
+    func subscriptions(of user: UserID) throws(RelayError) -> [(scope: DatabaseScope, subscription: Subscription)] {
+        try attempt {
+            guard let number = try number(of: user) else { return [] }
+            let statement = try SQL(SubscriptionRow.ofUser, in: database)
+            defer { statement.reset() }
+            statement.bind(1, number)
+            var found: [(scope: DatabaseScope, subscription: Subscription)] = []
+            while try statement.step() {
+                guard let scope = DatabaseScope(rawValue: Int(statement.int(8))) else { continue }
+                found.append((scope, SubscriptionRow.read(statement)))
+            }
             return found
         }
     }

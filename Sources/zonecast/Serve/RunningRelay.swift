@@ -46,10 +46,11 @@ struct RunningRelay {
         let metrics = RelayMetrics()
         let tracing = try Tracing(settings.traces, logger: logger)
         Tracing.show(tracing, in: metrics)
+        let noticeIDs = UUIDSequence(.system)
         let hub = NoticeHub(
             limits: settings.notices,
             relayName: "zonecast \(Zonecast.version)",
-            noticeID: { RandomSource.system.uuid() },
+            noticeID: { noticeIDs.next() },
             timing: .init(
                 uptime: TimeSource.system.uptime,
                 delivered: { metrics.delivered($0, after: $1) },

@@ -83,4 +83,30 @@ import Testing
         let again = upgrade(query: "ckAPIToken=\(world.apiToken)", bearer: renewed.webAuthToken)
         #expect(try authenticator.authenticateUpgrade(again, in: world.home)?.caller.user == found.caller.user)
     }
+
+    /// What was found good is known again by all of its bytes, and stands for nothing but itself.
+    @Test func aTokenLikeAGoodOneIsStillRefused() throws {
+        let authenticator = try world.authenticator()
+        let (good, user) = try world.signIn()
+        func open(_ token: String) throws -> UserID? {
+            let request = upgrade(query: "ckAPIToken=\(world.apiToken)", bearer: token)
+            return try authenticator.authenticateUpgrade(request, in: world.home)?.caller.user
+        }
+        for _ in 0..<3 { #expect(try open(good) == user) }
+        let bytes = try #require(Base64.decode(good))
+        // In the secret, the time, the nonce, and the tag's first and last byte.
+        for index in [20, 56, 60, 65, 80] {
+            var changed = bytes
+            changed[index] ^= 1
+            #expect(throws: CredentialRefusal.failed, "byte \(index)") { try open(Base64.encode(changed)) }
+        }
+        #expect(try open(good) == user)
+        let opened = try authenticator.authenticateUpgrade(
+            upgrade(query: "ckAPIToken=\(world.apiToken)", bearer: good),
+            in: world.home
+        )
+        let renewal = try authenticator.renew(try #require(opened))
+        let next = try #require(renewal).webAuthToken
+        for token in [next, good, next] { #expect(try open(token) == user) }
+    }
 }
