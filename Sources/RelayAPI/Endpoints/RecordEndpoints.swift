@@ -50,20 +50,20 @@ final class RecordsWrite: Sendable {
                 return verdict
             }
         )
-        var request = ModifyRecords(
+        let zone = try zoneMeant(by: operations, context)
+        let request = ModifyRecords(
             operations,
-            in: try zone(of: operations, context),
+            in: zone,
             of: context.database,
             atomically: try context.body["atomic"]?.bool() ?? true,
+            schema: context.store.currentSchema,
             rules: rules,
             now: context.now,
+            shareEdit: try context.shareEdit(for: operations, in: zone),
             newName: context.newRecordName
         )
-        request.prepare(with: context.store.currentSchema)
-        request.mark = operationID.flatMap { WriteMark($0, of: request) }
-        request.shareEdit = try context.shareEdit(for: operations, in: request.zone)
         self.context = context
-        self.request = request
+        self.request = operationID.map { request.marked(WriteMark($0, of: request)) } ?? request
         selection = try context.selection(of: context.body)
         desiredKeys = operations.map(\.record.desiredKeys)
     }
@@ -115,7 +115,7 @@ private final class UsedUploads: Sendable {
 }
 
 /// The request's zone; where only the records name one, theirs.
-private func zone(of operations: [ModifyRecords.Operation], _ context: RequestContext) throws -> ZoneID {
+private func zoneMeant(by operations: [ModifyRecords.Operation], _ context: RequestContext) throws -> ZoneID {
     if context.body["zoneID"] == nil, let zone = operations.first?.record.zone {
         return try context.database.zone(zone)
     }

@@ -3,8 +3,8 @@ package import Wire
 
 /// One write of a client: some operations on records of one zone, together or each for itself.
 ///
-/// Wire reference 6.
-package struct ModifyRecords: Sendable {
+/// Wire reference 6. A class, as its operations are: from the request to the disk and back it goes through many hands.
+package final class ModifyRecords: Sendable {
     /// A class, since it goes through many hands and never changes.
     package final class Operation: Sendable {
         package let kind: OperationType
@@ -13,7 +13,7 @@ package struct ModifyRecords: Sendable {
         package let name: String
         /// Its fields against the schema of `preparedVersion`; `nil` where that could not be done yet.
         // Set by `prepare`, before the request is anybody else's.
-        nonisolated(unsafe) fileprivate(set) var prepared: PreparedFields?
+        nonisolated(unsafe) private(set) var prepared: PreparedFields?
 
         package convenience init(_ kind: OperationType, _ record: RecordInput, name: String) {
             self.init(kind, record, name: name, prepared: nil)
@@ -25,6 +25,24 @@ package struct ModifyRecords: Sendable {
             self.name = name
             self.prepared = prepared
         }
+
+        fileprivate func prepare(
+            in zone: ZoneID,
+            of database: DatabaseAddress,
+            schema: Schema,
+            rules: SchemaRules
+        ) {
+            guard !kind.isDelete, let type = record.recordType else { return }
+            let fields = try? FieldPreparation(
+                record,
+                ofType: type,
+                in: zone,
+                of: database,
+                schema: schema,
+                rules: rules
+            )
+            prepared = fields.map { PreparedFields($0) }
+        }
     }
 
     /// What became of one operation.
@@ -32,7 +50,8 @@ package struct ModifyRecords: Sendable {
         case saved(StoredRecord)
         case deleted(name: String, type: String?)
         /// With the record now on the server, when it was that which stood in the way.
-        case failed(name: String, RelayError, server: StoredRecord?)
+        // Elsewhere, since all outcomes would be as large as this one otherwise.
+        indirect case failed(name: String, RelayError, server: StoredRecord?)
 
         package var error: RelayError? {
             if case .failed(_, let error, _) = self { error } else { nil }
@@ -51,28 +70,33 @@ package struct ModifyRecords: Sendable {
         package var isAtomicFailure: Bool
     }
 
-    package var database: DatabaseAddress
+    package let database: DatabaseAddress
     /// Full, as `DatabaseAddress.zone` gives it.
-    package var zone: ZoneID
-    package var isAtomic: Bool
-    package var rules: SchemaRules
-    package var now: Timestamp
+    package let zone: ZoneID
+    package let isAtomic: Bool
+    package let rules: SchemaRules
+    package let now: Timestamp
     /// Makes and changes shares; `nil`: the caller makes none.
-    package var shareEdit: ShareEdit?
+    package let shareEdit: ShareEdit?
     /// Makes record names that nobody can guess.
-    package var newName: @Sendable () -> String
+    package let newName: @Sendable () -> String
     /// What the client calls this write; `nil`: it may not be repeated.
-    package var mark: WriteMark?
-    package private(set) var operations: [Operation]
-    private(set) var preparedVersion = -1
+    package let mark: WriteMark?
+    package let operations: [Operation]
+    let preparedVersion: Int
 
+    /// Does ahead of the writer what can be done with the schema as it is now: the writer's time is everybody's.
+    ///
+    /// The operations are to be nobody else's.
     package init(
         _ operations: [Operation],
         in zone: ZoneID,
         of database: DatabaseAddress,
         atomically isAtomic: Bool,
+        schema: Schema,
         rules: SchemaRules,
         now: Timestamp,
+        shareEdit: ShareEdit? = nil,
         newName: @escaping @Sendable () -> String
     ) {
         self.newName = newName
@@ -82,42 +106,49 @@ package struct ModifyRecords: Sendable {
         self.isAtomic = isAtomic && !zone.isDefault
         self.rules = rules
         self.now = now
-    }
-
-    /// Does ahead of the writer what can be done with the schema as it is now: the writer's time is everybody's.
-    ///
-    /// To be called once at most, by whoever has made the request and its operations.
-    package mutating func prepare(with schema: Schema) {
+        self.shareEdit = shareEdit
+        mark = nil
         preparedVersion = schema.version
-        for operation in operations {
-            guard !operation.kind.isDelete, let type = operation.record.recordType else { continue }
-            let fields = try? FieldPreparation(
-                operation.record,
-                ofType: type,
-                in: zone,
-                of: database,
-                schema: schema,
-                rules: rules
-            )
-            operation.prepared = fields.map { PreparedFields($0) }
-        }
+        for operation in operations { operation.prepare(in: zone, of: database, schema: schema, rules: rules) }
     }
 
-    /// Gives records other names, and those below them the parents that they mean.
-    mutating func rename(_ name: (String) -> String) {
-        operations = operations.map { operation in
-            var record = operation.record
-            if let parent = record.parent ?? nil { record.parent = .some(name(parent)) }
-            return Operation(operation.kind, record, name: name(operation.name), prepared: operation.prepared)
-        }
+    private init(_ request: ModifyRecords, _ operations: [Operation], mark: WriteMark?) {
+        newName = request.newName
+        self.operations = operations
+        zone = request.zone
+        database = request.database
+        isAtomic = request.isAtomic
+        rules = request.rules
+        now = request.now
+        shareEdit = request.shareEdit
+        self.mark = mark
+        preparedVersion = request.preparedVersion
+    }
+
+    /// The same under the name that the client gave it.
+    package func marked(_ mark: WriteMark?) -> ModifyRecords {
+        ModifyRecords(self, operations, mark: mark)
+    }
+
+    private func with(_ operations: [Operation]) -> ModifyRecords {
+        ModifyRecords(self, operations, mark: mark)
+    }
+
+    /// The same with other names for its records, and for those below them the parents that they mean.
+    func renamed(_ name: (String) -> String) -> ModifyRecords {
+        with(
+            operations.map { operation in
+                var record = operation.record
+                if let parent = record.parent ?? nil { record.parent = .some(name(parent)) }
+                return Operation(operation.kind, record, name: name(operation.name), prepared: operation.prepared)
+            }
+        )
     }
 
     /// Decides all operations on the state before the commit, then writes what was decided.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let order = orderWithSharesLast else { return try carryOut(in: writer) }
-        var reordered = self
-        reordered.operations = order.map { operations[$0] }
-        let result = try reordered.carryOut(in: writer)
+        let result = try with(order.map { operations[$0] }).carryOut(in: writer)
         var outcomes = result.outcomes
         for (place, index) in order.enumerated() { outcomes[index] = result.outcomes[place] }
         return Result(zone: result.zone, outcomes: outcomes, isAtomicFailure: result.isAtomicFailure)
@@ -125,8 +156,7 @@ package struct ModifyRecords: Sendable {
 
     private func carryOut(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
-        var request = byKeptNames(zone.aliases)
-        request.now = zone.stamp(at: now)
+        let request = byKeptNames(zone.aliases)
         let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
         var decision = try request.decided(over: before, in: zone, by: writer)
         // Room that turns out not to be made is no room for the rest of the request either.
@@ -166,6 +196,7 @@ package struct ModifyRecords: Sendable {
             schema: try writer.schema,
             before: before,
             request: self,
+            now: zone.stamp(at: now),
             hasAsset: writer.hasAsset,
             quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
         )
