@@ -29,6 +29,7 @@ package final class Relay: Sendable {
     private let transfers: TransferMeter
     let assets: AssetDesk
     private let services: RequestServices
+    private let types = AllKnownTypes()
     /// Eight random bytes that begin this relay's request identifiers, and how many it has made.
     private let idStart: UInt64
     let onFault: @Sendable (String, any Error) -> Void
@@ -213,7 +214,7 @@ package final class Relay: Sendable {
         _ request: APIRequest,
         _ route: Route,
         _ authentication: Authentication,
-        id: String
+        id: RequestIdentifier
     ) async throws -> EndpointAnswer {
         let context = try context(request, route, authentication, id: id)
         if let user = authentication.caller.user { try await welcomes.welcome(user, route.home, in: context.store) }
@@ -237,7 +238,7 @@ package final class Relay: Sendable {
         _ request: APIRequest,
         _ route: Route,
         _ authentication: Authentication,
-        id: String
+        id: RequestIdentifier
     ) throws -> RequestContext {
         try Self.checkAccess(route, authentication)
         let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
@@ -256,7 +257,8 @@ package final class Relay: Sendable {
             store: request.trace.map { TracedStore(store, of: route.home, $0) } ?? store,
             body: json,
             limits: limits(in: route.home),
-            now: time.now()
+            now: time.now(),
+            types: request.head.reading.types(in: types, of: route.home)
         )
     }
 
@@ -313,8 +315,8 @@ package final class Relay: Sendable {
     }
 
     /// Tells one request from all others; nobody need be unable to guess it.
-    func requestID() -> String {
+    func requestID() -> RequestIdentifier {
         let number = requestCount.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15
-        return UUIDText.make(idStart, number)
+        return RequestIdentifier(idStart, number)
     }
 }

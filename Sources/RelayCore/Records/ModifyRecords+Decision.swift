@@ -250,17 +250,16 @@ extension ModifyRecords {
         /// What was prepared ahead, where that still holds.
         private func preparation(of operation: Operation, type: String) throws(RelayError) -> PreparedFields {
             if let prepared = operation.prepared, prepared.fields.growth == nil, grown.isEmpty,
-                request.preparedVersion == schema.version
+                request.schemaVersion == schema.version
             {
                 return prepared
             }
             return PreparedFields(
                 try FieldPreparation(
                     operation.record,
-                    ofType: type,
+                    ofType: KnownType(type, in: schema),
                     in: request.zone,
                     of: request.database,
-                    schema: schema,
                     rules: request.rules
                 )
             )

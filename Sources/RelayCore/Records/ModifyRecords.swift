@@ -11,15 +11,20 @@ package final class ModifyRecords: Sendable {
         package let record: RecordInput
         /// The record's name, or the one made for it.
         package let name: String
-        /// Its fields against the schema of `preparedVersion`; `nil` where that could not be done yet.
+        /// Its fields against the schema of `schemaVersion`; `nil` where that could not be done yet.
         // Set by `prepare`, before the request is anybody else's.
         nonisolated(unsafe) private(set) var prepared: PreparedFields?
 
-        package convenience init(_ kind: OperationType, _ record: RecordInput, name: String) {
+        package convenience init(_ kind: OperationType, _ record: consuming RecordInput, name: String) {
             self.init(kind, record, name: name, prepared: nil)
         }
 
-        fileprivate init(_ kind: OperationType, _ record: RecordInput, name: String, prepared: PreparedFields?) {
+        fileprivate init(
+            _ kind: OperationType,
+            _ record: consuming RecordInput,
+            name: String,
+            prepared: PreparedFields?
+        ) {
             self.kind = kind
             self.record = record
             self.name = name
@@ -27,21 +32,15 @@ package final class ModifyRecords: Sendable {
         }
 
         fileprivate func prepare(
+            as type: KnownType,
             in zone: ZoneID,
             of database: DatabaseAddress,
-            schema: Schema,
             rules: SchemaRules
         ) {
-            guard !kind.isDelete, let type = record.recordType else { return }
-            let fields = try? FieldPreparation(
-                record,
-                ofType: type,
-                in: zone,
-                of: database,
-                schema: schema,
-                rules: rules
-            )
-            prepared = fields.map { PreparedFields($0) }
+            guard let fields = try? FieldPreparation(record, ofType: type, in: zone, of: database, rules: rules) else {
+                return
+            }
+            prepared = PreparedFields(fields)
         }
     }
 
@@ -68,6 +67,8 @@ package final class ModifyRecords: Sendable {
         package var outcomes: [Outcome]
         /// Was nothing applied because one failed? Then the innocent ones failed with `atomicError`.
         package var isAtomicFailure: Bool
+        /// Of the schema by which it was decided; -1 where that is not how it is now.
+        package var schemaVersion: Int
     }
 
     package let database: DatabaseAddress
@@ -83,11 +84,12 @@ package final class ModifyRecords: Sendable {
     /// What the client calls this write; `nil`: it may not be repeated.
     package let mark: WriteMark?
     package let operations: [Operation]
-    let preparedVersion: Int
+    /// Of the schema that it was prepared with.
+    package let schemaVersion: Int
 
     /// Does ahead of the writer what can be done with the schema as it is now: the writer's time is everybody's.
     ///
-    /// The operations are to be nobody else's.
+    /// The operations are to be nobody else's. `knownType` may keep what it makes for as long as the version stays.
     package init(
         _ operations: [Operation],
         in zone: ZoneID,
@@ -97,7 +99,8 @@ package final class ModifyRecords: Sendable {
         rules: SchemaRules,
         now: Timestamp,
         shareEdit: ShareEdit? = nil,
-        newName: @escaping @Sendable () -> String
+        newName: @escaping @Sendable () -> String,
+        knownType: (String, Schema) -> KnownType = { KnownType($0, in: $1) }
     ) {
         self.newName = newName
         self.operations = operations
@@ -108,8 +111,14 @@ package final class ModifyRecords: Sendable {
         self.now = now
         self.shareEdit = shareEdit
         mark = nil
-        preparedVersion = schema.version
-        for operation in operations { operation.prepare(in: zone, of: database, schema: schema, rules: rules) }
+        schemaVersion = schema.version
+        var known: KnownType?
+        for operation in operations {
+            guard !operation.kind.isDelete, let name = operation.record.recordType else { continue }
+            let type = known.flatMap { $0.name == name ? $0 : nil } ?? knownType(name, schema)
+            known = type
+            operation.prepare(as: type, in: zone, of: database, rules: rules)
+        }
     }
 
     private init(_ request: ModifyRecords, _ operations: [Operation], mark: WriteMark?) {
@@ -122,7 +131,7 @@ package final class ModifyRecords: Sendable {
         now = request.now
         shareEdit = request.shareEdit
         self.mark = mark
-        preparedVersion = request.preparedVersion
+        schemaVersion = request.schemaVersion
     }
 
     /// The same under the name that the client gave it.
@@ -151,7 +160,12 @@ package final class ModifyRecords: Sendable {
         let result = try with(order.map { operations[$0] }).carryOut(in: writer)
         var outcomes = result.outcomes
         for (place, index) in order.enumerated() { outcomes[index] = result.outcomes[place] }
-        return Result(zone: result.zone, outcomes: outcomes, isAtomicFailure: result.isAtomicFailure)
+        return Result(
+            zone: result.zone,
+            outcomes: outcomes,
+            isAtomicFailure: result.isAtomicFailure,
+            schemaVersion: result.schemaVersion
+        )
     }
 
     private func carryOut(in writer: any StoreWriter) throws(RelayError) -> Result {
@@ -170,7 +184,7 @@ package final class ModifyRecords: Sendable {
         if isAtomic, decision.earlier == nil, decision.hasFailed {
             if !Self.refusesWhole { try decision.write(to: writer, zone: zone) }
             let outcomes = decision.viewed(decision.outcomesOfRefusal(), of: self)
-            return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true)
+            return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true, schemaVersion: -1)
         }
         try decision.write(to: writer, zone: zone)
         if !decision.writes.isEmpty { try keep(decision.outcomes, in: writer) }
@@ -178,7 +192,8 @@ package final class ModifyRecords: Sendable {
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,
             outcomes: outcomes,
-            isAtomicFailure: false
+            isAtomicFailure: false,
+            schemaVersion: decision.grown.isEmpty ? decision.schema.version : -1
         )
     }
 

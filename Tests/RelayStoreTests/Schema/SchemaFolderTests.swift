@@ -149,10 +149,9 @@ import Wire
             do throws(RelayError) {
                 _ = try FieldPreparation(
                     record,
-                    ofType: name,
+                    ofType: KnownType(name, in: Schema()),
                     in: ZoneID(ZoneID.defaultName, owner: Zone.publicOwner),
                     of: DatabaseAddress(scope: .public, caller: Caller(.user(user), deviceID: "phone")),
-                    schema: Schema(),
                     rules: SchemaRules(mayGrow: mayGrow, scope: .public, limits: Limits())
                 )
                 return nil
