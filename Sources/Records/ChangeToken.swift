@@ -46,14 +46,25 @@ package struct ChangeToken: Hashable, Sendable {
         self.init(kind: kind, log: number(at: 1), epoch: number(at: 9), position: number(at: 17), floor: number(at: 25))
     }
 
-    package var encoded: String {
+    package var encoded: String { withBytes { Base64.encode($0) } }
+
+    /// Lends the bytes that go on the wire in base64.
+    package func withBytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
         // 33 bytes are eleven whole groups: no padding.
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 33) { bytes in
             bytes[0] = kind.rawValue
-            for (index, number) in [log, epoch, position, floor].enumerated() {
-                for byte in 0..<8 { bytes[1 + index * 8 + byte] = UInt8(truncatingIfNeeded: number >> (56 - byte * 8)) }
+            func put(_ number: UInt64, at start: Int) {
+                UnsafeMutableRawBufferPointer(bytes).storeBytes(
+                    of: number.bigEndian,
+                    toByteOffset: start,
+                    as: UInt64.self
+                )
             }
-            return Base64.encode(UnsafeBufferPointer(bytes))
+            put(log, at: 1)
+            put(epoch, at: 9)
+            put(position, at: 17)
+            put(floor, at: 25)
+            return body(UnsafeBufferPointer(bytes))
         }
     }
 }

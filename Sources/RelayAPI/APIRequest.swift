@@ -97,9 +97,13 @@ package struct APIResponse: Sendable {
 
     /// An answer in JSON, which is sent from where it was written.
     init(status: HTTPResponse.Status, text: JSONText) {
-        self.init(status: status)
+        self.status = status
+        otherHeaders = Self.noHeaders
+        held = []
         self.text = text
     }
+
+    private static let noHeaders = HTTPFields()
 
     /// The body; of an answer in JSON a copy.
     package var body: [UInt8] {
@@ -137,12 +141,14 @@ package struct APIResponse: Sendable {
 /// The header fields that every answer of the wire has: written by the million, and so not kept as a list.
 package struct UsualFields: Sendable {
     /// Names the request.
-    package var requestID: String
+    package var id: RequestIdentifier
     /// A fresh web auth token, where one goes with the answer.
     package var webToken: String?
 
-    init(requestID: String, webToken: String?) {
-        self.requestID = requestID
+    package var requestID: String { id.text }
+
+    init(id: RequestIdentifier, webToken: String?) {
+        self.id = id
         self.webToken = webToken
     }
 

@@ -6,14 +6,18 @@ import Wire
 /// A request of the kinds that devices send all the time, on its way without a task of its own.
 ///
 /// Reads are answered at once. Of a write everything up to the commit is done at once, and what remains on the lane when
-/// it is on disk.
-final class DirectRequest: Sendable {
+/// it is on disk. It is the write, too: one object on its way to the disk and back.
+final class DirectRequest: StoreWrite, @unchecked Sendable {
     private let relay: Relay
     private let request: APIRequest
     private let route: Route
-    private let id: String
+    private let id: RequestIdentifier
     private let lane: any AnswerLane
     private let then: @Sendable (APIResponse) -> Void
+    // Touched by whoever has the request in hand: its caller, then whoever carries out the store's writes, and then the lane
+    // that this hands it to.
+    private var write: RecordsWrite?
+    private var outcome: Result<ModifyRecords.Result, RelayError> = .failure(.notCarriedOut)
 
     init(
         _ relay: Relay,
@@ -64,23 +68,33 @@ final class DirectRequest: Sendable {
         guard route.operation == .recordsModify else {
             return end(try route.operation.performAtOnce(context), context)
         }
-        context.store.write(DirectWrite(self, try RecordsWrite(context), context))
+        write = try RecordsWrite(context)
+        context.store.write(self)
     }
 
-    /// Goes on where the write is on disk, or has failed.
-    fileprivate func wrote(
-        _ outcome: Result<ModifyRecords.Result, RelayError>,
-        _ write: RecordsWrite,
-        _ context: RequestContext
-    ) {
-        do {
-            end(try write.answer(try outcome.get()), context)
+    func run(in writer: any StoreWriter) {
+        guard let write else { return }
+        do throws(RelayError) {
+            outcome = .success(try write.run(in: writer))
         } catch {
-            fail(error, context.authentication)
+            outcome = .failure(error)
         }
     }
 
-    fileprivate func run(_ job: @escaping @Sendable () -> Void) { lane.run(job) }
+    func finish(_ failure: RelayError?) {
+        if let failure { outcome = .failure(failure) }
+        lane.run { [self] in wrote() }
+    }
+
+    /// Goes on where the write is on disk, or has failed.
+    private func wrote() {
+        guard let write else { return }
+        do {
+            end(try write.answer(try outcome.get()), write.context)
+        } catch {
+            fail(error, write.context.authentication)
+        }
+    }
 
     private func end(_ answer: EndpointAnswer, _ context: RequestContext) {
         relay.count(answer, of: route)
@@ -93,34 +107,6 @@ final class DirectRequest: Sendable {
         var response = relay.failure(error, id: id)
         relay.decorate(&response, request, authentication, id: id)
         then(response)
-    }
-}
-
-/// The write of a direct request.
-private final class DirectWrite: StoreWrite, @unchecked Sendable {
-    private let request: DirectRequest
-    private let write: RecordsWrite
-    private let context: RequestContext
-    // Touched by whoever carries out the store's writes, and then on the lane that this hands it to.
-    private var outcome: Result<ModifyRecords.Result, RelayError> = .failure(.notCarriedOut)
-
-    init(_ request: DirectRequest, _ write: RecordsWrite, _ context: RequestContext) {
-        self.request = request
-        self.write = write
-        self.context = context
-    }
-
-    func run(in writer: any StoreWriter) {
-        do throws(RelayError) {
-            outcome = .success(try write.run(in: writer))
-        } catch {
-            outcome = .failure(error)
-        }
-    }
-
-    func finish(_ failure: RelayError?) {
-        if let failure { outcome = .failure(failure) }
-        request.run { [self] in request.wrote(outcome, write, context) }
     }
 }
 

@@ -5,14 +5,14 @@ import RelayCore
 /// What has an address of its own, beside the operations on databases.
 extension Relay {
     /// Everybody may know what the relay serves, pages of other origins included.
-    static func describe(_ request: APIRequest, id: String) -> APIResponse {
+    static func describe(_ request: APIRequest, id: RequestIdentifier) -> APIResponse {
         let isRead = request.method == .get || request.method == .head
         var response = APIResponse(
             status: isRead ? .ok : .methodNotAllowed,
             body: isRead ? OpenAPIDescription.json : []
         )
         response.headers.append(json)
-        response.headers[.requestUUID] = id
+        response.headers[.requestUUID] = id.text
         response.headers[.accessControlAllowOrigin] = "*"
         if !isRead { response.headers[.allow] = "GET, HEAD" }
         return response
@@ -44,14 +44,14 @@ extension Relay {
             }
             response.headers.append(Self.json)
         }
-        response.headers[.requestUUID] = id
+        response.headers[.requestUUID] = id.text
         response.headers[.accessControlAllowOrigin] = "*"
         response.headers[.accessControlExposeHeaders] = "Upload-Offset, X-Apple-Request-UUID"
         return response
     }
 
     /// Answers a long poll.
-    func poll(_ request: APIRequest, _ home: ContainerEnvironment, id: String) async -> APIResponse {
+    func poll(_ request: APIRequest, _ home: ContainerEnvironment, id: RequestIdentifier) async -> APIResponse {
         var response: APIResponse
         do {
             guard request.method == .get else {
@@ -64,7 +64,7 @@ extension Relay {
             response.headers.append(Self.json)
             response.headers[.accessControlAllowOrigin] = "*"
         }
-        response.headers[.requestUUID] = id
+        response.headers[.requestUUID] = id.text
         return response
     }
 }

@@ -15,12 +15,12 @@ extension Relay {
     }
 
     /// The answer to a request that failed; where the relay is to blame, the operator hears of it.
-    func failure(_ cause: any Error, id: String) -> APIResponse {
+    func failure(_ cause: any Error, id: RequestIdentifier) -> APIResponse {
         let error = Self.relayError(for: cause)
         let status = error.status ?? error.code.status
-        if status >= 500 { onFault(id, cause) }
+        if status >= 500 { onFault(id.text, cause) }
         let answer = EndpointAnswer {
-            $0.member("uuid", id)
+            $0.member("uuid", id.text)
             $0.members(of: error)
         }
         var response = APIResponse(status: .init(code: status), text: answer.body)
@@ -36,9 +36,9 @@ extension Relay {
         _ response: inout APIResponse,
         _ request: APIRequest,
         _ authentication: Authentication?,
-        id: String
+        id: RequestIdentifier
     ) {
-        response.usual = UsualFields(requestID: id, webToken: authentication?.freshWebToken)
+        response.usual = UsualFields(id: id, webToken: authentication?.freshWebToken)
         response.caller = authentication?.caller
         if request.method == .get { response.otherHeaders[.cacheControl] = "no-store" }
         if let origin = authentication?.origin {
@@ -59,12 +59,12 @@ extension Relay {
     /// Tells a browser whether a page of that origin may call at all.
     ///
     /// Wire reference 1.1.
-    func preflight(_ request: APIRequest, _ route: Route, id: String) -> APIResponse {
+    func preflight(_ request: APIRequest, _ route: Route, id: RequestIdentifier) -> APIResponse {
         let origin = request.headers[.origin].flatMap {
             authenticator.allowsOrigin($0, of: request, in: route.home) ? $0 : nil
         }
         var response = CrossOrigin.preflight(origin)
-        response.headers[.requestUUID] = id
+        response.headers[.requestUUID] = id.text
         return response
     }
 }

@@ -29,6 +29,7 @@ package final class Relay: Sendable {
     private let transfers: TransferMeter
     let assets: AssetDesk
     private let services: RequestServices
+    private let types = AllKnownTypes()
     private let requestIDs: UUIDSequence
     let onFault: @Sendable (String, any Error) -> Void
     /// Bounds of single users and containers; and whether there are any.
@@ -211,7 +212,7 @@ package final class Relay: Sendable {
         _ request: APIRequest,
         _ route: Route,
         _ authentication: Authentication,
-        id: String
+        id: RequestIdentifier
     ) async throws -> EndpointAnswer {
         let context = try context(request, route, authentication, id: id)
         if let user = authentication.caller.user { try await welcomes.welcome(user, route.home, in: context.store) }
@@ -235,7 +236,7 @@ package final class Relay: Sendable {
         _ request: APIRequest,
         _ route: Route,
         _ authentication: Authentication,
-        id: String
+        id: RequestIdentifier
     ) throws -> RequestContext {
         try Self.checkAccess(route, authentication)
         let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
@@ -254,7 +255,8 @@ package final class Relay: Sendable {
             store: request.trace.map { TracedStore(store, of: route.home, $0) } ?? store,
             body: json,
             limits: limits(in: route.home),
-            now: time.now()
+            now: time.now(),
+            types: request.head.reading.types(in: types, of: route.home)
         )
     }
 
@@ -311,5 +313,5 @@ package final class Relay: Sendable {
     }
 
     /// Tells one request from all others; nobody need be unable to guess it.
-    func requestID() -> String { requestIDs.next() }
+    func requestID() -> RequestIdentifier { requestIDs.next() }
 }

@@ -42,7 +42,7 @@ final class RequestServices: Sendable {
 /// A class, since it is handed on from function to function and is never changed.
 final class RequestContext: Sendable {
     /// The `uuid` of its errors.
-    let requestID: String
+    let requestID: RequestIdentifier
     let home: ContainerEnvironment
     let database: DatabaseAddress
     let authentication: Authentication
@@ -55,6 +55,7 @@ final class RequestContext: Sendable {
     let body: JSONValue
     let limits: Limits
     let now: Timestamp
+    let types: KnownTypes
 
     var authenticator: Authenticator { services.authenticator }
     var assets: AssetDesk { services.assets }
@@ -65,7 +66,7 @@ final class RequestContext: Sendable {
     var newSecret: @Sendable () -> String { services.newSecret }
 
     init(
-        requestID: String,
+        requestID: RequestIdentifier,
         home: ContainerEnvironment,
         database: DatabaseAddress,
         authentication: Authentication,
@@ -75,7 +76,8 @@ final class RequestContext: Sendable {
         store: any Store,
         body: JSONValue,
         limits: Limits,
-        now: Timestamp
+        now: Timestamp,
+        types: KnownTypes
     ) {
         self.requestID = requestID
         self.home = home
@@ -88,6 +90,7 @@ final class RequestContext: Sendable {
         self.body = body
         self.limits = limits
         self.now = now
+        self.types = types
     }
 
     /// The zone that a `zoneID` member of `json` names; the default zone where there is none.

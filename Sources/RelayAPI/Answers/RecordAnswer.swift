@@ -6,18 +6,22 @@ import Wire
 ///
 /// Wire reference 4.3.
 struct RecordAnswer {
-    /// The zone's ID, written once for all of its records.
-    private let zone: [UInt8]
-    /// What every live record ends with.
-    private let end: [UInt8]
     private let zoneID: ZoneID
-    private let selection: FieldsJSON.Selection
+    private var selection: FieldsJSON.Selection
     private let links: AssetLinks?
     private let shares: ShareAnswer
     /// Are fields written as they are stored? Asked once, not for each record.
-    private let takesAll: Bool
-    private let lastStamp = LastStamp()
+    private var takesAll: Bool
+    /// Where the zone's ID stands in what was written, where it does: all records have the same.
+    private var zoneText: Range<Int>?
+    /// Where the stamp written last stands, without its beginning.
+    ///
+    /// A new record was modified when it was created, and what one request saved has one stamp, so most are the same as the one
+    /// before.
+    private var lastStamp: (stamp: StoredRecord.Stamp, text: Range<Int>)?
 
+    /// For records that go to one writer.
+    ///
     /// - Parameters:
     ///   - zone: Of all the records.
     ///   - selection: Which fields, and how.
@@ -27,16 +31,24 @@ struct RecordAnswer {
         zoneID = zone
         self.shares = shares
         self.links = links
-        var writer = JSONWriter()
-        ZoneIDCodec.write(zone, to: &writer)
-        self.zone = writer.bytes
-        end = Array(#""deleted":false,"zoneID":"#.utf8) + self.zone + Array("}".utf8)
         self.selection = selection
         takesAll = selection == .all && links == nil
     }
 
+    /// From here on writes these fields; where they are `nil`, those of `outer`.
+    mutating func select(_ keys: [String]?, else outer: FieldsJSON.Selection) {
+        guard keys != nil || selection.desiredKeys != outer.desiredKeys else { return }
+        selection = outer
+        if let keys { selection.desiredKeys = Set(keys) }
+        takesAll = selection == .all && links == nil
+    }
+
     /// A live record whole, a deleted one as its tombstone.
-    func write(_ record: StoredRecord, selecting own: FieldsJSON.Selection? = nil, to writer: inout JSONWriter) throws {
+    mutating func write(
+        _ record: StoredRecord,
+        selecting own: FieldsJSON.Selection? = nil,
+        to writer: inout JSONWriter
+    ) throws {
         guard !record.isDeleted else {
             // Where it went is its owner's business.
             let goal = shares.viewer == zoneID.owner ? record.movedTo : nil
@@ -61,14 +73,31 @@ struct RecordAnswer {
             writer.object { $0.member("recordName", parent) }
         }
         if record.share != nil { shares.write(record, in: zoneID, to: &writer) }
-        writer.raw(end)
+        writer.fragment(Text.end)
+        writeZone(to: &writer)
+        writer.close(UInt8(ascii: "}"))
+    }
+
+    private mutating func writeZone(to writer: inout JSONWriter) {
+        if let zoneText { return writer.again(zoneText) }
+        let start = writer.length
+        ZoneIDCodec.write(zoneID, to: &writer)
+        zoneText = start..<writer.length
     }
 
     /// Types of which records must be whole to be written, where others need not; `nil`: all must.
     var wholeTypes: Set<String>? { selection == .all ? links?.types ?? [] : nil }
 
     /// Writes those that need not be whole, from the first of a page to its last.
-    var rows: RowAnswer { RowAnswer(end: end) }
+    var rows: RowAnswer {
+        var writer = JSONWriter()
+        writer.key("deleted")
+        writer.bool(false)
+        writer.key("zoneID")
+        ZoneIDCodec.write(zoneID, to: &writer)
+        writer.close(UInt8(ascii: "}"))
+        return RowAnswer(end: writer.bytes)
+    }
 
     private func fields(of record: StoredRecord, _ selection: FieldsJSON.Selection) throws -> [UInt8] {
         guard let links, links.types.contains(record.type) else { return try selection.apply(to: record.fields) }
@@ -87,22 +116,30 @@ struct RecordAnswer {
         static let modified: StaticString = #","modified":{"timestamp":"#
         static let user: StaticString = #","userRecordName":"#
         static let device: StaticString = #","deviceID":"#
+        static let end: StaticString = #","deleted":false,"zoneID":"#
     }
 
     /// `goal`: the zone that the record was moved to, ours.
-    func writeTombstone(_ name: String, type: String?, movedTo goal: String? = nil, to writer: inout JSONWriter) {
+    mutating func writeTombstone(
+        _ name: String,
+        type: String?,
+        movedTo goal: String? = nil,
+        to writer: inout JSONWriter
+    ) {
         writer.open(UInt8(ascii: "{"))
         writer.member("recordName", name)
         if let type { writer.member("recordType", type) }
         writer.member("deleted", true)
         if let goal { writer.member("movedTo", goal) }
         writer.key("zoneID")
-        writer.raw(zone)
+        writeZone(to: &writer)
         writer.close(UInt8(ascii: "}"))
     }
 
     /// What became of one operation of a write; `requestID` goes with what failed.
-    func write(_ outcome: ModifyRecords.Outcome, requestID: String, to writer: inout JSONWriter) throws {
+    mutating func write(_ outcome: ModifyRecords.Outcome, requestID: RequestIdentifier, to writer: inout JSONWriter)
+        throws
+    {
         switch outcome {
         case .saved(let record): try write(record, to: &writer)
         case .deleted(let name, let type): writeTombstone(name, type: type, to: &writer)
@@ -110,7 +147,7 @@ struct RecordAnswer {
             writer.open(UInt8(ascii: "{"))
             writer.member("recordName", name)
             writer.members(of: error)
-            writer.member("uuid", requestID)
+            writer.member("uuid", requestID.text)
             if let server {
                 writer.key("serverRecord")
                 // Whole, since a merge needs all of it, but with numbers as the client reads them.
@@ -122,27 +159,17 @@ struct RecordAnswer {
     }
 
     /// The rest of a stamp, whose beginning stands.
-    private func write(_ stamp: StoredRecord.Stamp, to writer: inout JSONWriter) {
-        if lastStamp.stamp == stamp { return writer.raw(lastStamp.text) }
+    private mutating func write(_ stamp: StoredRecord.Stamp, to writer: inout JSONWriter) {
+        if let lastStamp, lastStamp.stamp == stamp { return writer.again(lastStamp.text) }
         let start = writer.length
-        defer {
-            writer.copy(from: start, into: &lastStamp.text)
-            lastStamp.stamp = stamp
-        }
         writer.int(stamp.at.milliseconds)
         writer.fragment(Text.user)
         writer.string(stamp.by.recordName)
         writer.fragment(Text.device)
         writer.digits(stamp.device.bits, radix: .sixteen)
         writer.close(UInt8(ascii: "}"))
+        lastStamp = (stamp, start..<writer.length)
     }
-}
-
-/// The stamp written last, and its text: a new record was modified when it was created, and what one request saved has one
-/// stamp, so most are the same as the one before.
-private final class LastStamp {
-    var stamp: StoredRecord.Stamp?
-    var text: [UInt8] = []
 }
 
 extension FieldsJSON.Selection {

@@ -2,6 +2,27 @@ package import HTTPTypes
 package import RelayCore
 import Synchronization
 
+/// Names a request, or a notice: a version 4 UUID, made text when somebody writes it.
+package struct RequestIdentifier: Hashable, Sendable {
+    private let first: UInt64
+    private let second: UInt64
+
+    fileprivate init(_ first: UInt64, _ second: UInt64) {
+        self.first = first
+        self.second = second
+    }
+
+    package var text: String { UUIDText.make(first, second) }
+
+    /// Lends the bytes of the text.
+    package func withText<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: UUIDText.length) { text in
+            UUIDText.write(first, second, to: text)
+            return body(UnsafeRawBufferPointer(text))
+        }
+    }
+}
+
 /// Writes 16 random bytes as a version 4 UUID, lower-case.
 ///
 /// RFC 9562.
@@ -13,22 +34,29 @@ enum UUIDText {
         return make(first.reduce(0) { $0 << 8 | UInt64($1) }, second.reduce(0) { $0 << 8 | UInt64($1) })
     }
 
-    /// The same of two halves; every answer has one.
+    static let length = 36
+
+    /// The same of two halves.
     static func make(_ first: UInt64, _ second: UInt64) -> String {
+        String(unsafeUninitializedCapacity: length) { text in
+            write(first, second, to: text)
+            return length
+        }
+    }
+
+    /// The same into memory that has room for it; every answer has one.
+    static func write(_ first: UInt64, _ second: UInt64, to text: UnsafeMutableBufferPointer<UInt8>) {
         let halves = (first & ~0xF000 | 0x4000, second & ~(3 << 62) | 1 << 63)
         let digits = digits.utf8Start
-        return String(unsafeUninitializedCapacity: 36) { text in
-            var count = 0
-            for index in 0..<32 {
-                if index == 8 || index == 12 || index == 16 || index == 20 {
-                    text[count] = UInt8(ascii: "-")
-                    count += 1
-                }
-                let half = index < 16 ? halves.0 : halves.1
-                text[count] = digits[Int(half &>> UInt64(60 &- (index & 15) &* 4) & 15)]
+        var count = 0
+        for index in 0..<32 {
+            if index == 8 || index == 12 || index == 16 || index == 20 {
+                text[count] = UInt8(ascii: "-")
                 count += 1
             }
-            return count
+            let half = index < 16 ? halves.0 : halves.1
+            text[count] = digits[Int(half &>> UInt64(60 &- (index & 15) &* 4) & 15)]
+            count += 1
         }
     }
 }
@@ -40,9 +68,8 @@ package final class UUIDSequence: Sendable {
 
     package init(_ random: RandomSource) { start = random.bytes(8).reduce(0) { $0 << 8 | UInt64($1) } }
 
-    /// The next version 4 UUID, lower-case.
-    package func next() -> String {
-        UUIDText.make(start, count.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15)
+    package func next() -> RequestIdentifier {
+        RequestIdentifier(start, count.add(1, ordering: .relaxed).newValue &* 0x9E37_79B9_7F4A_7C15)
     }
 }
 

@@ -135,8 +135,10 @@ extension RequestContext {
     }
 
     /// Puts download addresses into answers; `nil` where the container has no type with assets.
-    var assetLinks: AssetLinks? {
-        let types = assets.types(of: home, in: store.currentSchema)
+    var assetLinks: AssetLinks? { assetLinks(for: assets.types(of: home, in: store.currentSchema)) }
+
+    /// The same where it is known which types have assets.
+    func assetLinks(for types: Set<String>) -> AssetLinks? {
         guard !types.isEmpty else { return nil }
         return AssetLinks(
             types: types,

@@ -79,13 +79,14 @@ private struct ZonePageRequest {
     /// Writes the members `records`, `syncToken` and `moreComing`.
     func write(_ id: ZoneID, _ context: RequestContext, to writer: inout JSONWriter) throws(RelayError) {
         let zone = try context.database.zone(id)
-        let answer = RecordAnswer(
+        var answer = RecordAnswer(
             zone: zone,
             selection: selection,
             links: context.assetLinks,
             shares: context.shareAnswer
         )
         var rows = answer.rows
+        let wholeTypes = answer.wholeTypes
         var failure: (any Error)?
         writer.key("records")
         writer.open(UInt8(ascii: "["))
@@ -102,7 +103,7 @@ private struct ZonePageRequest {
             try changes.read(
                 from: reader,
                 epoch: context.store.epoch,
-                lendingAllBut: answer.wholeTypes
+                lendingAllBut: wholeTypes
             ) { record in
                 switch record {
                 case .lent(let row): rows.write(row, to: &writer)
@@ -112,7 +113,7 @@ private struct ZonePageRequest {
         }
         if let failure { throw failure as? RelayError ?? RelayError(.internalError, "The relay failed; report this.") }
         writer.close(UInt8(ascii: "]"))
-        writer.member("syncToken", page.token.encoded)
+        writer.member("syncToken", page.token)
         writer.member("moreComing", page.moreComing)
         if let remaining = page.remaining { writer.member("remaining", remaining) }
     }
@@ -153,7 +154,7 @@ private func databasePage(
     return EndpointAnswer { writer in
         writer.key("zones")
         writer.array(page.zones) { $0.zone($1, epoch: epoch) }
-        writer.member(tokenKey, page.token.encoded)
+        writer.member(tokenKey, page.token)
         writer.member("moreComing", page.moreComing)
         if tellsSchema { writer.member("schemaVersion", context.store.currentSchema.version) }
     }

@@ -37,7 +37,7 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let shares = context.shareAnswer
     return try EndpointAnswer(status: failures > 0 ? ErrorCode.atomicError.status : 200) { writer in
         if failures > 0 {
-            writer.member("uuid", context.requestID)
+            writer.member("uuid", context.requestID.text)
             let reason = "Nothing was moved: \(failures) of \(result.outcomes.count) records cannot be."
             writer.members(of: RelayError(.atomicError, reason))
         }
@@ -48,7 +48,7 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
                 if failures == 0 { writer.member(of: outcome) }
                 continue
             }
-            let answer = RecordAnswer(zone: source, links: nil, shares: shares)
+            var answer = RecordAnswer(zone: source, links: nil, shares: shares)
             let failed = ModifyRecords.Outcome.failed(name: name, error, server: server)
             try answer.write(failed, requestID: context.requestID, to: &writer)
         }

@@ -38,7 +38,8 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         writer.key("records")
         writer.open(UInt8(ascii: "["))
         for (zone, record) in page.records {
-            try RecordAnswer(zone: zone, selection: selection, links: links, shares: shares).write(record, to: &writer)
+            var answer = RecordAnswer(zone: zone, selection: selection, links: links, shares: shares)
+            try answer.write(record, to: &writer)
         }
         writer.close(UInt8(ascii: "]"))
         if let next = page.next {

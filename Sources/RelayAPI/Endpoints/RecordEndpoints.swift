@@ -13,12 +13,12 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
 
 /// A `records/modify` that has been read: what the store is to do, and how the client hears of it.
 final class RecordsWrite: Sendable {
-    private let context: RequestContext
+    let context: RequestContext
     private let request: ModifyRecords
     private let selection: FieldsJSON.Selection
-    /// Which fields of each record the client wants back, where it says so.
-    private let desiredKeys: [[String]?]
-    private let uploads = UsedUploads()
+    private let uploads: UsedUploads
+    /// The types with assets, under the schema that the request was prepared with.
+    private let assetTypes: Set<String>
 
     init(_ context: RequestContext) throws {
         let operationID = try WriteMark.id(in: context.body)
@@ -38,34 +38,31 @@ final class RecordsWrite: Sendable {
             return ModifyRecords.Operation(kind, record, name: name ?? context.newRecordName())
         }
         guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
-        let (assets, user, home) = (context.assets, context.database.caller.user, context.home)
-        let uploads = uploads
+        uploads = UsedUploads(context)
         let rules = SchemaRules(
             mayGrow: context.schemaMayGrow,
             scope: context.database.scope,
             limits: context.limits,
-            judgeAsset: { asset in
-                let verdict = assets.verdict(asset, for: user, in: home)
-                if case .fresh(let hash, _) = verdict { uploads.add(hash) }
-                return verdict
-            }
+            assets: uploads
         )
-        var request = ModifyRecords(
+        let schema = context.store.currentSchema
+        assetTypes = context.assets.types(of: context.home, in: schema)
+        let zone = try zoneMeant(by: operations, context)
+        let request = ModifyRecords(
             operations,
-            in: try zone(of: operations, context),
+            in: zone,
             of: context.database,
             atomically: try context.body["atomic"]?.bool() ?? true,
+            schema: schema,
             rules: rules,
             now: context.now,
-            newName: context.newRecordName
+            shareEdit: try context.shareEdit(for: operations, in: zone),
+            newName: context.newRecordName,
+            knownType: context.types.type
         )
-        request.prepare(with: context.store.currentSchema)
-        request.mark = operationID.flatMap { WriteMark($0, of: request) }
-        request.shareEdit = try context.shareEdit(for: operations, in: request.zone)
         self.context = context
-        self.request = request
+        self.request = operationID.map { request.marked(WriteMark($0, of: request)) } ?? request
         selection = try context.selection(of: context.body)
-        desiredKeys = operations.map(\.record.desiredKeys)
     }
 
     /// Decides and writes.
@@ -77,45 +74,53 @@ final class RecordsWrite: Sendable {
         if !result.isAtomicFailure {
             context.assets.pending.remove(uploads.all, of: request.zone.owner, in: context.home)
         }
-        let (zone, links) = (request.zone, context.assetLinks)
-        let shares = context.shareAnswer
-        let answer = RecordAnswer(zone: zone, selection: selection, links: links, shares: shares)
+        let links =
+            result.schemaVersion == request.schemaVersion
+            ? context.assetLinks(for: assetTypes) : context.assetLinks
+        var answer = RecordAnswer(
+            zone: request.zone,
+            selection: selection,
+            links: links,
+            shares: context.shareAnswer
+        )
         return try EndpointAnswer(status: result.isAtomicFailure ? ErrorCode.atomicError.status : 200) { writer in
             if result.isAtomicFailure {
-                writer.member("uuid", context.requestID)
+                writer.member("uuid", context.requestID.text)
                 writer.atomicFailure(result.outcomes)
             }
             writer.key("records")
             writer.open(UInt8(ascii: "["))
-            for (index, own) in desiredKeys.enumerated() {
-                guard let own else {
-                    try answer.write(result.outcomes[index], requestID: context.requestID, to: &writer)
-                    continue
-                }
-                var selection = selection
-                selection.desiredKeys = Set(own)
-                try RecordAnswer(zone: zone, selection: selection, links: links, shares: shares)
-                    .write(result.outcomes[index], requestID: context.requestID, to: &writer)
+            for (index, operation) in request.operations.enumerated() {
+                // Which fields of this record the client wants back, where it says so.
+                answer.select(operation.record.desiredKeys, else: selection)
+                try answer.write(result.outcomes[index], requestID: context.requestID, to: &writer)
             }
             writer.close(UInt8(ascii: "]"))
             if result.zone.tracksChanges, !result.isAtomicFailure {
-                writer.member("syncToken", result.zone.token(epoch: context.store.epoch).encoded)
+                writer.member("syncToken", result.zone.token(epoch: context.store.epoch))
             }
         }
     }
 }
 
 /// The fresh assets that a write puts to use.
-private final class UsedUploads: Sendable {
+private final class UsedUploads: AssetJudge {
+    private let context: RequestContext
     private let hashes = Mutex<[AssetHash]>([])
+
+    init(_ context: RequestContext) { self.context = context }
 
     var all: [AssetHash] { hashes.withLock { $0 } }
 
-    func add(_ hash: AssetHash) { hashes.withLock { $0.append(hash) } }
+    func verdict(_ asset: Asset) -> AssetVerdict {
+        let verdict = context.assets.verdict(asset, for: context.database.caller.user, in: context.home)
+        if case .fresh(let hash, _) = verdict { hashes.withLock { $0.append(hash) } }
+        return verdict
+    }
 }
 
 /// The request's zone; where only the records name one, theirs.
-private func zone(of operations: [ModifyRecords.Operation], _ context: RequestContext) throws -> ZoneID {
+private func zoneMeant(by operations: [ModifyRecords.Operation], _ context: RequestContext) throws -> ZoneID {
     if context.body["zoneID"] == nil, let zone = operations.first?.record.zone {
         return try context.database.zone(zone)
     }
@@ -162,7 +167,7 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let found = try context.store.read { reader throws(RelayError) in
         try LookupRecords(names, in: zone, of: context.database).read(from: reader)
     }
-    let answer = RecordAnswer(zone: zone, links: context.assetLinks, shares: context.shareAnswer)
+    var answer = RecordAnswer(zone: zone, links: context.assetLinks, shares: context.shareAnswer)
     return try EndpointAnswer { writer in
         writer.key("records")
         writer.open(UInt8(ascii: "["))

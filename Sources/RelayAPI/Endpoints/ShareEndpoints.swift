@@ -172,7 +172,7 @@ extension RequestContext {
         if let root = found.share.root { writer.member("rootRecordName", root) }
         if link.fetchesRoot, let root = found.root, !root.isDeleted, database.caller.user != nil {
             writer.key("rootRecord")
-            let records = RecordAnswer(
+            var records = RecordAnswer(
                 zone: found.zone.id,
                 selection: link.selection,
                 links: links,
@@ -182,8 +182,8 @@ extension RequestContext {
         }
         writer.key("share")
         let whole = FieldsJSON.Selection(numbersAsStrings: link.selection.numbersAsStrings)
-        try RecordAnswer(zone: found.zone.id, selection: whole, links: nil, shares: answer)
-            .write(found.record, to: &writer)
+        var share = RecordAnswer(zone: found.zone.id, selection: whole, links: nil, shares: answer)
+        try share.write(found.record, to: &writer)
         writer.key("ownerIdentity")
         answer.writeOwner(found.zone.id.owner, to: &writer)
         write(found.standing, of: found.share, to: &writer)

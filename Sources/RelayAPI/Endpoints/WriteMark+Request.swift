@@ -38,8 +38,8 @@ extension WriteMark {
             // In any order: a client may keep its fields in a table that has none.
             print.sum &+= operation.record.fields.reduce(0) { sum, field in
                 var own = Fingerprint()
-                own.add(field.name)
-                own.add(field.value?.rawBytes ?? [])
+                own.add(operation.record.name(of: field))
+                own.add(operation.record.value(of: field)?.rawBytes ?? [])
                 return sum &+ own.sum
             }
         }

@@ -27,8 +27,11 @@ package final class Authentication: Sendable {
     /// Makes further tokens of the session; `nil` where nothing rotates.
     let seal: WebTokenSeal?
     let signIn: SignInAddress
+    /// What it was made of, where that is remembered.
+    private let grant: Grant?
 
     init(
+        grant: Grant? = nil,
         caller: Caller,
         freshWebToken: String? = nil,
         expires: Timestamp? = nil,
@@ -46,7 +49,11 @@ package final class Authentication: Sendable {
         self.account = account
         self.seal = seal
         self.signIn = signIn
+        self.grant = grant
     }
+
+    /// Whether it says of the same head what this use of the grant says.
+    func isOf(_ granted: Granted) -> Bool { grant === granted.grant && freshWebToken == granted.freshWebToken }
 
     /// What to throw at a caller that needs a user and has none.
     ///

@@ -62,18 +62,16 @@ package final class Authenticator: Sendable {
         in home: ContainerEnvironment
     ) throws(RelayError) -> Authentication {
         let reading = request.head.reading
-        let shown = reading.shown
         do throws(CredentialRefusal) {
             return try countingFailures(from: request.remoteAddress) { () throws(CredentialRefusal) in
-                if shown.signature.isPresent { return try authenticateSigned(request, shown, in: home) }
-                guard !shown.isAmbiguous else { throw .failed }
-                let key = reading.grantKey.flatMap { $0.home == home ? $0 : nil } ?? GrantKey(home: home, shown)
-                return try authenticate(shown, by: key, from: request.remoteAddress)
+                if reading.isSigned { return try authenticateSigned(request, reading.shown, in: home) }
+                guard !reading.shown.isAmbiguous else { throw .failed }
+                return try authenticate(reading, in: home, from: request.remoteAddress)
             }
         } catch {
             guard error == .ended else { throw error.relayError(redirectURL: nil) }
-            var address = signIn(shown, in: home)
-            address.apiTokenID = (try? apiToken(shown, in: home, at: time.uptime()))?.id
+            var address = signIn(reading.shown, in: home)
+            address.apiTokenID = (try? apiToken(reading.shown, in: home, at: time.uptime()))?.id
             throw error.relayError(redirectURL: address.url)
         }
     }
@@ -101,11 +99,12 @@ package final class Authenticator: Sendable {
     // MARK: Tokens
 
     private func authenticate(
-        _ shown: PresentedCredentials,
-        by key: GrantKey,
+        _ reading: HeadReading,
+        in home: ContainerEnvironment,
         from address: String
     ) throws(CredentialRefusal) -> Authentication {
-        let home = key.home
+        let ownKey = reading.grantKey.flatMap { $0.home == home ? $0 : nil }
+        let key = ownKey ?? GrantKey(home: home, reading.shown)
         let uptime = time.uptime()
         let now = time.now()
         let known = try remember(at: uptime) { (memory) throws(CredentialRefusal) in
@@ -116,7 +115,7 @@ package final class Authenticator: Sendable {
             answer = known
         } else {
             let before = memory.withLock { $0.generation }
-            let grant = try verify(shown, in: home, at: uptime)
+            let grant = try verify(reading.shown, in: home, at: uptime)
             answer =
                 try remember(at: uptime) { (memory) throws(CredentialRefusal) in
                     guard memory.generation == before else { return nil }
@@ -124,7 +123,11 @@ package final class Authenticator: Sendable {
                     return try memory.use(key, from: address, at: uptime, now, self)
                 } ?? Granted(grant: grant)
         }
-        return try authentication(answer, shown, in: home)
+        // The same head and the same grant with the same fresh token come to the same, and most requests have them.
+        if ownKey != nil, let latest = reading.authentication, latest.isOf(answer) { return latest }
+        let authentication = try authentication(answer, reading.shown, in: home)
+        if ownKey != nil { reading.authentication = authentication }
+        return authentication
     }
 
     /// Reads the directory.
@@ -328,6 +331,7 @@ package final class Authenticator: Sendable {
         var signIn = signIn(shown, in: home)
         signIn.apiTokenID = grant.token?.id
         return Authentication(
+            grant: grant,
             caller: Caller(grant.identity, deviceID: shown.deviceID ?? grant.deviceID),
             freshWebToken: granted.freshWebToken,
             expires: granted.freshExpires ?? grant.expires,

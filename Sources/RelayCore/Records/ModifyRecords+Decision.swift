@@ -42,6 +42,7 @@ extension ModifyRecords {
             schema: Schema,
             before: [String: StoredRecord],
             request: ModifyRecords,
+            now: Timestamp,
             hasAsset: @escaping (AssetHash) -> Bool,
             quota: QuotaLedger?
         ) {
@@ -51,7 +52,7 @@ extension ModifyRecords {
             self.before = before
             self.request = request
             stamp = StoredRecord.Stamp(
-                at: request.now,
+                at: now,
                 by: request.database.caller.user ?? Zone.publicOwner,
                 device: DeviceMark(deviceID: request.database.caller.deviceID)
             )
@@ -152,12 +153,14 @@ extension ModifyRecords {
 
         func tombstone(of record: StoredRecord) -> StoredRecord {
             var record = record
-            record.isDeleted = true
-            record.fields = FieldsJSON.empty
-            record.parent = nil
-            record.share = nil
-            record.sharing = nil
-            record.modified = stamp
+            record.update {
+                $0.isDeleted = true
+                $0.fields = FieldsJSON.empty
+                $0.parent = nil
+                $0.share = nil
+                $0.sharing = nil
+                $0.modified = stamp
+            }
             return record
         }
 
@@ -247,17 +250,16 @@ extension ModifyRecords {
         /// What was prepared ahead, where that still holds.
         private func preparation(of operation: Operation, type: String) throws(RelayError) -> PreparedFields {
             if let prepared = operation.prepared, prepared.fields.growth == nil, grown.isEmpty,
-                request.preparedVersion == schema.version
+                request.schemaVersion == schema.version
             {
                 return prepared
             }
             return PreparedFields(
                 try FieldPreparation(
                     operation.record,
-                    ofType: type,
+                    ofType: KnownType(type, in: schema),
                     in: request.zone,
                     of: request.database,
-                    schema: schema,
                     rules: request.rules
                 )
             )

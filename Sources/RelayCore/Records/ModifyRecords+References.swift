@@ -61,7 +61,7 @@ extension ModifyRecords.Decision {
             let operation = request.operations[outcome]
             var source = Source(outcome: outcome, references: bonds[outcome] ?? [])
             if operation.kind.mergesFields {
-                var replaced = Set(operation.record.fields.map(\.name))
+                var replaced = Set(operation.record.fields.map(operation.record.name))
                 if operation.record.parent != nil { replaced.insert("") }
                 source.replaced = replaced
             }

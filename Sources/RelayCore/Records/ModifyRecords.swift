@@ -3,27 +3,44 @@ package import Wire
 
 /// One write of a client: some operations on records of one zone, together or each for itself.
 ///
-/// Wire reference 6.
-package struct ModifyRecords: Sendable {
+/// Wire reference 6. A class, as its operations are: from the request to the disk and back it goes through many hands.
+package final class ModifyRecords: Sendable {
     /// A class, since it goes through many hands and never changes.
     package final class Operation: Sendable {
         package let kind: OperationType
         package let record: RecordInput
         /// The record's name, or the one made for it.
         package let name: String
-        /// Its fields against the schema of `preparedVersion`; `nil` where that could not be done yet.
+        /// Its fields against the schema of `schemaVersion`; `nil` where that could not be done yet.
         // Set by `prepare`, before the request is anybody else's.
-        nonisolated(unsafe) fileprivate(set) var prepared: PreparedFields?
+        nonisolated(unsafe) private(set) var prepared: PreparedFields?
 
-        package convenience init(_ kind: OperationType, _ record: RecordInput, name: String) {
+        package convenience init(_ kind: OperationType, _ record: consuming RecordInput, name: String) {
             self.init(kind, record, name: name, prepared: nil)
         }
 
-        fileprivate init(_ kind: OperationType, _ record: RecordInput, name: String, prepared: PreparedFields?) {
+        fileprivate init(
+            _ kind: OperationType,
+            _ record: consuming RecordInput,
+            name: String,
+            prepared: PreparedFields?
+        ) {
             self.kind = kind
             self.record = record
             self.name = name
             self.prepared = prepared
+        }
+
+        fileprivate func prepare(
+            as type: KnownType,
+            in zone: ZoneID,
+            of database: DatabaseAddress,
+            rules: SchemaRules
+        ) {
+            guard let fields = try? FieldPreparation(record, ofType: type, in: zone, of: database, rules: rules) else {
+                return
+            }
+            prepared = PreparedFields(fields)
         }
     }
 
@@ -32,7 +49,8 @@ package struct ModifyRecords: Sendable {
         case saved(StoredRecord)
         case deleted(name: String, type: String?)
         /// With the record now on the server, when it was that which stood in the way.
-        case failed(name: String, RelayError, server: StoredRecord?)
+        // Elsewhere, since all outcomes would be as large as this one otherwise.
+        indirect case failed(name: String, RelayError, server: StoredRecord?)
 
         package var error: RelayError? {
             if case .failed(_, let error, _) = self { error } else { nil }
@@ -49,31 +67,40 @@ package struct ModifyRecords: Sendable {
         package var outcomes: [Outcome]
         /// Was nothing applied because one failed? Then the innocent ones failed with `atomicError`.
         package var isAtomicFailure: Bool
+        /// Of the schema by which it was decided; -1 where that is not how it is now.
+        package var schemaVersion: Int
     }
 
-    package var database: DatabaseAddress
+    package let database: DatabaseAddress
     /// Full, as `DatabaseAddress.zone` gives it.
-    package var zone: ZoneID
-    package var isAtomic: Bool
-    package var rules: SchemaRules
-    package var now: Timestamp
+    package let zone: ZoneID
+    package let isAtomic: Bool
+    package let rules: SchemaRules
+    package let now: Timestamp
     /// Makes and changes shares; `nil`: the caller makes none.
-    package var shareEdit: ShareEdit?
+    package let shareEdit: ShareEdit?
     /// Makes record names that nobody can guess.
-    package var newName: @Sendable () -> String
+    package let newName: @Sendable () -> String
     /// What the client calls this write; `nil`: it may not be repeated.
-    package var mark: WriteMark?
-    package private(set) var operations: [Operation]
-    private(set) var preparedVersion = -1
+    package let mark: WriteMark?
+    package let operations: [Operation]
+    /// Of the schema that it was prepared with.
+    package let schemaVersion: Int
 
+    /// Does ahead of the writer what can be done with the schema as it is now: the writer's time is everybody's.
+    ///
+    /// The operations are to be nobody else's. `knownType` may keep what it makes for as long as the version stays.
     package init(
         _ operations: [Operation],
         in zone: ZoneID,
         of database: DatabaseAddress,
         atomically isAtomic: Bool,
+        schema: Schema,
         rules: SchemaRules,
         now: Timestamp,
-        newName: @escaping @Sendable () -> String
+        shareEdit: ShareEdit? = nil,
+        newName: @escaping @Sendable () -> String,
+        knownType: (String, Schema) -> KnownType = { KnownType($0, in: $1) }
     ) {
         self.newName = newName
         self.operations = operations
@@ -82,51 +109,68 @@ package struct ModifyRecords: Sendable {
         self.isAtomic = isAtomic && !zone.isDefault
         self.rules = rules
         self.now = now
-    }
-
-    /// Does ahead of the writer what can be done with the schema as it is now: the writer's time is everybody's.
-    ///
-    /// To be called once at most, by whoever has made the request and its operations.
-    package mutating func prepare(with schema: Schema) {
-        preparedVersion = schema.version
+        self.shareEdit = shareEdit
+        mark = nil
+        schemaVersion = schema.version
+        var known: KnownType?
         for operation in operations {
-            guard !operation.kind.isDelete, let type = operation.record.recordType else { continue }
-            let fields = try? FieldPreparation(
-                operation.record,
-                ofType: type,
-                in: zone,
-                of: database,
-                schema: schema,
-                rules: rules
-            )
-            operation.prepared = fields.map { PreparedFields($0) }
+            guard !operation.kind.isDelete, let name = operation.record.recordType else { continue }
+            let type = known.flatMap { $0.name == name ? $0 : nil } ?? knownType(name, schema)
+            known = type
+            operation.prepare(as: type, in: zone, of: database, rules: rules)
         }
     }
 
-    /// Gives records other names, and those below them the parents that they mean.
-    mutating func rename(_ name: (String) -> String) {
-        operations = operations.map { operation in
-            var record = operation.record
-            if let parent = record.parent ?? nil { record.parent = .some(name(parent)) }
-            return Operation(operation.kind, record, name: name(operation.name), prepared: operation.prepared)
-        }
+    private init(_ request: ModifyRecords, _ operations: [Operation], mark: WriteMark?) {
+        newName = request.newName
+        self.operations = operations
+        zone = request.zone
+        database = request.database
+        isAtomic = request.isAtomic
+        rules = request.rules
+        now = request.now
+        shareEdit = request.shareEdit
+        self.mark = mark
+        schemaVersion = request.schemaVersion
+    }
+
+    /// The same under the name that the client gave it.
+    package func marked(_ mark: WriteMark?) -> ModifyRecords {
+        ModifyRecords(self, operations, mark: mark)
+    }
+
+    private func with(_ operations: [Operation]) -> ModifyRecords {
+        ModifyRecords(self, operations, mark: mark)
+    }
+
+    /// The same with other names for its records, and for those below them the parents that they mean.
+    func renamed(_ name: (String) -> String) -> ModifyRecords {
+        with(
+            operations.map { operation in
+                var record = operation.record
+                if let parent = record.parent ?? nil { record.parent = .some(name(parent)) }
+                return Operation(operation.kind, record, name: name(operation.name), prepared: operation.prepared)
+            }
+        )
     }
 
     /// Decides all operations on the state before the commit, then writes what was decided.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let order = orderWithSharesLast else { return try carryOut(in: writer) }
-        var reordered = self
-        reordered.operations = order.map { operations[$0] }
-        let result = try reordered.carryOut(in: writer)
+        let result = try with(order.map { operations[$0] }).carryOut(in: writer)
         var outcomes = result.outcomes
         for (place, index) in order.enumerated() { outcomes[index] = result.outcomes[place] }
-        return Result(zone: result.zone, outcomes: outcomes, isAtomicFailure: result.isAtomicFailure)
+        return Result(
+            zone: result.zone,
+            outcomes: outcomes,
+            isAtomicFailure: result.isAtomicFailure,
+            schemaVersion: result.schemaVersion
+        )
     }
 
     private func carryOut(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
-        var request = byKeptNames(zone.aliases)
-        request.now = zone.stamp(at: now)
+        let request = byKeptNames(zone.aliases)
         let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
         var decision = try request.decided(over: before, in: zone, by: writer)
         // Room that turns out not to be made is no room for the rest of the request either.
@@ -140,7 +184,7 @@ package struct ModifyRecords: Sendable {
         if isAtomic, decision.earlier == nil, decision.hasFailed {
             if !Self.refusesWhole { try decision.write(to: writer, zone: zone) }
             let outcomes = decision.viewed(decision.outcomesOfRefusal(), of: self)
-            return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true)
+            return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true, schemaVersion: -1)
         }
         try decision.write(to: writer, zone: zone)
         if !decision.writes.isEmpty { try keep(decision.outcomes, in: writer) }
@@ -148,7 +192,8 @@ package struct ModifyRecords: Sendable {
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,
             outcomes: outcomes,
-            isAtomicFailure: false
+            isAtomicFailure: false,
+            schemaVersion: decision.grown.isEmpty ? decision.schema.version : -1
         )
     }
 
@@ -166,6 +211,7 @@ package struct ModifyRecords: Sendable {
             schema: try writer.schema,
             before: before,
             request: self,
+            now: zone.stamp(at: now),
             hasAsset: writer.hasAsset,
             quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
         )

@@ -5,7 +5,7 @@ package import Wire
 package final class PreparedFields: Sendable {
     package let fields: FieldPreparation
 
-    package init(_ fields: FieldPreparation) { self.fields = fields }
+    package init(_ fields: consuming FieldPreparation) { self.fields = fields }
 }
 
 /// A record's fields as a client sent them, held against the schema: what they are, and what the schema must learn first.
@@ -29,51 +29,47 @@ package struct FieldPreparation: Sendable {
 
     /// Throws the record's own error: a type or field that is unknown and may not be added, or a value that does not fit.
     package init(
-        _ record: RecordInput,
-        ofType typeName: String,
+        _ record: borrowing RecordInput,
+        ofType known: KnownType,
         in zone: ZoneID,
         of database: DatabaseAddress,
-        schema: Schema,
         rules: SchemaRules
     ) throws(RelayError) {
         text = FieldsText()
         cleared = []
-        let isShare = typeName == Share.recordType
-        // Shares may have fields of the program's own everywhere; no schema speaks of them.
-        let known = isShare ? .share : schema.types[typeName]
+        let isShare = known.name == Share.recordType
         let mayGrow = isShare || rules.mayGrow
-        try Self.checkType(typeName, isKnown: known != nil, mayGrow: mayGrow)
-        var definition = known ?? RecordType()
-        var writer = FieldsWriter(count: record.fields.count, reserving: 512)
+        try Self.checkType(known.name, isKnown: known.definition != nil, mayGrow: mayGrow)
+        var growing = GrowingType(known)
+        var writer = FieldsWriter(reserving: 512)
+        var place = 0
         for field in record.fields {
-            guard let value = field.value else {
-                cleared.insert(field.name)
+            if field.clears {
+                cleared.insert(record.name(of: field))
                 continue
             }
-            let declared = try definition.declare(
-                field,
-                value,
-                rules.scope,
-                mayGrow: mayGrow,
-                typeName: typeName,
-                retired: schema.retired[typeName]?[field.name]
-            )
-            try Self.check(field, against: declared)
-            if field.exactSeconds == nil,
-                let size = writer.add(field.name, value, ofType: declared.type, isEncrypted: declared.isEncrypted)
-            {
-                try Self.check(size, of: field, rules)
+            if field.isEncrypted, rules.scope == .public { throw .encryptedInPublic }
+            let index = record.withName(of: field) { known.index(of: $0, from: &place) }
+            let declared =
+                if let index {
+                    known.fields[index].declared
+                } else {
+                    try growing.declare(field, of: record, mayGrow: mayGrow)
+                }
+            try Self.check(field, of: record, against: declared)
+            let key = index.map { known.fields[$0].key } ?? FieldsWriter.key(record.name(of: field))
+            if let size = writer.add(key, field, of: record, ofType: declared.type, isEncrypted: declared.isEncrypted) {
+                try Self.check(size, of: field, of: record, rules)
                 continue
             }
-            var entry = try Self.entry(field, value: value, declared: declared, rules: rules)
-            if declared.type.isAsset { entry.value = try judge(entry.value, of: field.name, rules) }
-            if declared.type.isReference { entry.value = try settle(entry.value, of: field.name, zone, database) }
+            var entry = try Self.entry(field, of: record, declared: declared, rules: rules)
+            if declared.type.isAsset { entry.value = try judge(entry.value, of: entry.name, rules) }
+            if declared.type.isReference { entry.value = try settle(entry.value, of: entry.name, zone, database) }
             if declared.type.isAsset || declared.type.isReference { links.append((writer.count, entry)) }
             writer.add(entry)
         }
         text = writer.finish()
-        // All that a save can do to a type is to add fields.
-        growth = isShare || definition.fields.count == known?.fields.count ? nil : definition
+        growth = isShare ? nil : growing.growth
     }
 
     private static func checkType(_ name: String, isKnown: Bool, mayGrow: Bool) throws(RelayError) {
@@ -111,7 +107,7 @@ package struct FieldPreparation: Sendable {
         _ rules: SchemaRules
     ) throws(RelayError) -> FieldValue {
         try value.mappingAssets { asset throws(RelayError) in
-            switch rules.judgeAsset(asset) {
+            switch rules.assets.verdict(asset) {
             case .fresh(let hash, let size):
                 guard hash.checksum == asset.fileChecksum else { throw .assetRefused(field) }
                 freshAssets.append(hash)
@@ -149,8 +145,14 @@ package struct FieldPreparation: Sendable {
     }
 
     /// Whether it may be of the type that it says it is of, and as encrypted as it is.
-    private static func check(_ field: FieldInput, against declared: RecordType.Field) throws(RelayError) {
-        let name = field.name
+    private static func check(
+        _ field: FieldInput,
+        of record: borrowing RecordInput,
+        against declared: RecordType.Field
+    ) throws(RelayError) {
+        // As nearly all are: the name is wanted for a refusal alone.
+        if field.tag == declared.type, !field.isEncrypted, !declared.isEncrypted { return }
+        let name = record.name(of: field)
         if declared.isEncrypted {
             guard field.tag != nil, field.isEncrypted else {
                 throw .badRequest(
@@ -167,101 +169,48 @@ package struct FieldPreparation: Sendable {
         }
     }
 
-    private static func check(_ size: Int, of field: FieldInput, _ rules: SchemaRules) throws(RelayError) {
+    private static func check(
+        _ size: Int,
+        of field: FieldInput,
+        of record: borrowing RecordInput,
+        _ rules: SchemaRules
+    ) throws(RelayError) {
         guard size > rules.limits.fieldBytes else { return }
-        throw .badRequest("Field '\(field.name)' is larger than \(rules.limits.fieldBytes) bytes.")
+        throw .badRequest("Field '\(record.name(of: field))' is larger than \(rules.limits.fieldBytes) bytes.")
     }
 
     private static func entry(
         _ field: FieldInput,
-        value: JSONValue,
+        of record: borrowing RecordInput,
         declared: RecordType.Field,
         rules: SchemaRules
     ) throws(RelayError) -> FieldsJSON.Entry {
+        let name = record.name(of: field)
         do {
-            let value = FieldCodec.refine(try FieldCodec.read(value, as: declared.type), by: field.exactSeconds)
-            try check(value.contentBytes, of: field, rules)
-            return FieldsJSON.Entry(name: field.name, value: value, isEncrypted: declared.isEncrypted)
+            let json = try record.required(field)
+            let value = FieldCodec.refine(
+                try FieldCodec.read(json, as: declared.type),
+                by: record.exactSeconds(of: field)
+            )
+            try check(value.contentBytes, of: field, of: record, rules)
+            return FieldsJSON.Entry(name: name, value: value, isEncrypted: declared.isEncrypted)
         } catch let error as RelayError {
             throw error
         } catch {
-            throw .badRequest("Invalid value, expected type \(declared.type.tag). Field '\(field.name)'.")
+            throw .badRequest("Invalid value, expected type \(declared.type.tag). Field '\(name)'.")
         }
-    }
-}
-
-/// Under which rules records are held against the schema.
-///
-/// A class, since a write goes through many hands with its rules, which never change.
-package final class SchemaRules: Sendable {
-    /// Do unknown types and fields become known by being saved? Only in development, and not for a server key.
-    package let mayGrow: Bool
-    /// Encrypted fields do not exist in the public database.
-    package let scope: DatabaseScope
-    package let limits: Limits
-    /// Tells what the receipt of an asset proves.
-    package let judgeAsset: @Sendable (Asset) -> AssetVerdict
-
-    package init(
-        mayGrow: Bool,
-        scope: DatabaseScope,
-        limits: Limits,
-        judgeAsset: @escaping @Sendable (Asset) -> AssetVerdict = { $0.receipt == nil ? .unproven : .refused }
-    ) {
-        self.mayGrow = mayGrow
-        self.scope = scope
-        self.limits = limits
-        self.judgeAsset = judgeAsset
     }
 }
 
 extension RelayError {
+    fileprivate static let encryptedInPublic = RelayError.badRequest(
+        "encrypted fields are not supported in the public database"
+    )
+
     static func assetRefused(_ field: String) -> RelayError {
         .badRequest(
             "The asset of field '\(field)' has no upload receipt of this relay that is still good. Upload it again."
         )
-    }
-}
-
-extension RecordType {
-    /// How a field is declared, declaring it on the way where it is new and that is allowed.
-    ///
-    /// `retired` is what it was before it was taken out.
-    fileprivate mutating func declare(
-        _ field: FieldInput,
-        _ value: JSONValue,
-        _ scope: DatabaseScope,
-        mayGrow: Bool,
-        typeName: String,
-        retired: @autoclosure () -> Field?
-    ) throws(RelayError) -> Field {
-        if field.isEncrypted, scope == .public {
-            throw .badRequest("encrypted fields are not supported in the public database")
-        }
-        if let declared = fields[field.name] { return declared }
-        guard mayGrow else {
-            throw .badRequest(
-                "Field '\(field.name.prefix(64))' does not exist in record type '\(typeName)' in this environment; "
-                    + "'zonecast schema promote --dry-run' shows what development has."
-            )
-        }
-        guard NameRules.isIdentifier(field.name) else {
-            throw .badRequest(
-                "'\(field.name.prefix(64))' is not a field name: use letters, digits and underscores, a letter first."
-            )
-        }
-        guard let type = field.tag ?? FieldCodec.inferredType(of: value) else {
-            throw .badRequest("The value of field '\(field.name)' is of no type that a field can have.")
-        }
-        let declared = Field(type, isEncrypted: field.isEncrypted)
-        if let retired = retired(), retired.type != type || retired.isEncrypted != field.isEncrypted {
-            throw .badRequest(
-                "Field '\(field.name)' of record type '\(typeName)' was \(FieldForm(retired).text) before it was taken out "
-                    + "of the schema, and records may still hold that. It can be another only after 'zonecast schema reset'."
-            )
-        }
-        fields[field.name] = declared
-        return declared
     }
 }
 

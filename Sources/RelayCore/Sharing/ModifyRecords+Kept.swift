@@ -68,8 +68,10 @@ extension ModifyRecords.Decision {
 
     private func outOfSight(_ record: StoredRecord) -> StoredRecord {
         var record = record
-        record.parent = nil
-        record.modified = stamp
+        record.update {
+            $0.parent = nil
+            $0.modified = stamp
+        }
         return record
     }
 }

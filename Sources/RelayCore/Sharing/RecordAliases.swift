@@ -90,10 +90,7 @@ extension StoreReader {
 extension ModifyRecords {
     /// The request by the names that the zone keeps.
     func byKeptNames(_ aliases: RecordAliases) -> ModifyRecords {
-        guard !aliases.isEmpty else { return self }
-        var request = self
-        request.rename { aliases.exchanged($0) }
-        return request
+        aliases.isEmpty ? self : renamed { aliases.exchanged($0) }
     }
 }
 
@@ -115,7 +112,7 @@ extension ModifyRecords.Decision {
             renamed[operation.name] = addAlias(aliases.exchanged(operation.name), at: place)
         }
         guard !renamed.isEmpty else { return }
-        request.rename { renamed[$0] ?? $0 }
+        request = request.renamed { renamed[$0] ?? $0 }
     }
 
     /// Whether the zone has a record of this name that the caller cannot see; of those that the request names.

@@ -16,21 +16,40 @@ package struct StoredRecord: Hashable, Sendable {
         }
     }
 
-    package var name: String
-    package var type: String
     /// The number of its latest change; its change tag is another way to write it.
+    ///
+    /// Beside all else, since a new record learns it last.
     package var change: UInt64
-    package var created: Stamp
-    package var modified: Stamp
-    package var parent: String?
-    /// As `ShareMark` writes it.
-    package var share: String?
-    /// The `fields` object; of a tombstone `{}`, or where the record went.
-    package var fields: [UInt8]
-    /// A tombstone: kept so that devices which were away hear of the deletion.
-    package var isDeleted: Bool
-    /// In a box, since nearly all records are none.
-    private var boxedShare: ShareBox?
+    @usableFromInline var content: Content
+
+    /// All that a record is but its number, behind one reference: requests and pages hand records on and on.
+    @usableFromInline final class Content: Sendable {
+        @usableFromInline let values: Values
+
+        init(_ values: Values) { self.values = values }
+    }
+
+    package struct Values: Hashable, Sendable {
+        package var name: String
+        package var type: String
+        package var created: Stamp
+        package var modified: Stamp
+        package var parent: String?
+        /// As `ShareMark` writes it.
+        package var share: String?
+        /// The `fields` object; of a tombstone `{}`, or where the record went.
+        package var fields: [UInt8]
+        /// A tombstone: kept so that devices which were away hear of the deletion.
+        package var isDeleted: Bool
+        /// In a box, since nearly all records are none.
+        fileprivate var boxedShare: ShareBox?
+
+        /// What is shared, of a live share record; the store keeps it apart from the fields and gives it with the record.
+        package var sharing: Share? {
+            get { boxedShare?.share }
+            set { boxedShare = newValue.map { ShareBox($0) } }
+        }
+    }
 
     package init(
         name: String,
@@ -43,24 +62,75 @@ package struct StoredRecord: Hashable, Sendable {
         fields: [UInt8],
         isDeleted: Bool = false
     ) {
-        self.name = name
-        self.type = type
         self.change = change
-        self.created = created
-        self.modified = modified
-        self.parent = parent
-        self.share = share
-        self.fields = fields
-        self.isDeleted = isDeleted
+        content = Content(
+            Values(
+                name: name,
+                type: type,
+                created: created,
+                modified: modified,
+                parent: parent,
+                share: share,
+                fields: fields,
+                isDeleted: isDeleted
+            )
+        )
+    }
+
+    /// Changes several values at once: each change makes all of them anew.
+    package mutating func update(_ change: (inout Values) -> Void) {
+        var values = content.values
+        change(&values)
+        content = Content(values)
+    }
+
+    package var name: String {
+        @inlinable get { content.values.name }
+        set { update { $0.name = newValue } }
+    }
+    package var type: String {
+        @inlinable get { content.values.type }
+        set { update { $0.type = newValue } }
+    }
+    package var created: Stamp {
+        @inlinable get { content.values.created }
+        set { update { $0.created = newValue } }
+    }
+    package var modified: Stamp {
+        @inlinable get { content.values.modified }
+        set { update { $0.modified = newValue } }
+    }
+    package var parent: String? {
+        @inlinable get { content.values.parent }
+        set { update { $0.parent = newValue } }
+    }
+    package var share: String? {
+        @inlinable get { content.values.share }
+        set { update { $0.share = newValue } }
+    }
+    package var fields: [UInt8] {
+        @inlinable get { content.values.fields }
+        set { update { $0.fields = newValue } }
+    }
+    package var isDeleted: Bool {
+        @inlinable get { content.values.isDeleted }
+        set { update { $0.isDeleted = newValue } }
+    }
+    package var sharing: Share? {
+        get { content.values.sharing }
+        set { update { $0.sharing = newValue } }
+    }
+
+    package static func == (left: StoredRecord, right: StoredRecord) -> Bool {
+        left.change == right.change && (left.content === right.content || left.content.values == right.content.values)
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(change)
+        hasher.combine(content.values)
     }
 
     package var changeTag: String { ChangeTag.text(of: change) }
-
-    /// What is shared, of a live share record; the store keeps it apart from the fields and gives it with the record.
-    package var sharing: Share? {
-        get { boxedShare?.share }
-        set { boxedShare = newValue.map { ShareBox($0) } }
-    }
 
     package var isShare: Bool { type == Share.recordType }
 

@@ -79,6 +79,19 @@ package final class JSONDocument: Sendable {
         }
     }
 
+    func value(at index: Int) -> JSONValue { JSONValue(document: self, index: index) }
+
+    /// The tape index after a value and all it holds: in an object that of the next member's name.
+    func end(of index: Int) -> Int { Int(tape[index].next) }
+
+    func string(at index: Int) throws(JSONError) -> String {
+        guard tape[index].kind != .string else { return withText(at: index) { String(decoding: $0, as: UTF8.self) } }
+        return try value(at: index).string()
+    }
+
+    /// About how many members an object has, and not fewer, where each is a small object as fields are; else more.
+    func memberCapacity(of object: Int) -> Int { (end(of: object) - object) / 6 + 1 }
+
     package var root: JSONValue { JSONValue(document: self, index: 0) }
 
     /// Where a value stands, found by walking down to it: only errors pay for paths.

@@ -54,36 +54,14 @@ package struct JSONValue: Sendable {
     /// All members in the order of the text, nulls included.
     package func members() throws(JSONError) -> [(name: String, value: JSONValue)] {
         var result: [(name: String, value: JSONValue)] = []
-        for name in try names() {
-            let value = JSONValue(document: document, index: name + 1)
-            result.append((JSONValue(document: document, index: name).text, value))
+        guard isObject else { throw mismatch("an object") }
+        var name = index + 1
+        while name < document.end(of: index) {
+            result.append((document.value(at: name).text, document.value(at: name + 1)))
+            name = document.end(of: name + 1)
         }
         return result
     }
-
-    /// The tape indexes of the members' names, in the order of the text; each value's is the one after its name's.
-    ///
-    /// For what is read by the million: nothing is made of them.
-    func names() throws(JSONError) -> Names {
-        guard isObject else { throw mismatch("an object") }
-        return Names(document: document, name: index + 1, end: Int(node.next))
-    }
-
-    struct Names: Sequence, IteratorProtocol {
-        fileprivate let document: JSONDocument
-        fileprivate var name: Int
-        fileprivate let end: Int
-
-        @inline(__always)
-        mutating func next() -> Int? {
-            guard name < end else { return nil }
-            defer { name = Int(document.tape[name + 1].next) }
-            return name
-        }
-    }
-
-    /// About how many members there are, and not fewer, where each is a small object as fields are; else more.
-    var memberCapacity: Int { (Int(node.next) - index) / 6 + 1 }
 
     package func elements() throws(JSONError) -> [JSONValue] {
         guard isArray else { throw mismatch("an array") }

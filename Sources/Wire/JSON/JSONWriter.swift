@@ -1,4 +1,4 @@
-import Records
+package import Records
 
 /// Writes JSON straight into bytes, front to back, keeping count of nothing but the comma.
 ///
@@ -27,6 +27,15 @@ package struct JSONWriter: ~Copyable {
     }
     /// How many bytes have been written.
     package var length: Int { count }
+
+    /// Writes once more, as a value, what stands in a place before: for values that many records share.
+    package mutating func again(_ place: Range<Int>) {
+        separate()
+        reserve(place.count)
+        (start + count).initialize(from: start + place.lowerBound, count: place.count)
+        count += place.count
+        needsComma = true
+    }
 
     /// Replaces `bytes` by what has been written since `length` was `from`, in the memory they have.
     package func copy(from: Int, into bytes: inout [UInt8]) {
@@ -151,6 +160,12 @@ package struct JSONWriter: ~Copyable {
         needsComma = false
     }
 
+    /// One that was written before, with its quotes and its colon.
+    package mutating func key(finished key: [UInt8]) {
+        raw(key)
+        needsComma = false
+    }
+
     // MARK: Values
 
     package mutating func string(_ text: String) {
@@ -208,12 +223,14 @@ package struct JSONWriter: ~Copyable {
 
     package mutating func null() { raw(Self.nullWord) }
 
-    package mutating func base64(_ content: [UInt8]) {
+    package mutating func base64(_ content: [UInt8]) { content.withUnsafeBufferPointer { base64($0) } }
+
+    package mutating func base64(_ content: UnsafeBufferPointer<UInt8>) {
         let length = Base64.length(of: content.count)
         reserve(length + 3)
         if needsComma { put(UInt8(ascii: ",")) }
         put(UInt8(ascii: "\""))
-        content.withUnsafeBufferPointer { Base64.write($0, to: start + count) }
+        Base64.write(content, to: start + count)
         count += length
         put(UInt8(ascii: "\""))
         needsComma = true
@@ -337,6 +354,11 @@ extension JSONWriter {
     package mutating func member(_ name: StaticString, _ text: String) {
         key(name)
         string(text)
+    }
+
+    package mutating func member(_ name: StaticString, _ token: ChangeToken) {
+        key(name)
+        token.withBytes { base64($0) }
     }
 
     package mutating func member(_ name: StaticString, _ number: Int64) {

@@ -1,6 +1,6 @@
 package import Records
 
-/// A `fields` object, with which of its bytes are whose.
+/// A `fields` object as it was written here.
 package struct FieldsText: Sendable {
     /// A field and where its value stands: `{"value":…,"type":…}`.
     struct Part: Sendable {
@@ -9,7 +9,11 @@ package struct FieldsText: Sendable {
     }
 
     package fileprivate(set) var bytes = FieldsJSON.empty
-    fileprivate(set) var parts: [Part] = []
+
+    /// Which of the bytes are whose, in their order.
+    ///
+    /// Looked up when somebody asks: most records are stored as they come, and nobody does.
+    var parts: [Part] { StoredFields.parts(of: bytes) }
 
     package init() {}
 
@@ -19,7 +23,7 @@ package struct FieldsText: Sendable {
     /// The same with other values for some of the fields, in their order.
     package func replacing(_ changed: [Known]) -> FieldsText {
         var rest = changed[...]
-        var writer = FieldsWriter(count: parts.count, reserving: bytes.count + 64 * changed.count)
+        var writer = FieldsWriter(reserving: bytes.count + 64 * changed.count)
         for (place, part) in parts.enumerated() {
             if rest.first?.place == place, let known = rest.popFirst() {
                 writer.add(known.entry)
@@ -34,50 +38,55 @@ package struct FieldsText: Sendable {
 /// Writes a `fields` object field by field.
 package struct FieldsWriter: ~Copyable {
     private var writer: JSONWriter
-    private var parts: [FieldsText.Part] = []
+    /// How many there are.
+    package private(set) var count = 0
 
     /// `capacity`: about how many bytes it will be.
-    package init(count: Int, reserving capacity: Int) {
+    package init(reserving capacity: Int) {
         writer = JSONWriter(reserving: capacity)
-        parts.reserveCapacity(count)
         writer.open(UInt8(ascii: "{"))
     }
 
-    /// How many there are.
-    package var count: Int { parts.count }
+    /// A field's name as it stands before its value, with the colon.
+    package static func key(_ name: String) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.key(name)
+        return writer.bytes
+    }
 
     package mutating func add(_ entry: FieldsJSON.Entry) {
-        let start = begin(entry.name)
+        writer.key(entry.name)
         FieldCodec.write(entry.value, isEncrypted: entry.isEncrypted, to: &writer)
-        end(entry.name, start)
+        count += 1
     }
 
     mutating func add(_ name: String, raw value: ArraySlice<UInt8>) {
-        let start = begin(name)
+        writer.key(name)
         writer.raw(value)
-        end(name, start)
+        count += 1
     }
 
     /// Takes a value over from the text that it came in, where the form it has there is the one that is kept; answers the bytes
     /// of its content, or `nil`, and nothing added, for any other.
     ///
-    /// Strings without escapes and integers, which most fields are, need be read by nobody.
+    /// Strings without escapes and integers, which most fields are, need be read by nobody. `key` is as the function of that
+    /// name makes it.
     package mutating func add(
-        _ name: String,
-        _ value: JSONValue,
+        _ key: [UInt8],
+        _ field: FieldInput,
+        of record: borrowing RecordInput,
         ofType type: FieldType,
         isEncrypted: Bool
     ) -> Int? {
-        guard let form = PlainForm(value, type) else { return nil }
-        let start = begin(name)
-        let raw = value.rawBytes
+        guard let (form, place) = record.plainValue(of: field, type) else { return nil }
+        writer.key(finished: key)
         writer.fragment(#"{"value":"#)
-        writer.raw(raw)
+        record.withText(place) { writer.raw($0) }
         writer.fragment(form.typeText)
         if isEncrypted { writer.fragment(#","isEncrypted":true"#) }
         writer.close(UInt8(ascii: "}"))
-        end(name, start)
-        return form == .string ? raw.count - 2 : 0
+        count += 1
+        return form == .string ? place.count - 2 : 0
     }
 
     /// The whole object; nothing can be added to it.
@@ -85,29 +94,21 @@ package struct FieldsWriter: ~Copyable {
         writer.close(UInt8(ascii: "}"))
         var text = FieldsText()
         text.bytes = writer.bytes
-        text.parts = parts
         return text
-    }
-
-    private mutating func begin(_ name: String) -> Int {
-        writer.key(name)
-        return writer.length
-    }
-
-    private mutating func end(_ name: String, _ start: Int) {
-        parts.append(FieldsText.Part(name: name, place: start..<writer.length))
     }
 }
 
 /// What a value is that stands in its text as it is kept.
-private enum PlainForm {
+enum PlainForm {
     case string, int64, timestamp
 
-    init?(_ value: JSONValue, _ type: FieldType) {
+    /// `nil` for a value whose text is not what is kept.
+    init?(_ document: JSONDocument, _ index: Int, _ type: FieldType) {
         switch type {
-        case .scalar(.string) where value.isPlainString: self = .string
-        case .scalar(.int64) where value.isPlainInteger: self = .int64
-        case .scalar(.timestamp) where value.isPlainInteger: self = .timestamp
+        // Without escapes: then it has none that it need not have, either.
+        case .scalar(.string) where document.tape[index].kind == .string: self = .string
+        case .scalar(.int64) where document.isPlainInteger(at: index): self = .int64
+        case .scalar(.timestamp) where document.isPlainInteger(at: index): self = .timestamp
         default: return nil
         }
     }
@@ -121,15 +122,11 @@ private enum PlainForm {
     }
 }
 
-extension JSONValue {
-    /// A string without escapes: then it has none that it need not have, either.
-    fileprivate var isPlainString: Bool { document.tape[index].kind == .string }
-
+extension JSONDocument {
     /// An integer that surely fits 64 bits, and is written as we write it: all but minus nought.
-    fileprivate var isPlainInteger: Bool {
-        let node = document.tape[index]
+    fileprivate func isPlainInteger(at index: Int) -> Bool {
+        let node = tape[index]
         guard node.kind == .integer, node.end - node.start <= 18 else { return false }
-        return document.bytes[Int(node.start)] != UInt8(ascii: "-")
-            || document.bytes[Int(node.start) + 1] != UInt8(ascii: "0")
+        return bytes[Int(node.start)] != UInt8(ascii: "-") || bytes[Int(node.start) + 1] != UInt8(ascii: "0")
     }
 }

@@ -7,7 +7,9 @@ package struct RecordInput: Sendable {
     package var recordName: String?
     package var recordType: String?
     package var changeTag: String?
+    /// Each leads to its parts in `document`, which hold them all together.
     package var fields: [FieldInput]
+    private let document: JSONDocument
     package var zone: ZoneID?
     /// `.some(nil)` clears the parent; `nil` leaves it as it is.
     package var parent: String??
@@ -21,26 +23,28 @@ package struct RecordInput: Sendable {
     package init(_ json: JSONValue) throws(JSONError) {
         fields = []
         createsShortGUID = false
+        guard json.isObject else { throw json.mismatch("an object") }
         // One pass: a record is read by the million, and most have few of these.
         let document = json.document
-        for name in try json.names() {
-            let value = JSONValue(document: document, index: name + 1)
-            if value.isNull {
+        self.document = document
+        var name = json.index + 1
+        let end = document.end(of: json.index)
+        while name < end {
+            let value = name + 1
+            defer { name = document.end(of: value) }
+            if document.tape[value].kind == .null {
                 if document.isText("parent", at: name) { parent = .some(nil) }
             } else if document.isText("recordName", at: name) {
-                recordName = try value.string()
+                recordName = try document.string(at: value)
             } else if document.isText("recordType", at: name) {
-                recordType = try value.string()
-            } else if document.isText("fields", at: name) {
-                do throws(JSONError) {
-                    fields.reserveCapacity(value.memberCapacity)
-                    for name in try value.names() { fields.append(try FieldInput(at: name, in: document)) }
-                } catch {
-                    fault = fault ?? error.description
-                }
+                recordType = try document.string(at: value)
             } else {
                 do throws(JSONError) {
-                    try readRarer(JSONValue(document: document, index: name), value)
+                    if document.isText("fields", at: name) {
+                        try readFields(at: value)
+                    } else {
+                        try readRarer(JSONValue(document: document, index: name), document.value(at: value))
+                    }
                 } catch {
                     fault = fault ?? error.description
                 }
@@ -53,6 +57,17 @@ package struct RecordInput: Sendable {
             } catch {
                 fault = fault ?? error.description
             }
+        }
+    }
+
+    private mutating func readFields(at object: Int) throws(JSONError) {
+        guard document.tape[object].kind == .object else { throw document.value(at: object).mismatch("an object") }
+        fields.reserveCapacity(document.memberCapacity(of: object))
+        var name = object + 1
+        let end = document.end(of: object)
+        while name < end {
+            fields.append(try FieldInput(at: name, in: document))
+            name = document.end(of: name + 1)
         }
     }
 
@@ -71,57 +86,96 @@ package struct RecordInput: Sendable {
     }
 }
 
-/// One field as a client sends it: its value still JSON, so that the schema can say how to read it.
-package struct FieldInput: Sendable {
-    package let name: String
-    package let tag: FieldType?
-    package let isEncrypted: Bool
-    /// The field's object; with the other two it is one reference to hold, where values of their own would be three.
-    private let json: JSONValue
-    private let valueIndex: Int?
-    private let exactSecondsIndex: Int?
+extension RecordInput {
+    package func name(of field: FieldInput) -> String { document.value(at: field.name).text }
 
     /// `nil` clears the field.
-    package var value: JSONValue? { valueIndex.map { JSONValue(document: json.document, index: $0) } }
-    package var exactSeconds: JSONValue? { exactSecondsIndex.map { JSONValue(document: json.document, index: $0) } }
+    package func value(of field: FieldInput) -> JSONValue? { field.value.map { document.value(at: $0) } }
+
+    package func exactSeconds(of field: FieldInput) -> JSONValue? {
+        field.exactSeconds.map { document.value(at: $0) }
+    }
+
+    /// The same of a field that has one.
+    package func required(_ field: FieldInput) throws(JSONError) -> JSONValue {
+        guard let value = value(of: field) else { throw document.value(at: field.name).mismatch("a value") }
+        return value
+    }
+
+    /// What a field's value is and where it stands, where its text is what is kept.
+    func plainValue(of field: FieldInput, _ type: FieldType) -> (form: PlainForm, place: Range<Int>)? {
+        guard let value = field.value, !field.hasExactSeconds, let form = PlainForm(document, value, type) else {
+            return nil
+        }
+        let node = document.tape[value]
+        let quote = form == .string ? 1 : 0
+        return (form, Int(node.start) - quote..<Int(node.end) + quote)
+    }
+
+    func withText(_ place: Range<Int>, _ body: (UnsafeBufferPointer<UInt8>) -> Void) {
+        document.bytes.withUnsafeBufferPointer { body(UnsafeBufferPointer(rebasing: $0[place])) }
+    }
+
+    /// Lends the bytes of a field's name; `nil` where it is written with escapes.
+    package func withName(of field: FieldInput, _ body: (UnsafeBufferPointer<UInt8>) -> Int?) -> Int? {
+        guard document.tape[field.name].kind == .string else { return nil }
+        return document.withText(at: field.name, body)
+    }
+}
+
+/// One field as a client sends it: where its parts stand in the text, so that the schema can say how to read its value.
+///
+/// Numbers alone: a record has many fields, and each would have the text to hold.
+package struct FieldInput: Sendable {
+    package let tag: FieldType?
+    package let isEncrypted: Bool
+    /// Whether it has no value, and so takes the field away.
+    package var clears: Bool { value == nil }
+    package var hasExactSeconds: Bool { exactSeconds != nil }
+    fileprivate let name: Int
+    fileprivate let value: Int?
+    fileprivate let exactSeconds: Int?
 
     /// Reads `"name":{"value":…,"type":…}`; a null field and an object without value clear.
     ///
     /// `name`: its tape index.
-    init(at name: Int, in document: JSONDocument) throws(JSONError) {
-        let json = JSONValue(document: document, index: name + 1)
+    fileprivate init(at name: Int, in document: JSONDocument) throws(JSONError) {
         var tag: FieldType?
         var isEncrypted = false
         var value: Int?
         var exactSeconds: Int?
-        if !json.isNull {
-            guard json.isObject else { throw json.mismatch("an object with a value") }
-            for name in try json.names() {
+        let object = document.tape[name + 1]
+        if object.kind != .null {
+            guard object.kind == .object else { throw document.value(at: name + 1).mismatch("an object with a value") }
+            var name = name + 2
+            while name < Int(object.next) {
                 let member = name + 1
-                guard document.tape[member].kind != .null else { continue }
+                let node = document.tape[member]
+                defer { name = Int(node.next) }
+                guard node.kind != .null else { continue }
                 if document.isText("value", at: name) {
                     value = member
                 } else if document.isText("type", at: name) {
-                    tag = try Self.type(JSONValue(document: document, index: member))
+                    tag = try Self.type(at: member, in: document)
                 } else if document.isText("isEncrypted", at: name) {
-                    isEncrypted = try JSONValue(document: document, index: member).bool()
+                    isEncrypted = try document.value(at: member).bool()
                 } else if document.isText(FieldCodec.exactSeconds, at: name) {
                     exactSeconds = member
                 }
             }
         }
-        self.name = JSONValue(document: document, index: name).text
         self.tag = tag
         self.isEncrypted = isEncrypted
-        self.json = json
-        valueIndex = value
-        exactSecondsIndex = exactSeconds
+        self.name = name
+        self.value = value
+        self.exactSeconds = exactSeconds
     }
 
     /// `nil` for tags that live answers gave for lists of nothing in particular: they say nothing.
-    private static func type(_ json: JSONValue) throws(JSONError) -> FieldType? {
-        if json.isText("STRING") { return .scalar(.string) }
-        if json.isText("INT64") { return .scalar(.int64) }
+    private static func type(at index: Int, in document: JSONDocument) throws(JSONError) -> FieldType? {
+        if document.isText("STRING", at: index) { return .scalar(.string) }
+        if document.isText("INT64", at: index) { return .scalar(.int64) }
+        let json = document.value(at: index)
         let word = try json.string()
         guard word != "UNKNOWN_LIST", word != "LIST" else { return nil }
         guard let type = FieldType(tag: word) else { throw json.mismatch("a field type of CloudKit") }

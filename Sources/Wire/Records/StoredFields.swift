@@ -63,6 +63,18 @@ enum StoredFields {
         return isRead ? found : nil
     }
 
+    /// All fields and where their objects stand.
+    static func parts(of bytes: [UInt8]) -> [FieldsText.Part] {
+        var parts: [FieldsText.Part] = []
+        let isRead = walk(bytes) { name, range in
+            parts.append(FieldsText.Part(name: String(decoding: name, as: UTF8.self), place: range))
+            return true
+        }
+        if isRead { return parts }
+        let members = try? JSONDocument(parsing: bytes, limits: .response).root.members()
+        return (members ?? []).map { FieldsText.Part(name: $0.name, place: $0.value.place) }
+    }
+
     /// Shows one field after the other, until `visit` has seen enough; false for bytes that are better read in the ordinary
     /// way.
     private static func walk(

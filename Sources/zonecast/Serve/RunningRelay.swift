@@ -50,7 +50,7 @@ struct RunningRelay {
         let hub = NoticeHub(
             limits: settings.notices,
             relayName: "zonecast \(Zonecast.version)",
-            noticeID: { noticeIDs.next() },
+            noticeID: { noticeIDs.next().text },
             timing: .init(
                 uptime: TimeSource.system.uptime,
                 delivered: { metrics.delivered($0, after: $1) },

@@ -115,27 +115,26 @@ import Wire
             let store = try stores.store(of: home)
             let fields = #"{"recordName":"n","recordType":"Note","fields":{"title":{"value":"a"}}}"#
             let record = try RecordInput(JSONDocument(parsing: Array(fields.utf8)).root)
-            var modify = ModifyRecords(
-                [.init(.create, record, name: "n")],
-                in: ZoneID(ZoneID.defaultName, owner: Zone.publicOwner),
-                of: DatabaseAddress(scope: .public, caller: Caller(.user(user), deviceID: "phone")),
-                atomically: false,
-                rules: SchemaRules(mayGrow: false, scope: .public, limits: Limits()),
-                now: Timestamp(milliseconds: 1),
-                newName: { "unused" }
-            )
             try Self.put(
                 Self.schema(#"RECORD TYPE Note ( title STRING, GRANT CREATE TO "_icloud" );"#),
                 into: schemas,
                 .production
             )
-            modify.prepare(with: store.currentSchema)
+            let request = ModifyRecords(
+                [.init(.create, record, name: "n")],
+                in: ZoneID(ZoneID.defaultName, owner: Zone.publicOwner),
+                of: DatabaseAddress(scope: .public, caller: Caller(.user(user), deviceID: "phone")),
+                atomically: false,
+                schema: store.currentSchema,
+                rules: SchemaRules(mayGrow: false, scope: .public, limits: Limits()),
+                now: Timestamp(milliseconds: 1),
+                newName: { "unused" }
+            )
             try Self.put(
                 Self.schema(#"RECORD TYPE Note ( title INT64, GRANT CREATE TO "_icloud" );"#),
                 into: schemas,
                 .production
             )
-            let request = modify
             let result = try await store.write { writer throws(RelayError) in try request.run(in: writer) }
             #expect(result.outcomes.first?.error?.reason.contains("expected type INT64") == true)
         }
@@ -150,10 +149,9 @@ import Wire
             do throws(RelayError) {
                 _ = try FieldPreparation(
                     record,
-                    ofType: name,
+                    ofType: KnownType(name, in: Schema()),
                     in: ZoneID(ZoneID.defaultName, owner: Zone.publicOwner),
                     of: DatabaseAddress(scope: .public, caller: Caller(.user(user), deviceID: "phone")),
-                    schema: Schema(),
                     rules: SchemaRules(mayGrow: mayGrow, scope: .public, limits: Limits())
                 )
                 return nil
