@@ -110,8 +110,10 @@ package enum NameRules {
         var name = name
         // A plain loop: each record of each request comes by.
         return name.withUTF8 { bytes in
-            for byte in bytes where byte < 0x20 || byte > 0x7E { return false }
-            return true
+            var isGood = true
+            // Without a way out: so several are looked at together.
+            for byte in bytes { isGood = isGood && byte &- 0x20 <= 0x5E }
+            return isGood
         }
     }
 

@@ -7,7 +7,8 @@ import Wire
 /// few additions.
 struct QuotaLedger {
     private var room: QuotaRoom
-    private let assetUses: (AssetHash) throws(RelayError) -> Int
+    private let zone: Zone
+    private let writer: any StoreWriter
     /// Records that go, whose assets have not been counted as free yet.
     private var leaving: [StoredRecord] = []
     /// The operations, by their places, that are counted as making room.
@@ -17,11 +18,16 @@ struct QuotaLedger {
 
     /// - Parameters:
     ///   - room: What is left before the request.
-    ///   - assetUses: How many of the zone's records use an asset; more than two count as two.
-    init(_ room: QuotaRoom, assetUses: @escaping (AssetHash) throws(RelayError) -> Int) {
+    ///   - zone: That the records are of.
+    ///   - writer: Knows the uses of assets.
+    init(_ room: QuotaRoom, of zone: Zone, in writer: any StoreWriter) {
         self.room = room
-        self.assetUses = assetUses
+        self.zone = zone
+        self.writer = writer
     }
+
+    /// How many of the zone's records use an asset; more than two count as two.
+    private func assetUses(_ hash: AssetHash) throws(RelayError) -> Int { try writer.assetUses(hash, in: zone) }
 
     /// Counts a record that operation `place` saves in place of `current`, or throws `quotaExceeded`.
     ///

@@ -9,7 +9,7 @@ extension ModifyRecords {
         var schema: Schema
         var before: [String: StoredRecord]
         var request: ModifyRecords
-        let hasAsset: (AssetHash) -> Bool
+        private let writer: any StoreWriter
         /// Who writes, and when.
         let stamp: StoredRecord.Stamp
         /// What the zone's owner may still store; `nil` where nothing is limited.
@@ -43,11 +43,11 @@ extension ModifyRecords {
             before: [String: StoredRecord],
             request: ModifyRecords,
             now: Timestamp,
-            hasAsset: @escaping (AssetHash) -> Bool,
+            in writer: any StoreWriter,
             quota: QuotaLedger?
         ) {
             self.schema = schema
-            self.hasAsset = hasAsset
+            self.writer = writer
             self.quota = quota
             self.before = before
             self.request = request
@@ -231,7 +231,7 @@ extension ModifyRecords {
         ) throws(RelayError) {
             for (_, entry) in prepared.links {
                 for asset in entry.value.assets {
-                    guard let hash = AssetHash(checksum: asset.fileChecksum), hasAsset(hash) else {
+                    guard let hash = AssetHash(checksum: asset.fileChecksum), writer.hasAsset(hash) else {
                         throw .assetRefused(entry.name)
                     }
                 }

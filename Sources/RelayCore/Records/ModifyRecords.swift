@@ -212,8 +212,8 @@ package final class ModifyRecords: Sendable {
             before: before,
             request: self,
             now: zone.stamp(at: now),
-            hasAsset: writer.hasAsset,
-            quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
+            in: writer,
+            quota: room.map { QuotaLedger($0, of: zone, in: writer) }
         )
         decision.quota?.nonGivers = nonGivers
         decision.sharing = try sharingState(of: zone, before: before, in: writer)
