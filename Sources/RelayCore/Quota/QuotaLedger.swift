@@ -5,8 +5,9 @@ import Wire
 ///
 /// Only a record with new assets, or one that would not fit otherwise, has its assets looked up: for all others this is a
 /// few additions.
-struct QuotaLedger {
-    private var room: QuotaRoom
+struct QuotaLedger: ~Copyable {
+    /// `nil`: nothing is limited, and nothing is counted.
+    private var room: QuotaRoom?
     private let zone: Zone
     private let writer: any StoreWriter
     /// Records that go, whose assets have not been counted as free yet.
@@ -17,10 +18,10 @@ struct QuotaLedger {
     var nonGivers: Set<Int> = []
 
     /// - Parameters:
-    ///   - room: What is left before the request.
+    ///   - room: What is left before the request; `nil` where nothing is limited.
     ///   - zone: That the records are of.
     ///   - writer: Knows the uses of assets.
-    init(_ room: QuotaRoom, of zone: Zone, in writer: any StoreWriter) {
+    init(_ room: QuotaRoom?, of zone: Zone, in writer: any StoreWriter) {
         self.room = room
         self.zone = zone
         self.writer = writer
@@ -38,25 +39,28 @@ struct QuotaLedger {
         bringsAssets: Bool,
         at place: Int
     ) throws(RelayError) {
+        guard room != nil else { return }
         var growth = StorageUse(of: record) - StorageUse(of: current)
-        if bringsAssets || !room.allows(growth) {
+        if bringsAssets || !allows(growth) {
             growth.assets = try assetGrowth(of: record, over: current)
-            if !room.allows(growth) { try countLeaving() }
+            if !allows(growth) { try countLeaving() }
         }
         if growth.records < 0 || growth.assets < 0 {
             if nonGivers.contains(place) { return }
             givers.insert(place)
         }
-        try room.take(growth)
+        try room?.take(growth)
     }
 
     /// Counts a record that operation `place` deletes.
     mutating func delete(_ record: StoredRecord, at place: Int) {
-        guard !nonGivers.contains(place) else { return }
+        guard room != nil, !nonGivers.contains(place) else { return }
         givers.insert(place)
-        room.give(StorageUse(of: record))
+        room?.give(StorageUse(of: record))
         leaving.append(record)
     }
+
+    private func allows(_ growth: StorageUse) -> Bool { room?.allows(growth) ?? true }
 
     /// Bytes of assets that the zone has not yet, less those that only this record uses and gives up.
     private func assetGrowth(of record: StoredRecord, over current: StoredRecord?) throws(RelayError) -> Int64 {
@@ -70,7 +74,7 @@ struct QuotaLedger {
     private mutating func countLeaving() throws(RelayError) {
         for record in leaving {
             for (hash, size) in Self.assets(of: record) where try assetUses(hash) == 1 {
-                room.give(StorageUse(assets: size))
+                room?.give(StorageUse(assets: size))
             }
         }
         leaving = []

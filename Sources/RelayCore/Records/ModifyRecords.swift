@@ -213,9 +213,9 @@ package final class ModifyRecords: Sendable {
             request: self,
             now: zone.stamp(at: now),
             in: writer,
-            quota: room.map { QuotaLedger($0, of: zone, in: writer) }
+            quota: QuotaLedger(room, of: zone, in: writer)
         )
-        decision.quota?.nonGivers = nonGivers
+        decision.quota.nonGivers = nonGivers
         decision.sharing = try sharingState(of: zone, before: before, in: writer)
         if let view = zone.view, view.isPartial {
             decision.aliases = view.aliases
