@@ -46,10 +46,14 @@ package struct ChangeToken: Hashable, Sendable {
         self.init(kind: kind, log: number(at: 1), epoch: number(at: 9), position: number(at: 17), floor: number(at: 25))
     }
 
-    package var encoded: String { withBytes { Base64.encode($0) } }
+    package var encoded: String {
+        var text = ""
+        withBytes { text = Base64.encode($0) }
+        return text
+    }
 
     /// Lends the bytes that go on the wire in base64.
-    package func withBytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
+    package func withBytes(_ body: (UnsafeBufferPointer<UInt8>) -> Void) {
         // 33 bytes are eleven whole groups: no padding.
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 33) { bytes in
             bytes[0] = kind.rawValue
@@ -64,7 +68,7 @@ package struct ChangeToken: Hashable, Sendable {
             put(epoch, at: 9)
             put(position, at: 17)
             put(floor, at: 25)
-            return body(UnsafeBufferPointer(bytes))
+            body(UnsafeBufferPointer(bytes))
         }
     }
 }

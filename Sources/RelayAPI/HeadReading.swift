@@ -16,6 +16,13 @@ final class HeadReading: Sendable {
     private let welcomed = Atomic<Bool>(false)
     private let latest = Mutex<Authentication?>(nil)
     private let types = Mutex<KnownTypes?>(nil)
+    private let zones = Mutex<ZoneReading?>(nil)
+
+    /// The zone that its latest request spoke of: mostly that of the next one.
+    var zone: ZoneReading? {
+        get { zones.withLock { $0 } }
+        set { zones.withLock { $0 = newValue } }
+    }
 
     /// What the latest request came to by these credentials: mostly the next one comes to the same.
     var authentication: Authentication? {

@@ -243,6 +243,7 @@ package final class Relay: Sendable {
         let json = try JSONDocument(parsing: body).root
         guard json.isObject else { throw json.mismatch("a JSON object") }
         let store = try stores.store(of: route.home)
+        let reading = request.head.reading
         if isMetered(route) { try transfers.check(route.home, store, at: time.now()) }
         return RequestContext(
             requestID: id,
@@ -256,7 +257,8 @@ package final class Relay: Sendable {
             body: json,
             limits: limits(in: route.home),
             now: time.now(),
-            types: request.head.reading.types(in: types, of: route.home)
+            types: reading.types(in: types, of: route.home),
+            reading: reading
         )
     }
 

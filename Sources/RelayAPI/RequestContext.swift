@@ -1,5 +1,6 @@
 import Records
 import RelayCore
+import Synchronization
 import Wire
 
 /// What every request of a relay may need beside what it brings: one reference, since each takes it along.
@@ -56,6 +57,14 @@ final class RequestContext: Sendable {
     let limits: Limits
     let now: Timestamp
     let types: KnownTypes
+    /// What was read from its head.
+    let reading: HeadReading
+    private let uploads = Mutex<[AssetHash]>([])
+
+    /// The fresh assets that it puts to use.
+    var usedUploads: [AssetHash] { uploads.withLock { $0 } }
+
+    func useUpload(_ hash: AssetHash) { uploads.withLock { $0.append(hash) } }
 
     var authenticator: Authenticator { services.authenticator }
     var assets: AssetDesk { services.assets }
@@ -77,7 +86,8 @@ final class RequestContext: Sendable {
         body: JSONValue,
         limits: Limits,
         now: Timestamp,
-        types: KnownTypes
+        types: KnownTypes,
+        reading: HeadReading
     ) {
         self.requestID = requestID
         self.home = home
@@ -91,6 +101,7 @@ final class RequestContext: Sendable {
         self.limits = limits
         self.now = now
         self.types = types
+        self.reading = reading
     }
 
     /// The zone that a `zoneID` member of `json` names; the default zone where there is none.

@@ -12,8 +12,8 @@ struct RecordAnswer {
     private let shares: ShareAnswer
     /// Are fields written as they are stored? Asked once, not for each record.
     private var takesAll: Bool
-    /// Where the zone's ID stands in what was written, where it does: all records have the same.
-    private var zoneText: Range<Int>?
+    /// The zone's ID as it is written, made for the first record: all records have the same.
+    private var zoneText: [UInt8]?
     /// Where the stamp written last stands, without its beginning.
     ///
     /// A new record was modified when it was created, and what one request saved has one stamp, so most are the same as the one
@@ -24,11 +24,19 @@ struct RecordAnswer {
     ///
     /// - Parameters:
     ///   - zone: Of all the records.
+    ///   - text: How that is written, where it is known.
     ///   - selection: Which fields, and how.
     ///   - links: Puts addresses into assets; `nil` where there are none.
     ///   - shares: Writes what records say of sharing.
-    init(zone: ZoneID, selection: FieldsJSON.Selection = .all, links: AssetLinks?, shares: ShareAnswer) {
+    init(
+        zone: ZoneID,
+        text: [UInt8]? = nil,
+        selection: FieldsJSON.Selection = .all,
+        links: AssetLinks?,
+        shares: ShareAnswer
+    ) {
         zoneID = zone
+        zoneText = text
         self.shares = shares
         self.links = links
         self.selection = selection
@@ -79,10 +87,11 @@ struct RecordAnswer {
     }
 
     private mutating func writeZone(to writer: inout JSONWriter) {
-        if let zoneText { return writer.again(zoneText) }
-        let start = writer.length
-        ZoneIDCodec.write(zoneID, to: &writer)
-        zoneText = start..<writer.length
+        if let zoneText { return writer.raw(zoneText) }
+        var own = JSONWriter()
+        ZoneIDCodec.write(zoneID, to: &own)
+        writer.raw(own.bytes)
+        zoneText = own.bytes
     }
 
     /// Types of which records must be whole to be written, where others need not; `nil`: all must.

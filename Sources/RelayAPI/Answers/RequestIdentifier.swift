@@ -15,10 +15,10 @@ package struct RequestIdentifier: Hashable, Sendable {
     package var text: String { UUIDText.make(first, second) }
 
     /// Lends the bytes of the text.
-    package func withText<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+    package func withText(_ body: (UnsafeRawBufferPointer) -> Void) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: UUIDText.length) { text in
             UUIDText.write(first, second, to: text)
-            return body(UnsafeRawBufferPointer(text))
+            body(UnsafeRawBufferPointer(text))
         }
     }
 }

@@ -135,10 +135,12 @@ extension RequestContext {
     }
 
     /// Puts download addresses into answers; `nil` where the container has no type with assets.
-    var assetLinks: AssetLinks? { assetLinks(for: assets.types(of: home, in: store.currentSchema)) }
+    var assetLinks: AssetLinks? { assetLinks(for: assetTypes) }
+
+    var assetTypes: Set<String> { assets.types(of: home, in: store.currentSchema) }
 
     /// The same where it is known which types have assets.
-    func assetLinks(for types: Set<String>) -> AssetLinks? {
+    func assetLinks(for types: Set<String>, in scope: DatabaseScope? = nil) -> AssetLinks? {
         guard !types.isEmpty else { return nil }
         return AssetLinks(
             types: types,
@@ -146,21 +148,39 @@ extension RequestContext {
             home: home,
             session: session,
             user: database.caller.user,
-            scope: database.scope,
+            scope: scope ?? database.scope,
             base: authentication.signIn.base
         )
     }
 }
 
 /// Makes the download addresses of one answer's assets.
-struct AssetLinks {
-    var types: Set<String>
-    var desk: AssetDesk
-    var home: ContainerEnvironment
-    var session: Session.ID?
-    var user: UserID?
-    var scope: DatabaseScope
-    var base: String
+final class AssetLinks: Sendable {
+    let types: Set<String>
+    let desk: AssetDesk
+    let home: ContainerEnvironment
+    let session: Session.ID?
+    let user: UserID?
+    let scope: DatabaseScope
+    let base: String
+
+    init(
+        types: Set<String>,
+        desk: AssetDesk,
+        home: ContainerEnvironment,
+        session: Session.ID?,
+        user: UserID?,
+        scope: DatabaseScope,
+        base: String
+    ) {
+        self.types = types
+        self.desk = desk
+        self.home = home
+        self.session = session
+        self.user = user
+        self.scope = scope
+        self.base = base
+    }
 
     func address(_ asset: Asset, field: String, record: StoredRecord, zone: ZoneID) -> String? {
         guard let hash = AssetHash(checksum: asset.fileChecksum) else { return nil }

@@ -1,6 +1,5 @@
 import Records
 import RelayCore
-import Synchronization
 import Wire
 
 /// `records/modify`.
@@ -15,8 +14,9 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
 final class RecordsWrite: Sendable {
     let context: RequestContext
     private let request: ModifyRecords
+    /// Where the request itself names its zone.
+    private let zone: ZoneReading?
     private let selection: FieldsJSON.Selection
-    private let uploads: UsedUploads
     /// The types with assets, under the schema that the request was prepared with.
     private let assetTypes: Set<String>
 
@@ -38,25 +38,27 @@ final class RecordsWrite: Sendable {
             return ModifyRecords.Operation(kind, record, name: name ?? context.newRecordName())
         }
         guard !operations.isEmpty else { throw RelayError.badRequest("operations must not be empty.") }
-        uploads = UsedUploads(context)
         let rules = SchemaRules(
             mayGrow: context.schemaMayGrow,
             scope: context.database.scope,
             limits: context.limits,
-            assets: uploads
+            assets: context
         )
         let schema = context.store.currentSchema
         assetTypes = context.assets.types(of: context.home, in: schema)
-        let zone = try zoneMeant(by: operations, context)
+        zone = try context.zoneMeant
+        let id =
+            try zone?.id ?? operations.first?.record.zone.map { try context.database.zone($0) }
+            ?? context.zone(of: context.body)
         let request = ModifyRecords(
             operations,
-            in: zone,
+            in: id,
             of: context.database,
             atomically: try context.body["atomic"]?.bool() ?? true,
             schema: schema,
             rules: rules,
             now: context.now,
-            shareEdit: try context.shareEdit(for: operations, in: zone),
+            shareEdit: try context.shareEdit(for: operations, in: id),
             newName: context.newRecordName,
             knownType: context.types.type
         )
@@ -72,13 +74,14 @@ final class RecordsWrite: Sendable {
 
     func answer(_ result: ModifyRecords.Result) throws -> EndpointAnswer {
         if !result.isAtomicFailure {
-            context.assets.pending.remove(uploads.all, of: request.zone.owner, in: context.home)
+            context.assets.pending.remove(context.usedUploads, of: request.zone.owner, in: context.home)
         }
         let links =
             result.schemaVersion == request.schemaVersion
             ? context.assetLinks(for: assetTypes) : context.assetLinks
         var answer = RecordAnswer(
             zone: request.zone,
+            text: zone?.text,
             selection: selection,
             links: links,
             shares: context.shareAnswer
@@ -103,30 +106,6 @@ final class RecordsWrite: Sendable {
     }
 }
 
-/// The fresh assets that a write puts to use.
-private final class UsedUploads: AssetJudge {
-    private let context: RequestContext
-    private let hashes = Mutex<[AssetHash]>([])
-
-    init(_ context: RequestContext) { self.context = context }
-
-    var all: [AssetHash] { hashes.withLock { $0 } }
-
-    func verdict(_ asset: Asset) -> AssetVerdict {
-        let verdict = context.assets.verdict(asset, for: context.database.caller.user, in: context.home)
-        if case .fresh(let hash, _) = verdict { hashes.withLock { $0.append(hash) } }
-        return verdict
-    }
-}
-
-/// The request's zone; where only the records name one, theirs.
-private func zoneMeant(by operations: [ModifyRecords.Operation], _ context: RequestContext) throws -> ZoneID {
-    if context.body["zoneID"] == nil, let zone = operations.first?.record.zone {
-        return try context.database.zone(zone)
-    }
-    return try context.zone(of: context.body)
-}
-
 extension JSONWriter {
     fileprivate mutating func atomicFailure(_ outcomes: [ModifyRecords.Outcome]) {
         let failed = outcomes.count { $0.error.map { $0.code != .atomicError } ?? false }
@@ -134,7 +113,28 @@ extension JSONWriter {
     }
 }
 
+extension RequestContext: AssetJudge {
+    func verdict(_ asset: Asset) -> AssetVerdict {
+        let verdict = assets.verdict(asset, for: database.caller.user, in: home)
+        if case .fresh(let hash, _) = verdict { useUpload(hash) }
+        return verdict
+    }
+}
+
 extension RequestContext {
+    /// The zone that the body names; `nil` where it names none.
+    fileprivate var zoneMeant: ZoneReading? {
+        get throws {
+            guard let json = body["zoneID"] else { return nil }
+            let caller = database.caller.user
+            if let latest = reading.zone, latest.isMeant(by: json, of: caller) { return latest }
+            let zone = ZoneReading(json, try zone(of: body), of: caller)
+            // What else stands in it, of no use to anybody, is not to be held for as long as the connection.
+            if json.rawBytes.count <= 1024 { reading.zone = zone }
+            return zone
+        }
+    }
+
     /// What a write needs that makes or changes shares; `nil` for nearly all.
     fileprivate func shareEdit(for operations: [ModifyRecords.Operation], in zone: ZoneID) throws -> ShareEdit? {
         guard operations.contains(where: { $0.record.share != nil || $0.record.createsShortGUID }) else { return nil }

@@ -162,8 +162,7 @@ extension RequestContext {
         guard found.standing != .stranger else { return refuse(found, to: &writer) }
         var answer = shareAnswer
         answer.isParticipants = found.standing != .owner
-        var links = assetLinks
-        links?.scope = found.standing == .owner ? .private : .shared
+        let links = assetLinks(for: assetTypes, in: found.standing == .owner ? .private : .shared)
         writer.member("containerIdentifier", home.container.name)
         writer.member("environment", home.environment.rawValue)
         writer.member("databaseScope", found.standing == .owner ? "PRIVATE" : "SHARED")

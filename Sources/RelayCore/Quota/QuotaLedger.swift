@@ -5,9 +5,11 @@ import Wire
 ///
 /// Only a record with new assets, or one that would not fit otherwise, has its assets looked up: for all others this is a
 /// few additions.
-struct QuotaLedger {
-    private var room: QuotaRoom
-    private let assetUses: (AssetHash) throws(RelayError) -> Int
+struct QuotaLedger: ~Copyable {
+    /// `nil`: nothing is limited, and nothing is counted.
+    private var room: QuotaRoom?
+    private let zone: Zone
+    private let writer: any StoreWriter
     /// Records that go, whose assets have not been counted as free yet.
     private var leaving: [StoredRecord] = []
     /// The operations, by their places, that are counted as making room.
@@ -16,12 +18,17 @@ struct QuotaLedger {
     var nonGivers: Set<Int> = []
 
     /// - Parameters:
-    ///   - room: What is left before the request.
-    ///   - assetUses: How many of the zone's records use an asset; more than two count as two.
-    init(_ room: QuotaRoom, assetUses: @escaping (AssetHash) throws(RelayError) -> Int) {
+    ///   - room: What is left before the request; `nil` where nothing is limited.
+    ///   - zone: That the records are of.
+    ///   - writer: Knows the uses of assets.
+    init(_ room: QuotaRoom?, of zone: Zone, in writer: any StoreWriter) {
         self.room = room
-        self.assetUses = assetUses
+        self.zone = zone
+        self.writer = writer
     }
+
+    /// How many of the zone's records use an asset; more than two count as two.
+    private func assetUses(_ hash: AssetHash) throws(RelayError) -> Int { try writer.assetUses(hash, in: zone) }
 
     /// Counts a record that operation `place` saves in place of `current`, or throws `quotaExceeded`.
     ///
@@ -32,25 +39,28 @@ struct QuotaLedger {
         bringsAssets: Bool,
         at place: Int
     ) throws(RelayError) {
+        guard room != nil else { return }
         var growth = StorageUse(of: record) - StorageUse(of: current)
-        if bringsAssets || !room.allows(growth) {
+        if bringsAssets || !allows(growth) {
             growth.assets = try assetGrowth(of: record, over: current)
-            if !room.allows(growth) { try countLeaving() }
+            if !allows(growth) { try countLeaving() }
         }
         if growth.records < 0 || growth.assets < 0 {
             if nonGivers.contains(place) { return }
             givers.insert(place)
         }
-        try room.take(growth)
+        try room?.take(growth)
     }
 
     /// Counts a record that operation `place` deletes.
     mutating func delete(_ record: StoredRecord, at place: Int) {
-        guard !nonGivers.contains(place) else { return }
+        guard room != nil, !nonGivers.contains(place) else { return }
         givers.insert(place)
-        room.give(StorageUse(of: record))
+        room?.give(StorageUse(of: record))
         leaving.append(record)
     }
+
+    private func allows(_ growth: StorageUse) -> Bool { room?.allows(growth) ?? true }
 
     /// Bytes of assets that the zone has not yet, less those that only this record uses and gives up.
     private func assetGrowth(of record: StoredRecord, over current: StoredRecord?) throws(RelayError) -> Int64 {
@@ -64,7 +74,7 @@ struct QuotaLedger {
     private mutating func countLeaving() throws(RelayError) {
         for record in leaving {
             for (hash, size) in Self.assets(of: record) where try assetUses(hash) == 1 {
-                room.give(StorageUse(assets: size))
+                room?.give(StorageUse(assets: size))
             }
         }
         leaving = []

@@ -9,11 +9,11 @@ extension ModifyRecords {
         var schema: Schema
         var before: [String: StoredRecord]
         var request: ModifyRecords
-        let hasAsset: (AssetHash) -> Bool
+        private let writer: any StoreWriter
         /// Who writes, and when.
         let stamp: StoredRecord.Stamp
-        /// What the zone's owner may still store; `nil` where nothing is limited.
-        var quota: QuotaLedger?
+        /// What the zone's owner may still store.
+        var quota: QuotaLedger
         var grown: [String: RecordType] = [:]
         var outcomes: [Outcome] = []
         /// The records to put, by their places among the outcomes; those that nobody asked for have none.
@@ -43,11 +43,11 @@ extension ModifyRecords {
             before: [String: StoredRecord],
             request: ModifyRecords,
             now: Timestamp,
-            hasAsset: @escaping (AssetHash) -> Bool,
-            quota: QuotaLedger?
+            in writer: any StoreWriter,
+            quota: consuming QuotaLedger
         ) {
             self.schema = schema
-            self.hasAsset = hasAsset
+            self.writer = writer
             self.quota = quota
             self.before = before
             self.request = request
@@ -67,8 +67,8 @@ extension ModifyRecords {
 
         /// The operations that were counted as making room for others, and make none after all.
         var falseGivers: Set<Int> {
-            guard let givers = quota?.givers, !givers.isEmpty else { return [] }
-            return givers.filter { outcomes[$0].hasFailed || keptDeletions.contains($0) }
+            guard !quota.givers.isEmpty else { return [] }
+            return quota.givers.filter { outcomes[$0].hasFailed || keptDeletions.contains($0) }
         }
 
         mutating func decide(_ operation: Operation) {
@@ -145,7 +145,7 @@ extension ModifyRecords {
 
         mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
             if let current {
-                quota?.delete(current, at: outcomes.count)
+                quota.delete(current, at: outcomes.count)
                 writes.append((outcomes.count, tombstone(of: current)))
             }
             outcomes.append(.deleted(name: operation.name, type: current?.type))
@@ -197,7 +197,7 @@ extension ModifyRecords {
                 share: current?.share ?? newLink(for: operation),
                 fields: fields
             )
-            try quota?.save(record, over: current, bringsAssets: bringsAssets, at: outcomes.count)
+            try quota.save(record, over: current, bringsAssets: bringsAssets, at: outcomes.count)
             try noteBonds(of: operation, prepared)
             if let growth = prepared.fields.growth {
                 schema.types[type] = growth
@@ -231,7 +231,7 @@ extension ModifyRecords {
         ) throws(RelayError) {
             for (_, entry) in prepared.links {
                 for asset in entry.value.assets {
-                    guard let hash = AssetHash(checksum: asset.fileChecksum), hasAsset(hash) else {
+                    guard let hash = AssetHash(checksum: asset.fileChecksum), writer.hasAsset(hash) else {
                         throw .assetRefused(entry.name)
                     }
                 }

@@ -212,10 +212,10 @@ package final class ModifyRecords: Sendable {
             before: before,
             request: self,
             now: zone.stamp(at: now),
-            hasAsset: writer.hasAsset,
-            quota: room.map { QuotaLedger($0) { hash throws(RelayError) in try writer.assetUses(hash, in: zone) } }
+            in: writer,
+            quota: QuotaLedger(room, of: zone, in: writer)
         )
-        decision.quota?.nonGivers = nonGivers
+        decision.quota.nonGivers = nonGivers
         decision.sharing = try sharingState(of: zone, before: before, in: writer)
         if let view = zone.view, view.isPartial {
             decision.aliases = view.aliases

@@ -1,13 +1,21 @@
 package import Records
 import Wire
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
 /// A record type of one version of a schema, made ready for fields to be held against it: those come by the million.
 package final class KnownType: Sendable {
     struct Field: Sendable {
         let declared: RecordType.Field
         /// The name in UTF-8.
         let name: [UInt8]
-        /// The name as that of a member, with its colon.
+        /// All that stands before its value.
         let key: [UInt8]
     }
 
@@ -37,11 +45,19 @@ package final class KnownType: Sendable {
         guard fields.count <= 64 else { return nil }
         for step in 0..<fields.count {
             let index = place + step < fields.count ? place + step : place + step - fields.count
-            guard fields[index].name.withUnsafeBufferPointer({ $0.elementsEqual(name) }) else { continue }
+            guard fields[index].name.count == name.count, Self.isSame(fields[index].name, name) else { continue }
             place = index + 1 < fields.count ? index + 1 : 0
             return index
         }
         return nil
+    }
+
+    /// Of two that are equally long.
+    private static func isSame(_ a: [UInt8], _ b: UnsafeBufferPointer<UInt8>) -> Bool {
+        a.withUnsafeBytes { a in
+            guard let first = a.baseAddress, let second = b.baseAddress else { return true }
+            return memcmp(first, second, b.count) == 0
+        }
     }
 }
 

@@ -180,7 +180,10 @@ package struct DeviceMark: Hashable, Sendable {
 
     /// The FNV-1a hash of the identifier.
     package init(deviceID: String) {
-        self.init(bits: deviceID.utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 } >> 16)
+        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+        var deviceID = deviceID
+        deviceID.withUTF8 { for byte in $0 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 } }
+        self.init(bits: hash >> 16)
     }
 
     /// Its form in `created` and `modified`.

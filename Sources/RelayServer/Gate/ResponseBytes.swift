@@ -65,7 +65,7 @@ enum ResponseBytes {
         writeStatusLine(response.status, into: &buffer)
         if let usual = response.usual {
             buffer.writeStaticString(UsualFields.start)
-            _ = usual.id.withText { buffer.writeBytes($0) }
+            usual.id.withText { _ = buffer.writeBytes($0) }
             if let token = usual.webToken {
                 buffer.writeStaticString(UsualFields.beforeWebToken)
                 buffer.writeString(token)

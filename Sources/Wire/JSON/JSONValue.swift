@@ -1,3 +1,11 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
 /// One value of a `JSONDocument`, read as the type that the reader expects.
 ///
 /// Every reading either gives that type or throws a `JSONError` that names the value's path.
@@ -25,6 +33,18 @@ package struct JSONValue: Sendable {
 
     /// The value as it stood in the text.
     package var rawBytes: ArraySlice<UInt8> { document.bytes[place] }
+
+    /// Whether just these bytes stand in the text.
+    package func hasText(_ bytes: [UInt8]) -> Bool {
+        let place = place
+        guard place.count == bytes.count else { return false }
+        return document.bytes.withUnsafeBytes { text in
+            bytes.withUnsafeBytes { bytes in
+                guard let text = text.baseAddress, let bytes = bytes.baseAddress else { return true }
+                return memcmp(text + place.lowerBound, bytes, place.count) == 0
+            }
+        }
+    }
 
     // MARK: Objects and arrays
 

@@ -47,10 +47,11 @@ package struct FieldsWriter: ~Copyable {
         writer.open(UInt8(ascii: "{"))
     }
 
-    /// A field's name as it stands before its value, with the colon.
+    /// What stands before the value of a field: `"name":{"value":`.
     package static func key(_ name: String) -> [UInt8] {
         var writer = JSONWriter()
         writer.key(name)
+        writer.fragment(#"{"value":"#)
         return writer.bytes
     }
 
@@ -80,7 +81,6 @@ package struct FieldsWriter: ~Copyable {
     ) -> Int? {
         guard let (form, place) = record.plainValue(of: field, type) else { return nil }
         writer.key(finished: key)
-        writer.fragment(#"{"value":"#)
         record.withText(place) { writer.raw($0) }
         writer.fragment(form.typeText)
         if isEncrypted { writer.fragment(#","isEncrypted":true"#) }
