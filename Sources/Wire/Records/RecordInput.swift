@@ -102,7 +102,7 @@ package struct FieldInput: Sendable {
                 if document.isText("value", at: name) {
                     value = member
                 } else if document.isText("type", at: name) {
-                    tag = try Self.type(JSONValue(document: document, index: member))
+                    tag = try Self.type(JSONValue(document: document, index: member), &isEncrypted)
                 } else if document.isText("isEncrypted", at: name) {
                     isEncrypted = try JSONValue(document: document, index: member).bool()
                 } else if document.isText(FieldCodec.exactSeconds, at: name) {
@@ -119,11 +119,17 @@ package struct FieldInput: Sendable {
     }
 
     /// `nil` for tags that live answers gave for lists of nothing in particular: they say nothing.
-    private static func type(_ json: JSONValue) throws(JSONError) -> FieldType? {
+    ///
+    /// `ENCRYPTED_BYTES` says by its name what others say by `isEncrypted`.
+    private static func type(_ json: JSONValue, _ isEncrypted: inout Bool) throws(JSONError) -> FieldType? {
         if json.isText("STRING") { return .scalar(.string) }
         if json.isText("INT64") { return .scalar(.int64) }
-        let word = try json.string()
+        var word = try json.string()
         guard word != "UNKNOWN_LIST", word != "LIST" else { return nil }
+        if word.hasPrefix("ENCRYPTED_") {
+            isEncrypted = true
+            word.removeFirst("ENCRYPTED_".count)
+        }
         guard let type = FieldType(tag: word) else { throw json.mismatch("a field type of CloudKit") }
         return type
     }
