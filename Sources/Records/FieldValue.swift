@@ -59,13 +59,18 @@ package enum FieldType: Hashable, Sendable {
         }
     }
 
-    /// Reads a tag; `ASSET` is taken for `ASSETID` as some clients say it.
+    /// Reads a tag, also by the other names that clients and CloudKit itself have for some.
     package init?(tag: String) {
         let isList = tag.hasSuffix("_LIST")
         let word = isList ? String(tag.dropLast(5)) : tag
-        guard let scalar = Scalar(rawValue: word == "ASSET" ? "ASSETID" : word) else { return nil }
+        guard let scalar = Scalar(rawValue: word) ?? Self.otherNames[word] else { return nil }
         self = isList ? .list(scalar) : .scalar(scalar)
     }
+
+    /// What CloudKit answers, and clients therefore send, for fields of types older than its schemas; wire reference 4.4.
+    private static let otherNames: [String: Scalar] = [
+        "ASSET": .asset, "NUMBER_INT64": .int64, "NUMBER_DOUBLE": .double,
+    ]
 }
 
 /// A link from one record to another of the same zone.

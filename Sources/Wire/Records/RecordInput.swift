@@ -156,7 +156,7 @@ package struct FieldInput: Sendable {
                 if document.isText("value", at: name) {
                     value = member
                 } else if document.isText("type", at: name) {
-                    tag = try Self.type(at: member, in: document)
+                    tag = try Self.type(at: member, in: document, &isEncrypted)
                 } else if document.isText("isEncrypted", at: name) {
                     isEncrypted = try document.value(at: member).bool()
                 } else if document.isText(FieldCodec.exactSeconds, at: name) {
@@ -172,12 +172,22 @@ package struct FieldInput: Sendable {
     }
 
     /// `nil` for tags that live answers gave for lists of nothing in particular: they say nothing.
-    private static func type(at index: Int, in document: JSONDocument) throws(JSONError) -> FieldType? {
+    ///
+    /// `ENCRYPTED_BYTES` says by its name what others say by `isEncrypted`.
+    private static func type(
+        at index: Int,
+        in document: JSONDocument,
+        _ isEncrypted: inout Bool
+    ) throws(JSONError) -> FieldType? {
         if document.isText("STRING", at: index) { return .scalar(.string) }
         if document.isText("INT64", at: index) { return .scalar(.int64) }
         let json = document.value(at: index)
-        let word = try json.string()
+        var word = try json.string()
         guard word != "UNKNOWN_LIST", word != "LIST" else { return nil }
+        if word.hasPrefix("ENCRYPTED_") {
+            isEncrypted = true
+            word.removeFirst("ENCRYPTED_".count)
+        }
         guard let type = FieldType(tag: word) else { throw json.mismatch("a field type of CloudKit") }
         return type
     }

@@ -96,6 +96,27 @@ import Wire
         #expect(try answer.items("records").map { $0.text("recordName") } == ["b"])
     }
 
+    @Test func typesMayBeNamedAsCloudKitsOwnAnswersNameThem() async throws {
+        try await world.makeZone("Notes")
+        let fields = """
+            {"flag":{"value":1,"type":"NUMBER_INT64"},"share":{"value":0.5,"type":"NUMBER_DOUBLE"},
+            "secret":{"value":"aGk=","type":"ENCRYPTED_BYTES"}}
+            """
+        #expect(try await world.modify([.init(kind: "create", name: "a", fields: fields)]).status == 200)
+        let answer = try await world.ask(
+            "private/records/query",
+            """
+            {"zoneID":{"zoneName":"Notes"},"query":{"recordType":"Note",
+            "filterBy":[{"fieldName":"flag","comparator":"EQUALS","fieldValue":{"value":1,"type":"NUMBER_INT64"}}]}}
+            """
+        )
+        let read = try #require(try answer.items("records").first).required("fields")
+        #expect(read["flag"]?.text("type") == "INT64")
+        #expect(read["share"]?.text("type") == "DOUBLE")
+        #expect(read["secret"]?.text("type") == "BYTES")
+        #expect(try read["secret"]?.required("isEncrypted").bool() == true)
+    }
+
     @Test func sortingByWhatIsEncryptedIsTakenAndMeansNothing() async throws {
         try await world.makeZone("Notes")
         let secret = #"{"secret":{"value":"x","type":"STRING","isEncrypted":true}}"#
