@@ -80,8 +80,7 @@ package struct FieldPreparation: Sendable {
         guard isKnown || mayGrow else {
             throw RelayError(
                 .notFound,
-                "Record type '\(name.prefix(64))' does not exist in this environment; "
-                    + "'zonecast schema promote --dry-run' shows what development has."
+                "Record type '\(name.prefix(64))' does not exist in this environment; " + SchemaRules.whyNotGrown
             )
         }
         // What no schema can grow by is as unknown as it is where the schema does not grow; a limit is a limit.
@@ -196,6 +195,9 @@ package struct FieldPreparation: Sendable {
 package final class SchemaRules: Sendable {
     /// Do unknown types and fields become known by being saved? Only in development, and not for a server key.
     package let mayGrow: Bool
+    /// What to do where it may not.
+    static let whyNotGrown =
+        "saving makes it only in development and for users, not for a server key: 'zonecast schema' imports and promotes."
     /// Encrypted fields do not exist in the public database.
     package let scope: DatabaseScope
     package let limits: Limits
@@ -242,7 +244,7 @@ extension RecordType {
         guard mayGrow else {
             throw .badRequest(
                 "Field '\(field.name.prefix(64))' does not exist in record type '\(typeName)' in this environment; "
-                    + "'zonecast schema promote --dry-run' shows what development has."
+                    + SchemaRules.whyNotGrown
             )
         }
         guard NameRules.isIdentifier(field.name) else {
