@@ -1,4 +1,5 @@
 import Foundation
+import Records
 import Testing
 import ZoneKit
 import ZoneTesting
@@ -43,6 +44,21 @@ import ZoneTesting
         try await database.save(back)
         let stored = try await database.record(for: record.recordID)
         #expect(stored.allKeys() == ["body", "title"])
+    }
+
+    @Test func keptRecordsFindTheFilesThatWereNotDownloaded() throws {
+        let container = "iCloud.org.example.kept"
+        CKContainer.configure(.dev(try #require(URL(string: "http://127.0.0.1:9")), user: "alice"), for: container)
+        let keeper = try #require(ConfiguredRelays.connection(for: container)?.caller.assets)
+        var state = RecordState(type: "Photo", id: CKRecord.ID(recordName: "a", zoneID: zone))
+        state.assetSource = AssetSource(keeper: keeper, scope: .shared)
+        let archiver = NSKeyedArchiver(requiringSecureCoding: true)
+        state.encode(with: archiver)
+        archiver.finishEncoding()
+        let back = RecordState(coder: try NSKeyedUnarchiver(forReadingFrom: archiver.encodedData))
+        let source = try #require(back?.assetSource)
+        #expect(source.keeper === keeper)
+        #expect(source.scope == .shared)
     }
 
     @Test func wholeRecordsKeepValuesAndPendingChanges() async throws {
@@ -109,6 +125,9 @@ import ZoneTesting
         let back = try #require(try throughDisk(subscription))
         #expect(back.zoneID == id.zoneID)
         #expect(back.subscriptionID == "s")
+        #expect(back == subscription && back.hash == subscription.hash)
+        #expect(back != CKRecordZoneSubscription(zoneID: id.zoneID, subscriptionID: "s"))
+        #expect(back != CKDatabaseSubscription(subscriptionID: "s"))
         #expect(back.notificationInfo?.shouldSendContentAvailable == true)
     }
 

@@ -76,8 +76,7 @@ package struct FieldPreparation: Sendable {
         guard isKnown || mayGrow else {
             throw RelayError(
                 .notFound,
-                "Record type '\(name.prefix(64))' does not exist in this environment; "
-                    + "'zonecast schema promote --dry-run' shows what development has."
+                "Record type '\(name.prefix(64))' does not exist in this environment; " + SchemaRules.whyNotGrown
             )
         }
         // What no schema can grow by is as unknown as it is where the schema does not grow; a limit is a limit.

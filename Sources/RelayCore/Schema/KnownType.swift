@@ -87,7 +87,7 @@ struct GrowingType {
         guard mayGrow else {
             throw .badRequest(
                 "Field '\(name.prefix(64))' does not exist in record type '\(known.name)' in this environment; "
-                    + "'zonecast schema promote --dry-run' shows what development has."
+                    + SchemaRules.whyNotGrown
             )
         }
         guard NameRules.isIdentifier(name) else {

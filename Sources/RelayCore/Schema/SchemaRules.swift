@@ -6,6 +6,9 @@ package import Records
 package final class SchemaRules: Sendable {
     /// Do unknown types and fields become known by being saved? Only in development, and not for a server key.
     package let mayGrow: Bool
+    /// What to do where it may not.
+    static let whyNotGrown =
+        "saving makes it only in development and for users, not for a server key: 'zonecast schema' imports and promotes."
     /// Encrypted fields do not exist in the public database.
     package let scope: DatabaseScope
     package let limits: Limits

@@ -14,6 +14,7 @@ extension RecordState {
         if !files.isEmpty, let json = try? JSONEncoder().encode(files) {
             coder.encode(json as NSData, forKey: "AssetFiles")
         }
+        if let assetSource { coder.encode(assetSource.archived as NSString, forKey: "AssetSource") }
         if let secrets {
             let plain = secrets.edits.compactMapValues(\.value)
             coder.encode(Self.archive(secrets.sealed), forKey: "SealedFields")
@@ -41,6 +42,7 @@ extension RecordState {
         {
             restoreAssets(files.mapValues { $0.map { URL(fileURLWithPath: $0) } })
         }
+        assetSource = coder.text("AssetSource").flatMap(AssetSource.init(archived:))
         if let sealed = coder.bytes("SealedFields").flatMap(Self.unarchive) { restoreSecrets(sealed, from: coder) }
         guard let keys = coder.text("ChangedKeys") else { return true }
         guard let data = coder.bytes("OriginalFields"),
@@ -157,5 +159,19 @@ extension RecordState {
             by: UserID(user),
             deviceID: device
         )
+    }
+}
+
+extension AssetSource {
+    /// A scope and a container, by which the files of a record that was kept are found by any process.
+    fileprivate var archived: String { "\(scope.pathName) \(keeper.connection.container)" }
+
+    /// `nil` where no relay is configured for the container.
+    fileprivate init?(archived text: String) {
+        let words = text.split(separator: " ", maxSplits: 1).map(String.init)
+        guard words.count == 2, let scope = DatabaseScope(pathName: words[0]),
+            let keeper = ConfiguredRelays.connection(for: words[1])?.caller.assets
+        else { return nil }
+        self.init(keeper: keeper, scope: scope)
     }
 }

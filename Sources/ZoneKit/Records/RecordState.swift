@@ -5,6 +5,11 @@ package import Records
 package struct AssetSource: Sendable {
     package var keeper: AssetKeeper
     package var scope: DatabaseScope
+
+    package init(keeper: AssetKeeper, scope: DatabaseScope) {
+        self.keeper = keeper
+        self.scope = scope
+    }
 }
 
 /// What a `CKRecord` holds: the record, and what was changed in it since the relay last saw it.

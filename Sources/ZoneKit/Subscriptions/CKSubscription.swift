@@ -75,6 +75,16 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
         )
     }
 
+    /// Equal when they are of one name, watch the same and ask for the same notices.
+    open override func isEqual(_ object: Any?) -> Bool {
+        guard let other = object as? CKSubscription else { return false }
+        return subscriptionID == other.subscriptionID && subscriptionType == other.subscriptionType
+            && kind == other.kind && notificationInfo == other.notificationInfo
+    }
+
+    /// Agrees with `isEqual(_:)`.
+    open override var hash: Int { subscriptionID.hashValue }
+
     /// What the relay is told to watch.
     package var kind: Subscription.Kind { .database }
 
