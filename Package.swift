@@ -232,11 +232,6 @@ var package = Package(
             swiftSettings: strict
         ),
         .executableTarget(
-            name: "Hot",
-            dependencies: ["Records", "RelayCore", "RelayStore", "RelayAPI", "ZoneTesting", httpTypes],
-            path: "Tests/Hot", swiftSettings: [.swiftLanguageMode(.v5)]
-        ),
-        .executableTarget(
             name: "simulate",
             dependencies: ["Records", "DiskTrials", "Simulation", "ZoneKit", "ZoneTesting"],
             path: "Tests/Simulate",
