@@ -104,8 +104,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     private func writeStamps() throws {
         // Neighbours one after the other.
-        var rest = stamped.compactMap { memory.zones[$0] }[...]
-        if rest.count > 1 { rest.sort { $0.number < $1.number } }
+        var rest = stamped.sorted().compactMap { memory.zones[$0] }[...]
         while rest.count >= Self.stampsAtOnce {
             try write(rest.prefix(Self.stampsAtOnce), by: statement(.stampZones))
             rest = rest.dropFirst(Self.stampsAtOnce)
