@@ -217,6 +217,10 @@ import Testing
         #expect(done.isCurrent && done.files.allSatisfy { $0.missing.isEmpty })
         let backup = try #require(done.backup)
         #expect(FileManager.default.fileExists(atPath: backup + "/manifest.json"))
+        // Which holds the earlier layout, and is brought up to date where it is put back.
+        let restored = try zonecast("backup", "restore", "latest")
+        #expect(restored.status == 0, "\(restored.complaint)")
+        #expect(try zonecast("storage", "migrate", "--json").json(Migrated.self).isCurrent)
 
         for end in ["", "-wal", "-shm"] { unlink(file + end) }
         try EarlierLayout.makeStore(file, version: EarlierLayout.storeVersions, records: 5)

@@ -241,6 +241,23 @@ import Testing
         }
     }
 
+    @Test func aZoneMadeAnewInTheCommitThatDeletesItIsHeardOfOnce() async throws {
+        try await withFile { path in
+            let heard = Mutex<[[CommittedChange]]>([])
+            let store = try open(path, onCommit: { commit in heard.withLock { $0.append(commit.zones) } })
+            defer { store.close() }
+            let old = try await makeZone("Notes", in: store)
+            let new = try await store.write { writer throws(RelayError) in
+                try writer.deleteZone(old, by: "phone")
+                return try writer.makeZone(old.id, by: "phone")
+            }
+            let changes = try #require(heard.withLock { $0.last })
+            #expect(changes.map(\.zone) == [old.id])
+            #expect(changes.first?.token?.log == new.identity && changes.first?.token?.position == new.lastChange)
+            #expect(try store.read { reader throws(RelayError) in try reader.zone(old.id) } == new)
+        }
+    }
+
     @Test func aRefusedWriteLeavesNothingAndHarmsNobody() async throws {
         try await withFile { path in
             let store = try open(path)
