@@ -110,8 +110,10 @@ final class NotesSync: CKSyncEngineDelegate {
 
     func write(_ name: String, _ text: String) {
         let id = CKRecord.ID(recordName: name, zoneID: zoneID)
-        storage.withLock { $0.texts[id] = text }
-        engine.withLock { $0 }?.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
+        storage.withLock { storage in
+            storage.texts[id] = text
+            engine.withLock { $0 }?.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
+        }
     }
 
     func text(_ name: String) -> String? {
@@ -145,13 +147,14 @@ final class NotesSync: CKSyncEngineDelegate {
             storage.withLock { $0.state = update.stateSerialization }
         case .fetchedRecordZoneChanges(let changes):
             storage.withLock { storage in
-                for change in changes.modifications {
-                    storage.serverRecords[change.record.recordID] = change.record
-                    storage.texts[change.record.recordID] = change.record["text"]
+                let pending = Set(syncEngine.state.pendingRecordZoneChanges.map(\.recordID))
+                for record in changes.modifications.map(\.record) {
+                    storage.serverRecords[record.recordID] = record
+                    if !pending.contains(record.recordID) { storage.texts[record.recordID] = record["text"] }
                 }
-                for deletion in changes.deletions {
-                    storage.serverRecords[deletion.recordID] = nil
-                    storage.texts[deletion.recordID] = nil
+                for id in changes.deletions.map(\.recordID) {
+                    storage.serverRecords[id] = nil
+                    if !pending.contains(id) { storage.texts[id] = nil }
                 }
             }
         case .sentRecordZoneChanges(let sent):

@@ -80,14 +80,16 @@ final class SyncedNotes: CKSyncEngineDelegate {
 
     func addZone() { engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: zone))]) }
 
-    func write(_ name: String, _ text: String) {
-        contents.withLock { $0.texts[id(name)] = text }
-        engine.state.add(pendingRecordZoneChanges: [.saveRecord(id(name))])
-    }
+    func write(_ name: String, _ text: String) { edit(name, text, .saveRecord(id(name))) }
 
-    func delete(_ name: String) {
-        contents.withLock { $0.texts[id(name)] = nil }
-        engine.state.add(pendingRecordZoneChanges: [.deleteRecord(id(name))])
+    func delete(_ name: String) { edit(name, nil, .deleteRecord(id(name))) }
+
+    /// Under one lock, as `apply` is: an edit that is not pending yet would give way to a version that has just come.
+    private func edit(_ name: String, _ text: String?, _ change: CKSyncEngine.PendingRecordZoneChange) {
+        contents.withLock { contents in
+            contents.texts[id(name)] = text
+            contents.engine?.state.add(pendingRecordZoneChanges: [change])
+        }
     }
 
     // MARK: CKSyncEngineDelegate
@@ -141,8 +143,8 @@ final class SyncedNotes: CKSyncEngineDelegate {
     }
 
     private func apply(_ changes: CKSyncEngine.Event.FetchedRecordZoneChanges, _ engine: CKSyncEngine) {
-        let pending = Set(engine.state.pendingRecordZoneChanges.map(\.recordID))
         contents.withLock { contents in
+            let pending = Set(engine.state.pendingRecordZoneChanges.map(\.recordID))
             for change in changes.modifications {
                 contents.known[change.record.recordID] = change.record
                 if !pending.contains(change.record.recordID) {
@@ -158,8 +160,8 @@ final class SyncedNotes: CKSyncEngineDelegate {
 
     /// A listing from the beginning tells of no deletion: what it does not name and the relay once had is gone.
     private func sweep(_ zone: CKRecordZone.ID, _ listed: Set<CKRecord.ID>, _ engine: CKSyncEngine) {
-        let pending = Set(engine.state.pendingRecordZoneChanges.map(\.recordID))
         contents.withLock { contents in
+            let pending = Set(engine.state.pendingRecordZoneChanges.map(\.recordID))
             for id in contents.known.keys where id.zoneID == zone && !listed.contains(id) {
                 contents.known[id] = nil
                 if !pending.contains(id) { contents.texts[id] = nil }

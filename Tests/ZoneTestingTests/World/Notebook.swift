@@ -28,8 +28,10 @@ final class Notebook: CKSyncEngineDelegate {
     var left: Stored { stored.withLock { $0 } }
 
     func write(_ name: String, _ text: String) {
-        stored.withLock { $0.texts[name] = text }
-        add(.saveRecord(CKRecord.ID(recordName: name, zoneID: zone)))
+        stored.withLock { stored in
+            stored.texts[name] = text
+            add(.saveRecord(CKRecord.ID(recordName: name, zoneID: zone)))
+        }
     }
 
     private func add(_ change: CKSyncEngine.PendingRecordZoneChange) {
@@ -40,10 +42,17 @@ final class Notebook: CKSyncEngineDelegate {
         switch event {
         case .stateUpdate(let update): stored.withLock { $0.state = update.stateSerialization }
         case .fetchedRecordZoneChanges(let changes):
-            let pending = Set(syncEngine.state.pendingRecordZoneChanges.map(\.recordID.recordName))
-            for record in changes.modifications.map(\.record) { take(record, pending) }
-            for name in changes.deletions.map(\.recordID.recordName) where !pending.contains(name) {
-                stored.withLock { $0.texts[name] = nil }
+            stored.withLock { stored in
+                // Under one lock with edits: each is pending, or has yet to come.
+                let pending = Set(syncEngine.state.pendingRecordZoneChanges.map(\.recordID.recordName))
+                for record in changes.modifications.map(\.record) {
+                    let name = record.recordID.recordName
+                    stored.known[name] = record
+                    if !pending.contains(name) { stored.texts[name] = record["text"] }
+                }
+                for name in changes.deletions.map(\.recordID.recordName) where !pending.contains(name) {
+                    stored.texts[name] = nil
+                }
             }
         case .sentRecordZoneChanges(let sent):
             for record in sent.savedRecords { stored.withLock { $0.known[record.recordID.recordName] = record } }
@@ -52,14 +61,6 @@ final class Notebook: CKSyncEngineDelegate {
                 add(.saveRecord(failure.record.recordID))
             }
         default: break
-        }
-    }
-
-    private func take(_ record: CKRecord, _ pending: Set<String>) {
-        let name = record.recordID.recordName
-        stored.withLock { stored in
-            stored.known[name] = record
-            if !pending.contains(name) { stored.texts[name] = record["text"] }
         }
     }
 
