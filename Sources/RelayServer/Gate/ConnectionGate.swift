@@ -41,7 +41,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
 
     var slot = -1
     let loop: LoopState
-    private let peer: String
+    let peer: String
     let decoder: RequestDecoder
     let decoderHandler: ByteToMessageHandler<RequestDecoder>
     var context: ChannelHandlerContext?
@@ -52,7 +52,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     var current: RequestPlan?
     /// The request whose body is arriving.
     var arriving: RequestPlan?
-    private var owesContinue = false
+    var owesContinue = false
     /// A request that its task has not taken yet.
     var ready: GateWork?
     /// Whether there is a task for it: an idle connection has none until its first request.
@@ -71,7 +71,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     var isUnwelcome = false
     var unwritableSince: NIODeadline?
     /// Pieces of an upload wait to be written to disk.
-    private var intakeIsFull = false
+    var intakeIsFull = false
     /// The file that is being sent as an answer's body.
     var sending: FileSending?
     /// Where answers can go without a way through the channel; `nil` while that may have unsent bytes, and once it is closed.
@@ -141,133 +141,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         pump(context)
     }
 
-    // MARK: Requests arriving
-
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        if case .upgraded = phase { return context.fireChannelRead(data) }
-        let part = unwrapInboundIn(data)
-        guard !isClosing else { return }
-        switch part {
-        case .head(let head): headArrived(head, context)
-        case .body(let piece): bodyArrived(piece.readableBytesView, context)
-        case .end: requestArrived(context)
-        }
-    }
-
-    func channelReadComplete(context: ChannelHandlerContext) {
-        if case .upgraded = phase { return context.fireChannelReadComplete() }
-        guard !isClosing, current == nil, queue.isEmpty else { return }
-        if arriving != nil {
-            let now = loop.now
-            if case .body(let since, _) = phase {
-                phase = .body(since: since, lastPiece: now)
-            } else {
-                phase = .body(since: now, lastPiece: now)
-            }
-        } else if decoder.isInsideHead, case .idle = phase {
-            phase = .head(since: loop.now)
-        }
-    }
-
-    private func headArrived(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
-        do throws(Refusal) {
-            var plan = try loop.door.rules.plan(head, peer: peer)
-            try prepareBody(&plan)
-            if plan.request.intake != nil { GateChannel.widen(context.channel) }
-            decoder.headEnded(plan)
-            arriving = plan
-            owesContinue = plan.expectsContinue
-            payContinue(context)
-        } catch {
-            refuse(error, context)
-        }
-    }
-
-    /// Makes room for a body, or finds somebody who takes it piece by piece.
-    private func prepareBody(_ plan: inout RequestPlan) throws(Refusal) {
-        if plan.bodyLength != 0, loop.door.rules.isUpload(plan.request.path) {
-            plan.request.intake = loop.door.intake(plan.request)
-        }
-        guard plan.request.intake == nil, let length = plan.bodyLength, length > 0 else { return }
-        guard length <= loop.door.limits.body else { throw .bodyTooLarge }
-        plan.request.body.reserveCapacity(length)
-    }
-
-    /// Hands a piece on; when the disk is slower than the peer, nothing more is read for a while.
-    private func pass(_ piece: ByteBufferView, to intake: any BodyIntake, _ context: ChannelHandlerContext) {
-        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
-        let loop = context.eventLoop
-        let verdict = intake.take(Array(piece)) {
-            loop.execute { bound.value.intakeIsReady() }
-        }
-        switch verdict {
-        case .goOn: break
-        case .wait: intakeIsFull = true
-        case .tooLarge: refuse(.bodyTooLarge, context)
-        }
-    }
-
-    private func intakeIsReady() {
-        intakeIsFull = false
-        guard let context, !isGone else { return }
-        // The wait was ours and not the peer's.
-        if case .body(let since, _) = phase { phase = .body(since: since, lastPiece: loop.now) }
-        releaseRead(context)
-    }
-
-    private func bodyArrived(_ piece: ByteBufferView, _ context: ChannelHandlerContext) {
-        if let intake = arriving?.request.intake {
-            owesContinue = false
-            return pass(piece, to: intake, context)
-        }
-        // Taken out and put back so that the bytes are appended in place.
-        guard var plan = arriving.take() else { return }
-        plan.request.body.append(contentsOf: piece)
-        owesContinue = false
-        if plan.request.body.count > loop.door.limits.body { return refuse(.bodyTooLarge, context) }
-        arriving = plan
-    }
-
-    private func requestArrived(_ context: ChannelHandlerContext) {
-        decoder.requestEnded()
-        owesContinue = false
-        guard let plan = arriving.take() else { return }
-        if plan.request.intake != nil { try? GateChannel.spareMemory(context.channel) }
-        if let purpose = plan.purpose {
-            // What follows belongs to the socket, or to nobody.
-            isClosing = true
-            decoder.stop()
-            queue.append(.socket(plan, purpose))
-        } else {
-            queue.append(.request(plan))
-        }
-        pump(context)
-    }
-
-    func begin(_ plan: RequestPlan, bodyLength: Int) -> Bool {
-        guard !isClosing, bodyLength <= loop.door.limits.body else { return false }
-        var plan = plan
-        plan.bodyLength = bodyLength
-        plan.request.body.reserveCapacity(bodyLength)
-        arriving = plan
-        return true
-    }
-
-    func bodyArrived(_ piece: ByteBufferView) {
-        if let context { bodyArrived(piece, context) }
-    }
-
-    func requestArrived() {
-        if let context { requestArrived(context) }
-    }
-
-    /// Sends `100 Continue` once the answers before it are out.
-    private func payContinue(_ context: ChannelHandlerContext) {
-        guard owesContinue, current == nil, queue.isEmpty else { return }
-        owesContinue = false
-        direct = nil
-        context.writeAndFlush(wrapOutboundOut(ByteBuffer(staticString: "HTTP/1.1 100 Continue\r\n\r\n")), promise: nil)
-    }
+    // MARK: The queue
 
     func refuse(_ refusal: Refusal, _ context: ChannelHandlerContext) {
         guard !isClosing else { return }
@@ -376,7 +250,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         if isFull, !isLingering { holdsRead = true } else { context.read() }
     }
 
-    private func releaseRead(_ context: ChannelHandlerContext) {
+    func releaseRead(_ context: ChannelHandlerContext) {
         guard holdsRead else { return }
         holdsRead = false
         context.read()

@@ -301,10 +301,11 @@ package final class SQLiteStore: Store {
             }
         }
         memory.withLock { $0 = kept }
-        if writer.hasDroppedIndexes || writer.changes.contains(where: { $0.token == nil }) {
+        let commit = writer.commit
+        if writer.hasDroppedIndexes || commit.zones.contains(where: { $0.token == nil }) {
             queue.withLock { $0 }?.leaveIdleWork()
         }
-        return writer.commit
+        return commit
     }
 
     /// Removes some of what deleted zones left behind; true while there is more.

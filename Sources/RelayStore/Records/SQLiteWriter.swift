@@ -31,24 +31,16 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Zones, by their numbers, whose rows have to be written before the commit: once each, however many requests touched
     /// them.
     var stamped: Set<Int64> = []
-    /// What listeners hear once this is committed, in the order of the zones' first changes.
-    private(set) var changes: [CommittedChange] = []
-    /// Changed records of watched types, likewise.
+    private var changedZones = ChangedZones()
+    /// Changed records of watched types, in their order.
     var changedRecords: [CommittedRecord] = []
     /// Which hierarchies those of zones with such stood and stand in, by the numbers of the changes.
     var sights: [UInt64: RecordSight] = [:]
     /// Records of watched types that have only moved into hierarchies or out of them, with one above them.
     var movedRecords: [(record: CommittedRecord, sight: RecordSight)] = []
     var changedSubscriptions: [CommittedSubscription] = []
-    /// The numbers of the zones that `changes` are about, in the same order.
-    private var changedZones: [Int64] = []
-    /// Which of `changes` is that of a zone, by the zone's number.
-    private var changeIndex: [Int64: Int] = [:]
-    /// The same of zones that are gone, in whose places others may come.
-    private var goneIndex: [ZoneID: Int] = [:]
-    /// The zone whose change was noted last, by its number, and which of `changes` that is.
-    private var latestNoted: (zone: Int64, index: Int)?
-    private var latestType: (name: String, number: Int64)?
+    /// The record type that was asked for last: most of what one commit writes is of one.
+    var latestType: (name: String, number: Int64)?
     /// Whether indexes have been given up whose entries have to go.
     var hasDroppedIndexes = false
     /// Set when SQL failed: then nothing of this transaction may be committed.
@@ -96,9 +88,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Writes what was put off, so that the transaction can be committed.
     func finish() throws {
         if !stamped.isEmpty { try writeStamps() }
-        for index in changes.indices where isShared(changedZones[index]) {
-            changes[index].audience = Self.told(try audience(of: changes[index].zone))
-        }
+        try changedZones.setAudiences(where: isShared) { Self.told(try audience(of: $0)) }
         if !changedRecords.isEmpty || !movedRecords.isEmpty { try noteViewers() }
     }
 
@@ -158,7 +148,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// All that listeners hear of.
     var commit: Commit {
         Commit(
-            zones: changes,
+            zones: changedZones.changes,
             records: changedRecords,
             subscriptions: changedSubscriptions,
             schema: memory.schema
@@ -234,7 +224,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             try write(CollectionOfOne(zone), by: self.statement(.stampZone))
             memory.zones.keep(zone)
             try enterRun(of: change, zone: zone.number)
-            if let index = goneIndex[id] { changeIndex[zone.number] = index }
+            changedZones.made(zone)
             note(zone, by: device, of: id.owner)
             return zone
         }
@@ -255,7 +245,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             memory.use[zone.id.owner] = nil
             stamped.remove(zone.number)
             note(zone, by: device, of: zone.id.owner)
-            goneIndex[zone.id] = changeIndex[zone.number]
+            changedZones.gone(zone)
         }
     }
 
@@ -270,101 +260,6 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     /// Remembers for listeners that the zone has changed; `device` is one of `author`'s.
     func note(_ zone: Zone, by device: String, of author: UserID) {
         guard zone.tracksChanges else { return }
-        let token = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
-        if let index = latestNoted?.zone == zone.number ? latestNoted?.index : changeIndex[zone.number] {
-            latestNoted = (zone.number, index)
-            changedZones[index] = zone.number
-            changes[index].token = zone.isDeleted ? nil : token
-            if changes[index].device != device || changes[index].author != author { changes[index].device = nil }
-        } else {
-            latestNoted = (zone.number, changes.count)
-            changeIndex[zone.number] = changes.count
-            changedZones.append(zone.number)
-            changes.append(.init(zone: zone.id, token: zone.isDeleted ? nil : token, device: device, author: author))
-        }
-    }
-
-    // MARK: Deleted zones
-
-    /// Removes up to `limit` records of zones that were deleted; true while there are more.
-    func purgeDeletedZones(limit: Int) throws -> Bool {
-        let next = try SQL("SELECT id FROM zone_row WHERE deleted = 1 AND purged = 0 LIMIT 1", in: database)
-        guard try next.step() else {
-            next.reset()
-            return false
-        }
-        let zone = next.int(0)
-        next.reset()
-        let purge = try SQL(
-            """
-            DELETE FROM record WHERE change IN (
-                SELECT r.change FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
-                ON r.run = z.run AND r.zone = ?1 AND r.deleted = 0 WHERE z.zone = ?1
-                UNION ALL
-                SELECT r.change FROM zone_run z CROSS JOIN record r INDEXED BY dead_by_run
-                ON r.run = z.run AND r.zone = ?1 AND r.deleted = 1 WHERE z.zone = ?1 LIMIT ?2)
-            """,
-            in: database
-        )
-        purge.bind(1, zone)
-        purge.bind(2, Int64(limit))
-        try purge.run()
-        if database.changesCount < limit, try !purgeEntries(ofZone: zone, limit: limit) {
-            for sql in [
-                "DELETE FROM asset_use WHERE zone = ?", "DELETE FROM reference WHERE zone = ?",
-                "DELETE FROM zone_run WHERE zone = ?",
-                "UPDATE zone_row SET purged = 1 WHERE id = ?",
-            ] {
-                let statement = try SQL(sql, in: database)
-                statement.bind(1, zone)
-                try statement.run()
-            }
-        }
-        return true
-    }
-
-    // MARK: Schema
-
-    func ensureNumber(ofType name: String) throws -> Int64 {
-        // Most of what one commit writes is of one type.
-        if let latestType, latestType.name == name { return latestType.number }
-        let number = try names.typeNumbers[name] ?? makeNumber(ofType: name)
-        latestType = (name, number)
-        return number
-    }
-
-    private func makeNumber(ofType name: String) throws -> Int64 {
-        let statement = try SQL("INSERT INTO record_type (name, declared) VALUES (?, 0)", in: database)
-        statement.bind(1, name)
-        try statement.run()
-        names.add(type: name, number: database.lastInsertedRowID)
-        return database.lastInsertedRowID
-    }
-
-    func define(_ types: [String: RecordType]) throws(RelayError) {
-        try attempt {
-            let old = memory.schema
-            for (name, type) in types {
-                try SchemaRows.write(
-                    type,
-                    over: old.types[name],
-                    number: try ensureNumber(ofType: name),
-                    database
-                )
-                memory.schema.types[name] = type
-            }
-            try dropIndexes(from: old, to: memory.schema)
-            memory.schema.version += 1
-            try SchemaRows.write(version: memory.schema.version, database)
-        }
-    }
-
-    /// Goes by the schema that is in the file, which the command line may have changed since the last commit.
-    func noticeSchema() throws {
-        guard try SchemaRows.version(database) != memory.schema.version else { return }
-        memory.schema = try SchemaRows.read(database)
-        for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
-        memory.indexes = nil
-        hasDroppedIndexes = true
+        changedZones.note(zone, epoch: epoch, by: device, of: author)
     }
 }

@@ -20,7 +20,7 @@ actor SyncDriver {
     private let delivery = Turnstile()
     private let fetchLane = Turnstile()
     let sendLane = Turnstile()
-    private let accountCheck = Turnstile()
+    let accountCheck = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
     /// Of the requests that make and delete zones.
     let zonesExchange = Turnstile()
@@ -28,18 +28,19 @@ actor SyncDriver {
     var chance: Chance
     var limits = BatchLimits()
     private var schedule: SyncSchedule
-    private var round: FetchRound?
+    var round: FetchRound?
     /// The generation of the credentials that were found to belong to the state's user.
-    private var checkedAccount: Int?
+    var checkedAccount: Int?
     /// How often the state has been given to another user: what was begun for an earlier one is not told any more.
-    private(set) var accountEpoch = 0
+    var accountEpoch = 0
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
     private var background: [Int: Task<Void, Never>] = [:]
     private var requests: [Int: @Sendable () -> Void] = [:]
     private var lastTask = 0
-    private var listening: UUID?
-    private var isStopped = false
+    /// The number of this engine at the notice station, once it listens.
+    var listening: UUID?
+    private(set) var isStopped = false
     private var savedStamp: UInt64 = 0
     /// How much news there was in a test's world when the last look at the database began, and when it was known to be whole.
     private var newsAsked: UInt64 = 0
@@ -115,6 +116,7 @@ actor SyncDriver {
 
     // MARK: Telling the delegate
 
+    /// Tells the delegate, when what came before has been told.
     ///
     /// With an `epoch`, nothing is told once the state is another user's than it was then.
     func deliver(_ event: CKSyncEngine.Event, of epoch: Int? = nil) async {
@@ -202,125 +204,6 @@ actor SyncDriver {
 
     private func alarmRang(_ alarm: Int) {
         if alarm == self.alarm { tell(.timerFired) }
-    }
-
-    // MARK: Notices
-
-    private func listenForNotices() async {
-        guard let connection = try? database.session.connection() else { return }
-        await subscribe()
-        guard !isStopped, !Task.isCancelled else { return }
-        let state = state
-        listening = await connection.notices.listen(
-            to: database.scope,
-            over: connection,
-            time: conditions.time,
-            chance: conditions.chance,
-            databaseToken: { state.read(\.feed.databaseToken) },
-            deliver: { [weak self] in await self?.take($0) }
-        )
-        if isStopped, let listening { await connection.notices.stopListening(listening) }
-    }
-
-    /// Makes the subscription that the notices follow; tried until the relay has an opinion.
-    private func subscribe() async {
-        var backoff = Backoff.requests
-        let subscription = Subscription(id: subscriptionID, kind: .database)
-        let body = ClientRequest.modify(creating: [subscription], deleting: [])
-        while !Task.isCancelled, !isStopped {
-            do {
-                _ = try await database.call("subscriptions/modify", body, isWrite: true)
-                return
-            } catch {
-                let trouble = error.trouble
-                guard trouble.isRetriedAutomatically else { return }
-                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
-                guard (try? await conditions.time.sleep(conditions.time.now() + wait)) != nil else { return }
-            }
-        }
-    }
-
-    private func take(_ event: NoticeStation.Event) {
-        switch event {
-        case .opened: tell(.channelOpened)
-        case .lost: tell(.channelLost)
-        case .accountReplaced: inBackground { await $0.followAccount() }
-        case .changed(nil, _): tell(.noticed(nil))
-        case .changed(let zone?, let token):
-            let (isNews, isKnown) = state.update { contents in
-                (contents.feed.noticed(zone, token: token), contents.feed.zoneTokens[zone] != nil)
-            }
-            guard isNews else { return }
-            if isKnown, let round, round.covers(zone) {
-                _ = state.update { self.round?.handle(.noticed(zone), state: &$0.feed) }
-            } else {
-                // An unknown zone is first met in the database's feed, which names it to the application.
-                tell(.noticed(isKnown ? zone : nil))
-            }
-        }
-    }
-
-    /// Tells the other engines on this line what the relay will not.
-    func tellOthers(_ zones: Set<ZoneID>) async {
-        guard !zones.isEmpty, let station = try? database.session.connection().notices else { return }
-        await station.changed(zones, in: database.scope, by: listening)
-    }
-
-    // MARK: Account
-
-    /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
-    func checkAccount() async throws {
-        await accountCheck.enter()
-        defer { accountCheck.leave() }
-        let connection = try database.session.connection()
-        let generation = connection.credentials.current.generation
-        guard checkedAccount != generation else { return }
-        let previous = state.read(\.user)
-        do {
-            // Whoever speaks now, also where somebody else's round has brought this about.
-            let name = try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
-            if name != previous { await accountChanged(from: previous, to: name) }
-            // Only now: what is still under way for the one before must not take itself for theirs.
-            checkedAccount = generation
-            await connection.notices.accountIsUsable(generation: generation)
-        } catch {
-            let isRefused = CKError(from: error).code == .notAuthenticated
-            if isRefused, previous != nil { await accountChanged(from: previous, to: nil) }
-            throw error
-        }
-    }
-
-    /// Looks who speaks now, and goes on for them.
-    private func followAccount() async {
-        do {
-            try await checkAccount()
-            tell(.accountChanged(isUsable: true))
-        } catch {
-            if CKError(from: error).code == .notAuthenticated { tell(.accountChanged(isUsable: false)) }
-        }
-    }
-
-    private func accountChanged(from previous: String?, to current: String?) async {
-        state.update { contents in
-            // What is pending under nobody yet belongs to whoever signs in first; any other account starts anew.
-            if previous != nil { contents = CKSyncEngine.State.Contents(stamp: contents.stamp) }
-            contents.user = current
-        }
-        if previous != nil {
-            // A round that is under way is about the other's data: from here on it changes nothing.
-            accountEpoch += 1
-            round = nil
-        }
-        let before = previous.map { CKRecord.ID(recordName: $0) }
-        let now = current.map { CKRecord.ID(recordName: $0) }
-        switch (before, now) {
-        case (nil, let now?): await deliver(.accountChange(.init(changeType: .signIn(currentUser: now))))
-        case (let before?, nil): await deliver(.accountChange(.init(changeType: .signOut(previousUser: before))))
-        case (let before?, let now?):
-            await deliver(.accountChange(.init(changeType: .switchAccounts(previousUser: before, currentUser: now))))
-        case (nil, nil): break
-        }
-        await saveState()
     }
 
     // MARK: Rounds

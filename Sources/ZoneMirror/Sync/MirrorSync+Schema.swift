@@ -9,6 +9,23 @@ import ZoneKit
 ///
 /// SDK reference 12.
 extension MirrorSync {
+    /// Looks at the relay's schema again later; what was refused for it waits for another one.
+    func watchSchema() {
+        guard schemaWatch == nil, conditions.isAutomatic, !isStopped, conditions.time.surroundings == nil else {
+            return
+        }
+        let time = conditions.time
+        schemaWatch = time.start { [weak self] in
+            guard (try? await time.sleep(time.now() + Self.schemaInterval)) != nil else { return }
+            await self?.schemaWatchRang()
+        }
+    }
+
+    private func schemaWatchRang() async {
+        schemaWatch = nil
+        await lookAtSchema()
+    }
+
     /// Between two looks at the relay's schema, as long as there are such changes.
     static let schemaInterval = Duration.seconds(900)
 

@@ -26,7 +26,7 @@ actor MirrorSync {
 
     private let fetchLane = Turnstile()
     let sendLane = Turnstile()
-    private let outboxLook = Turnstile()
+    let outboxLook = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
     /// How many requests of ours have gone to each zone, or out of it: pages that were asked for before are too old.
     var sends: [ZoneID: Int] = [:]
@@ -57,9 +57,9 @@ actor MirrorSync {
     /// How many rounds of any kind are under way.
     var working = 0
     var lastTrouble: CKError?
-    private var hasWarned = false
+    var hasWarned = false
     var spaceWatch: Task<Void, Never>?
-    private var schemaWatch: Task<Void, Never>?
+    var schemaWatch: Task<Void, Never>?
     private var keptHold: Double?
     var newsAsked: UInt64 = 0
     var newsSeen: UInt64 = 0
@@ -181,67 +181,6 @@ actor MirrorSync {
     private func forget(_ id: Int) { background[id] = nil }
 
     // MARK: Schedule
-
-    /// Something was committed to the store.
-    ///
-    /// One look at a time: an older one that is told after a newer one would leave a change lying until the next.
-    func outboxChanged() async {
-        await outboxLook.enter()
-        defer { outboxLook.leave() }
-        let file = file
-        let look = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
-            let count = try OutboxRow.count(db, free: true)
-            guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
-            let exporter = try Exporter(db, file)
-            let first = try OutboxRow.next(db, after: -1, limit: Self.lookedAt)
-            return (count, true, try first.contains { try exporter.makesRoom($0) })
-        }
-        let count = look?.count ?? 0
-        tell(.outboxChanged(isEmpty: look?.mayGo != true))
-        if look?.isFull == true, count > 0 { lookForSpaceLater() }
-        let isLarge = count > file.description.cloud?.outboxWarning ?? .max
-        if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
-        hasWarned = isLarge
-    }
-
-    /// Of so many changes is asked whether one of them takes no space, when there is none.
-    private static let lookedAt = 1_000
-
-    /// What finds no space waits, without being tried again and again; space may be made elsewhere.
-    private func lookForSpaceLater() {
-        guard spaceWatch == nil, conditions.isAutomatic, !isStopped else { return }
-        let time = conditions.time
-        spaceWatch = time.start { [weak self] in
-            guard (try? await time.sleep(time.now() + Self.spaceInterval)) != nil else { return }
-            await self?.lookForSpace()
-        }
-    }
-
-    private func lookForSpace() async {
-        spaceWatch = nil
-        try? await file.pool.write { try State.set($0, .quotaIsFull, nil) }
-        await outboxChanged()
-    }
-
-    /// Looks at the relay's schema again later; what was refused for it waits for another one.
-    func watchSchema() {
-        guard schemaWatch == nil, conditions.isAutomatic, !isStopped, conditions.time.surroundings == nil else {
-            return
-        }
-        let time = conditions.time
-        schemaWatch = time.start { [weak self] in
-            guard (try? await time.sleep(time.now() + Self.schemaInterval)) != nil else { return }
-            await self?.schemaWatchRang()
-        }
-    }
-
-    private func schemaWatchRang() async {
-        schemaWatch = nil
-        await lookAtSchema()
-    }
-
-    /// Between two tries whether the user's space is still full.
-    private static let spaceInterval = Duration.seconds(900)
 
     /// Keeps a wait that the relay asked for where it survives a restart.
     func keepHold() async {

@@ -1,0 +1,59 @@
+import SyncCore
+
+/// Whose data they are: looked at before anything is sent or fetched, and followed when somebody else signs in.
+extension SyncDriver {
+    /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
+    func checkAccount() async throws {
+        await accountCheck.enter()
+        defer { accountCheck.leave() }
+        let connection = try database.session.connection()
+        let generation = connection.credentials.current.generation
+        guard checkedAccount != generation else { return }
+        let previous = state.read(\.user)
+        do {
+            // Whoever speaks now, also where somebody else's round has brought this about.
+            let name = try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
+            if name != previous { await accountChanged(from: previous, to: name) }
+            // Only now: what is still under way for the one before must not take itself for theirs.
+            checkedAccount = generation
+            await connection.notices.accountIsUsable(generation: generation)
+        } catch {
+            let isRefused = CKError(from: error).code == .notAuthenticated
+            if isRefused, previous != nil { await accountChanged(from: previous, to: nil) }
+            throw error
+        }
+    }
+
+    /// Looks who speaks now, and goes on for them.
+    func followAccount() async {
+        do {
+            try await checkAccount()
+            tell(.accountChanged(isUsable: true))
+        } catch {
+            if CKError(from: error).code == .notAuthenticated { tell(.accountChanged(isUsable: false)) }
+        }
+    }
+
+    private func accountChanged(from previous: String?, to current: String?) async {
+        state.update { contents in
+            // What is pending under nobody yet belongs to whoever signs in first; any other account starts anew.
+            if previous != nil { contents = CKSyncEngine.State.Contents(stamp: contents.stamp) }
+            contents.user = current
+        }
+        if previous != nil {
+            // A round that is under way is about the other's data: from here on it changes nothing.
+            accountEpoch += 1
+            round = nil
+        }
+        let before = previous.map { CKRecord.ID(recordName: $0) }
+        let now = current.map { CKRecord.ID(recordName: $0) }
+        switch (before, now) {
+        case (nil, let now?): await deliver(.accountChange(.init(changeType: .signIn(currentUser: now))))
+        case (let before?, nil): await deliver(.accountChange(.init(changeType: .signOut(previousUser: before))))
+        case (let before?, let now?):
+            await deliver(.accountChange(.init(changeType: .switchAccounts(previousUser: before, currentUser: now))))
+        case (nil, nil): break
+        }
+        await saveState()
+    }
+}

@@ -1,0 +1,66 @@
+import Records
+import SyncCore
+import Wire
+
+/// How the engine hears of changes, and tells the others on its line of its own.
+extension SyncDriver {
+    func listenForNotices() async {
+        guard let connection = try? database.session.connection() else { return }
+        await subscribe()
+        guard !isStopped, !Task.isCancelled else { return }
+        let state = state
+        listening = await connection.notices.listen(
+            to: database.scope,
+            over: connection,
+            time: conditions.time,
+            chance: conditions.chance,
+            databaseToken: { state.read(\.feed.databaseToken) },
+            deliver: { [weak self] in await self?.take($0) }
+        )
+        if isStopped, let listening { await connection.notices.stopListening(listening) }
+    }
+
+    /// Makes the subscription that the notices follow; tried until the relay has an opinion.
+    private func subscribe() async {
+        var backoff = Backoff.requests
+        let subscription = Subscription(id: subscriptionID, kind: .database)
+        let body = ClientRequest.modify(creating: [subscription], deleting: [])
+        while !Task.isCancelled, !isStopped {
+            do {
+                _ = try await database.call("subscriptions/modify", body, isWrite: true)
+                return
+            } catch {
+                let trouble = error.trouble
+                guard trouble.isRetriedAutomatically else { return }
+                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
+                guard (try? await conditions.time.sleep(conditions.time.now() + wait)) != nil else { return }
+            }
+        }
+    }
+
+    private func take(_ event: NoticeStation.Event) {
+        switch event {
+        case .opened: tell(.channelOpened)
+        case .lost: tell(.channelLost)
+        case .accountReplaced: inBackground { await $0.followAccount() }
+        case .changed(nil, _): tell(.noticed(nil))
+        case .changed(let zone?, let token):
+            let (isNews, isKnown) = state.update { contents in
+                (contents.feed.noticed(zone, token: token), contents.feed.zoneTokens[zone] != nil)
+            }
+            guard isNews else { return }
+            if isKnown, let round, round.covers(zone) {
+                _ = state.update { self.round?.handle(.noticed(zone), state: &$0.feed) }
+            } else {
+                // An unknown zone is first met in the database's feed, which names it to the application.
+                tell(.noticed(isKnown ? zone : nil))
+            }
+        }
+    }
+
+    /// Tells the other engines on this line what the relay will not.
+    func tellOthers(_ zones: Set<ZoneID>) async {
+        guard !zones.isEmpty, let station = try? database.session.connection().notices else { return }
+        await station.changed(zones, in: database.scope, by: listening)
+    }
+}

@@ -1,0 +1,141 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+import ZoneKit
+
+/// How pages are written down: each with the token that covers it, in one transaction.
+extension MirrorSync {
+    /// A page that does not follow on what the store holds of its zone.
+    struct Misfit: Error {}
+
+    /// The zones of a page, and the token that covers them, in one transaction.
+    func write(
+        _ page: DatabasePage,
+        _ reasons: [ZoneID: ShareChange.Loss]
+    ) async throws -> [MirrorEvent.Detail] {
+        let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
+        // What was in a zone that has ended may have moved into one that has changed: it waits for those.
+        let waits = page.moreComing || !page.changed.isEmpty || !feed.unfetched.isEmpty
+        var ending: [ZoneID] = []
+        var lost: [(ZoneID, DatabasePage.Loss)] = []
+        for (zone, loss) in page.deleted {
+            guard waits, loss == .deleted, zone != file.homeZone else {
+                lost.append((zone, loss))
+                continue
+            }
+            ending.append(zone)
+            endings[zone] = reasons[zone] ?? .unknown
+        }
+        var kept: [MirrorEvent.Detail] = []
+        for (zone, _) in lost where file.scope == .shared {
+            if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) {
+                kept += try keepCopy(of: known)
+            }
+        }
+        return try await file.pool.write { [kept, ending, lost] db -> [MirrorEvent.Detail] in
+            var details = kept
+            for zone in page.changed {
+                let known = try KnownZone.make(db, zone)
+                try db.execute(
+                    sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1, isEnding = 0 WHERE id = ?",
+                    arguments: [known.id]
+                )
+            }
+            for zone in ending { try KnownZone.end(db, zone) }
+            for (zone, loss) in lost {
+                guard let known = try KnownZone.find(db, zone) else { continue }
+                if let reason = reasons[zone] { details.append(.share(.accessLost(reason), zone: zone.zoneName)) }
+                details += try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                    try Importer(db, file, transaction: transaction, now: now).lose(known, loss)
+                }
+            }
+            try State.set(db, .databaseToken, page.token.text)
+            try crash(.insideDatabasePage)
+            return details
+        }
+    }
+
+    /// What a page did to a store.
+    private struct Written: Sendable {
+        var count = 0
+        var details: [MirrorEvent.Detail] = []
+        /// Zones out of which something has turned up in this one.
+        var left: [ZoneID] = []
+        /// Zones that something has moved to.
+        var awaiting: [ZoneID] = []
+    }
+
+    /// A page's records, and the token that covers them, in one transaction.
+    func write(
+        _ found: MirrorPage,
+        of zone: ZoneID,
+        since: SyncToken?
+    ) async throws -> (Int, [MirrorEvent.Detail]) {
+        let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
+        try crash(.beforeImport)
+        let written = try await file.pool.write { db -> Written in
+            var known = try KnownZone.make(db, zone)
+            if let since, known.token != since.text { throw Misfit() }
+            var written = Written()
+            let page = found.records
+            if !page.changed.isEmpty || !page.deleted.isEmpty || since == nil || known.sweep != 0 {
+                written = try Self.enter(found, in: &known, isFirst: since == nil, db, file, now, crash)
+            }
+            try db.execute(
+                sql: """
+                    UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, isEnding = 0, fetchedAt = ? WHERE id = ?
+                    """,
+                arguments: [page.token.text, page.moreComing, now.timeIntervalSince1970, known.id]
+            )
+            try crash(.insideImport)
+            return written
+        }
+        for zone in written.left { sends[zone, default: 0] += 1 }
+        for zone in written.awaiting { expectsRecords(in: zone) }
+        try crash(.afterImport)
+        return (written.count, written.details)
+    }
+
+    private static func enter(
+        _ found: MirrorPage,
+        in known: inout KnownZone,
+        isFirst: Bool,
+        _ db: Database,
+        _ file: StoreFile,
+        _ now: Date,
+        _ crash: (CrashPoint) throws -> Void
+    ) throws -> Written {
+        let (page, zone) = (found.records, known.zone)
+        return try StoreFile.importing(db, author: Importer.author, at: now) { transaction -> Written in
+            var written = Written()
+            if isFirst { try known.beginSweep(db, transaction) }
+            let importer = try Importer(db, file, transaction: transaction, now: now)
+            try importer.take(page.changed, found.readied, zone: known)
+            // Something was deleted elsewhere: there may be space again.
+            if !page.deleted.isEmpty { try State.set(db, .quotaIsFull, nil) }
+            for item in page.deleted {
+                try importer.remove(item.id.recordName, zone: known, movedTo: found.goals[item.id.recordName])
+            }
+            if known.sweep != 0, !page.moreComing {
+                written.details.append(.zoneResynced(zone: zone.description, reason: "listed from its beginning"))
+                try crash(.insideSweep)
+                try importer.sweep(known)
+            }
+            for (name, share) in found.shares {
+                let news = try ShareCache.store(db, share, named: name, zone: known.id)
+                guard let change = ShareChange(news, isOwn: zone.owner == .caller) else { continue }
+                written.details.append(.share(change, zone: zone.zoneName))
+                try importer.noteShare(in: known, news == .created ? .insert : .update)
+            }
+            written.count = importer.count
+            for id in importer.leftZones {
+                if let zone = try KnownZone.find(db, id: id)?.zone { written.left.append(zone) }
+            }
+            for id in importer.awaitingZones {
+                if let zone = try KnownZone.find(db, id: id)?.zone { written.awaiting.append(zone) }
+            }
+            return written
+        }
+    }
+}

@@ -1,0 +1,50 @@
+import GRDB
+import SyncCore
+import ZoneKit
+
+/// The look at what is to be sent, after each commit to the store.
+extension MirrorSync {
+    /// Something was committed to the store.
+    ///
+    /// One look at a time: an older one that is told after a newer one would leave a change lying until the next.
+    func outboxChanged() async {
+        await outboxLook.enter()
+        defer { outboxLook.leave() }
+        let file = file
+        let look = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
+            let count = try OutboxRow.count(db, free: true)
+            guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
+            let exporter = try Exporter(db, file)
+            let first = try OutboxRow.next(db, after: -1, limit: Self.lookedAt)
+            return (count, true, try first.contains { try exporter.makesRoom($0) })
+        }
+        let count = look?.count ?? 0
+        tell(.outboxChanged(isEmpty: look?.mayGo != true))
+        if look?.isFull == true, count > 0 { lookForSpaceLater() }
+        let isLarge = count > file.description.cloud?.outboxWarning ?? .max
+        if isLarge, !hasWarned { await note(.notice, details: [.outboxIsLarge(count)]) }
+        hasWarned = isLarge
+    }
+
+    /// Of so many changes is asked whether one of them takes no space, when there is none.
+    private static let lookedAt = 1_000
+
+    /// What finds no space waits, without being tried again and again; space may be made elsewhere.
+    private func lookForSpaceLater() {
+        guard spaceWatch == nil, conditions.isAutomatic, !isStopped else { return }
+        let time = conditions.time
+        spaceWatch = time.start { [weak self] in
+            guard (try? await time.sleep(time.now() + Self.spaceInterval)) != nil else { return }
+            await self?.lookForSpace()
+        }
+    }
+
+    private func lookForSpace() async {
+        spaceWatch = nil
+        try? await file.pool.write { try State.set($0, .quotaIsFull, nil) }
+        await outboxChanged()
+    }
+
+    /// Between two tries whether the user's space is still full.
+    private static let spaceInterval = Duration.seconds(900)
+}
