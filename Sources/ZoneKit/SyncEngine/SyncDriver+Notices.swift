@@ -1,12 +1,11 @@
 import Records
 import SyncCore
-import Wire
 
 /// How the engine hears of changes, and tells the others on its line of its own.
 extension SyncDriver {
     func listenForNotices() async {
         guard let connection = try? database.session.connection() else { return }
-        await subscribe()
+        await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
         guard !isStopped, !Task.isCancelled else { return }
         let state = state
         listening = await connection.notices.listen(
@@ -18,24 +17,6 @@ extension SyncDriver {
             deliver: { [weak self] in await self?.take($0) }
         )
         if isStopped, let listening { await connection.notices.stopListening(listening) }
-    }
-
-    /// Makes the subscription that the notices follow; tried until the relay has an opinion.
-    private func subscribe() async {
-        var backoff = Backoff.requests
-        let subscription = Subscription(id: subscriptionID, kind: .database)
-        let body = ClientRequest.modify(creating: [subscription], deleting: [])
-        while !Task.isCancelled, !isStopped {
-            do {
-                _ = try await database.call("subscriptions/modify", body, isWrite: true)
-                return
-            } catch {
-                let trouble = error.trouble
-                guard trouble.isRetriedAutomatically else { return }
-                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
-                guard (try? await conditions.time.sleep(conditions.time.now() + wait)) != nil else { return }
-            }
-        }
     }
 
     private func take(_ event: NoticeStation.Event) {

@@ -58,7 +58,7 @@ actor SyncDriver {
         database = configuration.database
         delegate = configuration.delegate
         isAutomatic = configuration.automaticallySync
-        subscriptionID = configuration.subscriptionID ?? "\(configuration.database.scope.pathName)-changes"
+        subscriptionID = configuration.subscriptionID ?? configuration.database.changesSubscriptionID
         chance = conditions.chance
         var settings = conditions.schedule
         settings.isAutomatic = configuration.automaticallySync

@@ -2,7 +2,6 @@ import Foundation
 import GRDB
 import Records
 import SyncCore
-import Wire
 import ZoneKit
 
 /// A store's ear on the relay's notices; it also tells the other mirrors and engines on the line what the relay will not.
@@ -22,11 +21,16 @@ actor NoticeEar {
     /// Subscribes, and hands on what is heard from then on.
     func listen(_ deliver: @escaping @Sendable (NoticeStation.Event) async -> Void) async {
         guard let connection = try? link.connection() else { return }
-        await subscribe()
+        let database = link.database
+        await database.subscribeToChanges(
+            as: database.changesSubscriptionID,
+            time: conditions.time,
+            chance: conditions.chance
+        )
         guard !isStopped, !Task.isCancelled else { return }
         let pool = pool
         let made = await connection.notices.listen(
-            to: link.database.scope,
+            to: database.scope,
             over: connection,
             time: conditions.time,
             chance: conditions.chance,
@@ -48,23 +52,5 @@ actor NoticeEar {
     func tellOthers(_ zones: Set<ZoneID>) async {
         guard !zones.isEmpty, let station = try? link.connection().notices else { return }
         await station.changed(zones, in: link.database.scope, by: listener)
-    }
-
-    /// Makes the subscription that the notices follow; tried until the relay has an opinion.
-    private func subscribe() async {
-        var (backoff, chance) = (Backoff.requests, conditions.chance)
-        let name = "\(link.database.scope.pathName)-changes"
-        let body = ClientRequest.modify(creating: [Subscription(id: name, kind: .database)], deleting: [])
-        while !Task.isCancelled, !isStopped {
-            do throws(CKError) {
-                _ = try await link.database.call("subscriptions/modify", body, isWrite: true)
-                return
-            } catch {
-                let trouble = error.trouble
-                guard trouble.isRetriedAutomatically else { return }
-                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
-                guard (try? await conditions.time.sleep(conditions.time.now() + wait)) != nil else { return }
-            }
-        }
     }
 }

@@ -1,0 +1,25 @@
+import Records
+import SyncCore
+import Wire
+
+extension CKDatabase {
+    /// The name of the subscription that brings an engine's or a mirror's notices, unless the program names another.
+    package var changesSubscriptionID: String { "\(scope.pathName)-changes" }
+
+    /// Makes the subscription that notices follow; tried until the relay has an opinion or the task is cancelled.
+    package func subscribeToChanges(as id: String, time: Timekeeper, chance: Chance) async {
+        var (backoff, chance) = (Backoff.requests, chance)
+        let body = ClientRequest.modify(creating: [Subscription(id: id, kind: .database)], deleting: [])
+        while !Task.isCancelled {
+            do throws(CKError) {
+                _ = try await call("subscriptions/modify", body, isWrite: true)
+                return
+            } catch {
+                let trouble = error.trouble
+                guard trouble.isRetriedAutomatically else { return }
+                let wait = trouble.retryAfter ?? backoff.failed(using: &chance)
+                guard (try? await time.sleep(time.now() + wait)) != nil else { return }
+            }
+        }
+    }
+}
