@@ -21,11 +21,12 @@ struct Run {
 
     /// True where it went as it should.
     func run() -> Bool {
-        guard plant() else {
-            Simulate.say("There is no fault \(options.plant ?? "") to plant in this build.")
+        let fault = options.plant.flatMap { PlantedFault(rawValue: $0) }
+        if let name = options.plant, !plant(fault) {
+            Simulate.say("There is no fault \(name) to plant in this build.")
             return false
         }
-        if options.plant == PlantedFault.pageSumUnchecked.rawValue { return findsDamage() }
+        if fault == .pageSumUnchecked { return findsDamage() }
         defer { try? FileManager.default.removeItem(at: home) }
         do {
             try FileManager.default.createDirectory(at: home, withIntermediateDirectories: true)
@@ -41,6 +42,7 @@ struct Run {
             guard (ContinuousClock.now - start).seconds < options.seconds, ProcessorTime.now < limit else { break }
             let scenario = Scenario(seed: seed)
             let steps = scenario.steps()
+            if let fault, !scenario.canMeet(fault, in: steps) { continue }
             guard let outcome = try? Simulation(scenario, steps: steps, home: home).run() else {
                 Simulate.say("Seed \(seed) cannot begin: the store cannot be made in \(home.path).")
                 return false
@@ -91,10 +93,7 @@ struct Run {
         }
     }
 
-    private func plant() -> Bool {
-        guard let name = options.plant else { return true }
-        return PlantedFault(rawValue: name).map { PlantedFault.plant($0) } ?? false
-    }
+    private func plant(_ fault: PlantedFault?) -> Bool { fault.map { PlantedFault.plant($0) } ?? false }
 
     private func report(_ scenario: Scenario, _ steps: [Step], _ outcome: Simulation.Outcome) {
         Simulate.say("FAILED \(scenario)")
