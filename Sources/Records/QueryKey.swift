@@ -89,13 +89,8 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         return bytes.prefix(longest) + Array(hash(of: bytes).utf8)
     }
 
-    /// 128 bits in two independent FNV-1a runs.
     private static func hash(of bytes: some Sequence<UInt8>) -> String {
-        var (first, second) = (UInt64(0xCBF2_9CE4_8422_2325), UInt64(0x6C62_272E_07BB_0142))
-        for byte in bytes {
-            first = (first ^ UInt64(byte)) &* 0x100_0000_01B3
-            second = (second ^ UInt64(byte &+ 0x5B)) &* 0x100_0000_01B3
-        }
+        let (first, second) = Fingerprint.pair(of: bytes)
         return "\u{0}" + String(first, radix: 36) + "." + String(second, radix: 36)
     }
 }

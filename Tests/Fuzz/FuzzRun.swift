@@ -1,4 +1,5 @@
 import Foundation
+import Records
 
 /// Tries changed inputs on one target: a few thousand in a test, as many as fit in a soak.
 package struct FuzzRun: Sendable {
@@ -112,10 +113,11 @@ package struct FuzzRun: Sendable {
         return (finding, ContinuousClock.now - start)
     }
 
+    private static func name(of input: [UInt8]) -> String { String(Fingerprint(of: input).sum, radix: 16) }
+
     /// Writes an input beside the others; gives its path.
     private func keep(_ input: [UInt8], as kind: String) throws -> String {
-        let mark = input.reduce(UInt64(14_695_981_039_346_656_037)) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
-        let path = "\(findings)/\(target.name)-\(kind)-\(String(mark, radix: 16))"
+        let path = "\(findings)/\(target.name)-\(kind)-\(Self.name(of: input))"
         try Data(input).write(to: URL(fileURLWithPath: path))
         return path
     }
@@ -133,8 +135,7 @@ package struct FuzzRun: Sendable {
         let folder = "\(corpus)/\(target.name)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         for input in inputs {
-            let mark = input.reduce(UInt64(14_695_981_039_346_656_037)) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
-            try Data(input).write(to: URL(fileURLWithPath: "\(folder)/\(String(mark, radix: 16))"))
+            try Data(input).write(to: URL(fileURLWithPath: "\(folder)/\(Self.name(of: input))"))
         }
     }
 }

@@ -1,4 +1,5 @@
 package import Foundation
+import Records
 import Synchronization
 import ZoneKit
 import ZoneTesting
@@ -86,7 +87,7 @@ package final class Simulation {
     }
 
     private var outcome: Outcome {
-        let state = judge.state.withLock { ($0.violations, $0.trace, $0.hash, $0.requests, $0.commits) }
+        let state = judge.state.withLock { ($0.violations, $0.trace, $0.hash.sum, $0.requests, $0.commits) }
         return Outcome(
             violations: state.0,
             trace: state.1,

@@ -27,19 +27,19 @@ extension WriteMark {
     init?(_ id: String, of request: ModifyRecords) {
         guard let user = request.database.caller.user else { return nil }
         var print = Fingerprint()
-        print.add(request.zone.owner.recordName)
-        print.add(request.zone.zoneName)
-        print.add(request.database.scope.pathName)
-        print.add(request.isAtomic ? "atomic" : "")
+        print.add(part: request.zone.owner.recordName)
+        print.add(part: request.zone.zoneName)
+        print.add(part: request.database.scope.pathName)
+        print.add(part: request.isAtomic ? "atomic" : "")
         for operation in request.operations {
-            print.add(operation.kind.rawValue)
-            print.add(operation.name)
-            print.add(operation.record.changeTag ?? "")
+            print.add(part: operation.kind.rawValue)
+            print.add(part: operation.name)
+            print.add(part: operation.record.changeTag ?? "")
             // In any order: a client may keep its fields in a table that has none.
             print.sum &+= operation.record.fields.reduce(0) { sum, field in
                 var own = Fingerprint()
-                own.add(operation.record.name(of: field))
-                own.add(operation.record.value(of: field)?.rawBytes ?? [])
+                own.add(part: operation.record.name(of: field))
+                own.add(part: operation.record.value(of: field)?.rawBytes ?? [])
                 return sum &+ own.sum
             }
         }
@@ -50,11 +50,11 @@ extension WriteMark {
     init?(_ id: String, of request: ModifyZones) {
         guard let user = request.database.caller.user else { return nil }
         var print = Fingerprint()
-        print.add("zones")
+        print.add(part: "zones")
         for operation in request.operations {
             switch operation {
-            case .create(let zone): print.add("create \(zone.zoneName)")
-            case .delete(let zone, let loss): print.add("delete \(loss.rawValue) \(zone.zoneName)")
+            case .create(let zone): print.add(part: "create \(zone.zoneName)")
+            case .delete(let zone, let loss): print.add(part: "delete \(loss.rawValue) \(zone.zoneName)")
             }
         }
         self.init(user: user, id: id, print: print.sum)
@@ -64,28 +64,27 @@ extension WriteMark {
     init?(_ id: String, of request: MoveRecords) {
         guard let user = request.database.caller.user else { return nil }
         var print = Fingerprint()
-        print.add("move")
+        print.add(part: "move")
         for zone in [request.source, request.destination] {
-            print.add(zone.owner.recordName)
-            print.add(zone.zoneName)
+            print.add(part: zone.owner.recordName)
+            print.add(part: zone.zoneName)
         }
-        print.add("\(request.makesDestination) \(request.deletesSource) \(request.items == nil)")
+        print.add(part: "\(request.makesDestination) \(request.deletesSource) \(request.items == nil)")
         for item in request.items ?? [] {
-            print.add(item.name)
-            print.add(item.changeTag ?? "")
+            print.add(part: item.name)
+            print.add(part: item.changeTag ?? "")
         }
         self.init(user: user, id: id, print: print.sum)
     }
 }
 
-/// FNV-1a with 64 bits: the same in every process, and against mistakes, not malice; a client can only deceive itself.
-private struct Fingerprint {
-    var sum: UInt64 = 0xCBF2_9CE4_8422_2325
-
-    mutating func add(_ bytes: some Sequence<UInt8>) {
-        for byte in bytes { sum = (sum ^ UInt64(byte)) &* 0x100_0000_01B3 }
-        sum = (sum ^ 0xFF) &* 0x100_0000_01B3
+/// A client that finds two requests of one fingerprint can only deceive itself.
+extension Fingerprint {
+    fileprivate mutating func add(part bytes: some Sequence<UInt8>) {
+        add(bytes)
+        // No UTF-8 holds it.
+        add(UInt8(0xFF))
     }
 
-    mutating func add(_ text: String) { add(text.utf8) }
+    fileprivate mutating func add(part text: String) { add(part: text.utf8) }
 }

@@ -52,11 +52,10 @@ package struct DatabaseChanges: Sendable {
 
     /// The token of this database at a position.
     package static func token(of database: DatabaseAddress, epoch: UInt64, position: UInt64) -> ChangeToken {
-        var log: UInt64 = 0xCBF2_9CE4_8422_2325
-        for var part in [database.scope.pathName, "/", database.caller.user?.recordName ?? ""] {
-            part.withUTF8 { for byte in $0 { log = (log ^ UInt64(byte)) &* 0x100_0000_01B3 } }
-        }
-        return ChangeToken(kind: .database, log: log, epoch: epoch, position: position)
+        var log = Fingerprint(of: database.scope.pathName)
+        log.add(UInt8(ascii: "/"))
+        if let user = database.caller.user { log.add(user.recordName) }
+        return ChangeToken(kind: .database, log: log.sum, epoch: epoch, position: position)
     }
 
     private func position(atMost latest: UInt64, expecting end: ChangeToken) throws(RelayError) -> UInt64? {

@@ -178,12 +178,9 @@ package struct DeviceMark: Hashable, Sendable {
 
     package init(bits: UInt64) { self.bits = bits & 0xFFFF_FFFF_FFFF }
 
-    /// The FNV-1a hash of the identifier.
+    /// Of the identifier's fingerprint.
     package init(deviceID: String) {
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        var deviceID = deviceID
-        deviceID.withUTF8 { for byte in $0 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 } }
-        self.init(bits: hash >> 16)
+        self.init(bits: Fingerprint(of: deviceID).sum >> 16)
     }
 
     /// Its form in `created` and `modified`.

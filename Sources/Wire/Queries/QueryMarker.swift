@@ -72,11 +72,11 @@ package enum QueryMarker {
         return .absent
     }
 
-    /// The same for the same query in every process: FNV-1a over its JSON.
+    /// The same for the same query in every process.
     private static func fingerprint(of query: Query, in zone: ZoneID?) -> String {
         var text = ClientRequest.encode(query)
         if let zone { text += "\(zone)".utf8 }
-        return String(text.reduce(UInt64(0xCBF2_9CE4_8422_2325)) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }, radix: 36)
+        return String(Fingerprint(of: text).sum, radix: 36)
     }
 }
 

@@ -1,4 +1,5 @@
 import GRDB
+import Records
 import Synchronization
 
 /// Links of many to many, and of one to many from the side that holds nothing.
@@ -127,13 +128,8 @@ extension SyncedRecord {
 
 /// A name of fixed length for a longer text: the same on every device.
 enum ShortName {
-    /// 128 bits in two independent FNV-1a runs.
     static func of(_ text: String) -> String {
-        var (first, second) = (UInt64(0xCBF2_9CE4_8422_2325), UInt64(0x6C62_272E_07BB_0142))
-        for byte in text.utf8 {
-            first = (first ^ UInt64(byte)) &* 0x100_0000_01B3
-            second = (second ^ UInt64(byte &+ 0x5B)) &* 0x100_0000_01B3
-        }
+        let (first, second) = Fingerprint.pair(of: text.utf8)
         return "h-" + String(first, radix: 36) + "-" + String(second, radix: 36)
     }
 }

@@ -1,3 +1,5 @@
+import Records
+
 extension Judge {
     struct State {
         /// Every state that the store was in, the newest last.
@@ -54,7 +56,7 @@ extension Judge {
         var isFamilyWhole = false
         var requests = 0
         var commits = 0
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+        var hash = Fingerprint()
     }
 
     /// Where a text was to be written.
@@ -127,7 +129,7 @@ extension Judge {
 
 extension Judge.State {
     mutating func note(_ line: String) {
-        for byte in line.utf8 { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
+        hash.add(line)
         if trace.count > 600 { trace.removeFirst(300) }
         trace.append(line)
     }
