@@ -19,6 +19,7 @@ extension SyncDriver {
             await connection.notices.accountIsUsable(generation: generation)
         } catch {
             let isRefused = CKError(from: error).code == .notAuthenticated
+            if isRefused { refusedAccount = generation }
             if isRefused, previous != nil { await accountChanged(from: previous, to: nil) }
             throw error
         }

@@ -31,6 +31,8 @@ actor SyncDriver {
     var round: FetchRound?
     /// The generation of the credentials that were found to belong to the state's user.
     var checkedAccount: Int?
+    /// The generation of those that the relay did not take.
+    var refusedAccount: Int?
     /// How often the state has been given to another user: what was begun for an earlier one is not told any more.
     var accountEpoch = 0
     private var alarm = 0
@@ -277,6 +279,10 @@ extension SyncDriver: Settling {
         guard isAutomatic, !isStopped else { return [] }
         let name = "The engine of the \(database.scope.pathName) database"
         if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
+        let generation = try? database.session.connection().credentials.current.generation
+        if generation != checkedAccount, generation != refusedAccount {
+            return ["\(name) has not found out who has signed in."]
+        }
         guard !schedule.isChannelOpen, let world = conditions.time.surroundings,
             newsSeen < world.newsCount(ofPublic: false)
         else { return [] }

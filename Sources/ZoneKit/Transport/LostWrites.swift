@@ -5,7 +5,8 @@ package import Wire
 
 /// Writes whose answers were lost, so that the same write has the same name when it is sent again.
 ///
-/// The relay carries out one write of a name: a repeat is answered as if it were the first. Kept in memory only; after a
+/// The relay carries out one write of a name: a repeat is answered as if it were the first, even where others have changed
+/// since what it did; so what they have put in its place is not swept away by it. Kept in memory only; after a
 /// restart of the program a repeat meets its own first coming as a conflict, and loses nothing either.
 package final class LostWrites: Sendable {
     /// What a write of records asks for.

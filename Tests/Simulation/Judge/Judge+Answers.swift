@@ -129,12 +129,15 @@ extension Judge {
 
     // MARK: Zones
 
-    /// Zones that are said to be made or deleted are.
+    /// Zones that are said to be made or deleted are; a repeat is told what the first was, whatever others did since.
     func judgeZones(_ asked: JSONValue, _ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
         guard exchange.answer.status.code == 200, let operations = try asked["operations"]?.elements(),
             let answers = try said["zones"]?.elements(), answers.count == operations.count
         else { return }
-        for (operation, answer) in zip(operations, answers) where answer["serverErrorCode"] == nil {
+        var took: [Bool] = []
+        for (operation, answer) in zip(operations, answers) {
+            took.append(answer["serverErrorCode"] == nil)
+            guard took.last == true, !exchange.open.isRepeat, !exchange.open.isDoubled else { continue }
             let name = zone(answer["zoneID"] ?? operation["zone"]?["zoneID"], of: exchange.request)
             let isDelete = try operation["operationType"]?.string() == "delete"
             let time = now
@@ -150,6 +153,7 @@ extension Judge {
                 }
             }
         }
+        if let name = exchange.open.write { state.withLock { $0.done[name] = $0.done[name] ?? took } }
     }
 
     // MARK: Feeds

@@ -125,9 +125,7 @@ final class Judge: Witness {
                 state.open[number]?.texts.insert(attempt.text)
                 state.judgeWriter(of: attempt.text, sentBy: user, now)
             }
-            guard request.path.hasSuffix("/records/modify"), let id = try? body?["operationID"]?.string() else {
-                return
-            }
+            guard request.path.hasSuffix("s/modify"), let id = try? body?["operationID"]?.string() else { return }
             let name = WriteName(user: user, id: id)
             for other in state.open.keys where state.open[other]?.write == name {
                 state.open[other]?.isDoubled = true
