@@ -2,13 +2,17 @@
 ///
 /// A token speaks of one log (a zone's, or a user's database one level up) in one epoch. Another log's token, another
 /// epoch's, or one from beyond the log's end means "start over". On the wire it is base64 of 33 bytes: kind, then log
-/// identity, epoch, position and floor, each 8 bytes big-endian. Wire reference 9, design 4.
+/// identity, epoch, position and floor, each 8 bytes big-endian; going backwards 41, with the top. Wire reference 9,
+/// design 4.
 package struct ChangeToken: Hashable, Sendable {
     package enum Kind: UInt8, Hashable, Sendable {
         case zone = 1
         case database = 2
         /// In the middle of reading a zone's log backwards.
         case reverse = 3
+
+        /// In bytes.
+        fileprivate var length: Int { self == .reverse ? 41 : 33 }
     }
 
     package var kind: Kind
@@ -23,27 +27,33 @@ package struct ChangeToken: Hashable, Sendable {
     /// In the middle of a listing from nothing: where the log ended when it began, since tombstones up to there mean
     /// nothing to its reader. Otherwise 0.
     package var floor: UInt64
+    /// Going backwards: where the log ended when the reading began.
+    ///
+    /// What came since follows once it is done. Otherwise 0.
+    package var top: UInt64
 
-    package init(kind: Kind, log: UInt64, epoch: UInt64, position: UInt64, floor: UInt64 = 0) {
+    package init(kind: Kind, log: UInt64, epoch: UInt64, position: UInt64, floor: UInt64 = 0, top: UInt64 = 0) {
         self.kind = kind
         self.log = log
         self.epoch = epoch
         self.position = position
         self.floor = floor
+        self.top = top
     }
 
-    /// The same place, to go on backwards from, down to just above `floor`.
-    package func reversed(above floor: UInt64) -> ChangeToken {
-        ChangeToken(kind: .reverse, log: log, epoch: epoch, position: position, floor: floor)
+    /// To go on backwards from just below `position` down to just above `floor`, having begun here.
+    package func reversed(below position: UInt64, above floor: UInt64) -> ChangeToken {
+        ChangeToken(kind: .reverse, log: log, epoch: epoch, position: position, floor: floor, top: self.position)
     }
 
     /// `nil` for anything that no relay ever wrote.
     package init?(encoded: String) {
-        guard let bytes = Base64.decode(encoded), bytes.count == 33, let kind = Kind(rawValue: bytes[0]) else {
-            return nil
-        }
+        guard let bytes = Base64.decode(encoded), let first = bytes.first, let kind = Kind(rawValue: first),
+            bytes.count == kind.length
+        else { return nil }
         func number(at start: Int) -> UInt64 { bytes[start..<start + 8].reduce(0) { $0 << 8 | UInt64($1) } }
         self.init(kind: kind, log: number(at: 1), epoch: number(at: 9), position: number(at: 17), floor: number(at: 25))
+        if kind == .reverse { top = number(at: 33) }
     }
 
     package var encoded: String {
@@ -54,8 +64,7 @@ package struct ChangeToken: Hashable, Sendable {
 
     /// Lends the bytes that go on the wire in base64.
     package func withBytes(_ body: (UnsafeBufferPointer<UInt8>) -> Void) {
-        // 33 bytes are eleven whole groups: no padding.
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 33) { bytes in
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: kind.length) { bytes in
             bytes[0] = kind.rawValue
             func put(_ number: UInt64, at start: Int) {
                 UnsafeMutableRawBufferPointer(bytes).storeBytes(
@@ -68,6 +77,7 @@ package struct ChangeToken: Hashable, Sendable {
             put(epoch, at: 9)
             put(position, at: 17)
             put(floor, at: 25)
+            if kind == .reverse { put(top, at: 33) }
             body(UnsafeBufferPointer(bytes))
         }
     }

@@ -5,8 +5,9 @@ import Testing
     @Test func comesBackAsItWent() throws {
         let token = ChangeToken(kind: .zone, log: .max, epoch: 7, position: 1 << 40)
         #expect(ChangeToken(encoded: token.encoded) == token)
-        let backwards = token.reversed(above: 3)
+        let backwards = token.reversed(below: 9, above: 3)
         #expect(ChangeToken(encoded: backwards.encoded) == backwards)
+        #expect(backwards.top == token.position)
     }
 
     @Test(arguments: ["", "AAAA", "not base64!", String(repeating: "A", count: 44), String(repeating: "A", count: 48)])

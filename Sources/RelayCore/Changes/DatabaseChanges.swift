@@ -34,10 +34,10 @@ package struct DatabaseChanges: Sendable {
         let start = try position(atMost: latest, expecting: end)
         var changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 && (start != nil || !$0.isDeleted) }
         if changed.contains(where: \.isDeleted) {
-            // Of a zone that was made anew under its old name only that is told: in one page with its end, who reads could
-            // not know which came first. A token of the old one is refused, and leads to a listing of the new one.
-            let live = Set(zones.lazy.filter { !$0.isDeleted }.map(\.id))
-            changed.removeAll { $0.isDeleted && live.contains($0.id) }
+            // Of zones that had one name after the other the last is told: in one page with another's end, who reads could
+            // not know which came first. A token of an old one is refused, and leads to a listing of the new one.
+            var seen: Set<ZoneID> = []
+            changed = changed.reversed().filter { seen.insert($0.id).inserted }.reversed()
         }
         guard changed.count > limit, limit > 0 else {
             return Page(zones: changed, token: end, moreComing: false)

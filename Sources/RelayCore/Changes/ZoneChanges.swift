@@ -60,7 +60,9 @@ package struct ZoneChanges: Sendable {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         let start = try Start(token, of: zone, epoch: epoch)
-        var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: zone.lastChange)
+        // Read backwards, what is written meanwhile comes after the page that was the first.
+        let top = start.top ?? zone.lastChange
+        var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: top)
         guard let range = start.range(upTo: zone.lastChange) else {
             return Page(zone: zone, token: end, moreComing: false)
         }
@@ -104,9 +106,11 @@ package struct ZoneChanges: Sendable {
             }
             if moreComing, !isReversed { left = last + 1...range.upperBound }
         }
-        if moreComing {
-            end.position = isReversed ? last : Self.end(ofPageAt: last)
-            if isReversed { end = end.reversed(above: start.position) } else if last < listed { end.floor = listed }
+        if moreComing, isReversed {
+            end = end.reversed(below: last, above: start.position)
+        } else if moreComing {
+            end.position = Self.end(ofPageAt: last)
+            if last < listed { end.floor = listed }
         }
         var page = Page(zone: zone, token: end, moreComing: moreComing)
         if countsRest, !isReversed { page.remaining = moreComing ? try reader.countLive(in: zone, after: last) : 0 }
@@ -130,15 +134,17 @@ package struct ZoneChanges: Sendable {
         var position: UInt64 = 0
         /// Going backwards: below this one.
         var ceiling: UInt64?
+        /// Likewise: where the log ended at first.
+        var top: UInt64?
         /// In the middle of a listing from nothing: where it ends.
         private var listingEnd: UInt64 = 0
 
         init(_ text: String?, of zone: Zone, epoch: UInt64) throws(RelayError) {
             guard let text else { return }
             guard let token = ChangeToken(encoded: text), token.kind != .database, token.log == zone.identity,
-                token.epoch == epoch, token.position <= zone.lastChange
+                token.epoch == epoch, max(token.position, token.top) <= zone.lastChange
             else { throw .changeTokenExpired }
-            if token.kind == .reverse { ceiling = token.position }
+            if token.kind == .reverse { (ceiling, top) = (token.position, token.top) }
             position = token.kind == .reverse ? token.floor : token.position
             if token.kind == .zone { listingEnd = token.floor }
         }

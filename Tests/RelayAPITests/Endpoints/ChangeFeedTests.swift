@@ -134,6 +134,29 @@ import Wire
         #expect(try await world.changes(since: token).required("records").elements().isEmpty)
     }
 
+    @Test func whatIsWrittenWhileAFeedIsReadBackwardsComesAfterIt() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        _ = try await world.modify((0..<6).map { .create("n\($0)") })
+        let first = try await world.changes(limit: 3, extra: #","reverse":true"#)
+        #expect(first.flag("moreComing") == true)
+        let forced = ["forceDelete", "forceUpdate"]
+        _ = try await world.modify(zip(forced, ["n5", "n1"]).map { .init(kind: $0, name: $1) } + [.create("new")])
+        var token = first.text("syncToken")
+        var names: [String?] = []
+        var moreComing = true
+        while moreComing {
+            let page = try await world.changes(since: token, limit: 3, extra: #","reverse":true"#)
+            names += try page.required("records").elements().map { $0.text("recordName") }
+            token = page.text("syncToken")
+            moreComing = page.flag("moreComing") == true
+        }
+        #expect(names == ["n2", "n0"])
+        let rest = try await world.changes(since: token).required("records").elements()
+        #expect(rest.map { $0.text("recordName") } == ["n5", "n1", "new"])
+        #expect(rest.first?.flag("deleted") == true)
+    }
+
     @Test func tokensOfElsewhereAreExpired() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
@@ -164,6 +187,21 @@ import Wire
         try await world.makeZone("Notes")
         #expect(try await world.changes(since: token).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
         #expect(try await world.changes().required("records").elements().isEmpty)
+    }
+
+    @Test func aZoneThatWasDeletedTwiceIsNamedOnce() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        let token = try await world.ask("private/changes/database").json.text("syncToken") ?? ""
+        for isLast in [false, true] {
+            _ = try await world.ask(
+                "private/zones/modify",
+                #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
+            )
+            if !isLast { try await world.makeZone("Notes") }
+        }
+        let changed = try await world.ask("private/changes/database", #"{"syncToken":"\#(token)"}"#)
+        #expect(try changed.items("zones").map { $0.flag("deleted") } == [true])
     }
 
     @Test func theDatabaseFeedNamesChangedZonesOnly() async throws {
