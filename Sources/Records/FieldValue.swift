@@ -51,6 +51,9 @@ package enum FieldType: Hashable, Sendable {
     /// Whether values of it lead to other records.
     package var isReference: Bool { self == .scalar(.reference) || self == .list(.reference) }
 
+    /// Whether a field of it can be `ENCRYPTED`; schema reference 1.
+    package var isEncryptable: Bool { !isAsset && !isReference }
+
     /// The wire's word for it: `STRING`, `STRING_LIST`, and `ASSETID` for assets.
     package var tag: String {
         switch self {

@@ -98,6 +98,9 @@ struct GrowingType {
         guard let fieldType = field.tag ?? record.value(of: field).flatMap(FieldCodec.inferredType) else {
             throw .badRequest("The value of field '\(name)' is of no type that a field can have.")
         }
+        guard !field.isEncrypted || fieldType.isEncryptable else {
+            throw .badRequest("Field '\(name)' is a \(fieldType.tag): references and assets cannot be encrypted.")
+        }
         let declared = RecordType.Field(fieldType, isEncrypted: field.isEncrypted)
         if let retired = known.retired[name], retired.type != fieldType || retired.isEncrypted != field.isEncrypted {
             throw .badRequest(

@@ -191,7 +191,10 @@ package enum FieldCodec {
     private static func number(_ json: JSONValue) -> Double? {
         if let number = try? json.double() { return number }
         if let flag = try? json.bool() { return flag ? 1 : 0 }
-        guard let text = try? json.string(), let number = Double(text), number.isFinite else { return nil }
+        // Of the digits that `Double` reads, the hexadecimal ones are nobody's.
+        guard let text = try? json.string(), !text.utf8.contains(where: { $0 | 0x20 == UInt8(ascii: "x") }),
+            let number = Double(text), number.isFinite
+        else { return nil }
         return number
     }
 

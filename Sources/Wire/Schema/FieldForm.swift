@@ -44,8 +44,6 @@ package struct FieldForm: Hashable, Sendable {
 // MARK: - Reading
 
 extension FieldForm {
-    private static let encryptable: Set<FieldType.Scalar> = [.bytes, .string, .double, .int64, .location, .timestamp]
-
     /// Reads a type; says what is wrong and gives `nil` where there is none.
     init?(_ parser: inout SchemaParser) {
         guard parser.current.isKeyword("LIST") else {
@@ -79,7 +77,7 @@ extension FieldForm {
             parser.report("expected \(what), such as STRING or INT64, found \(parser.current.shown)")
             return nil
         }
-        if isEncrypted, !Self.encryptable.contains(scalar) {
+        if isEncrypted, !FieldType.scalar(scalar).isEncryptable {
             parser.report("\(word) cannot be encrypted")
         }
         parser.advance()

@@ -224,6 +224,27 @@ extension ErrorTableTests {
             in: "records"
         ),
         Row(
+            "an encrypted reference",
+            "private/records/modify",
+            write(
+                #"{"operationType":"create","record":{"recordType":"Note","fields":{"r2":{"value":{"recordName":"a"},"type":"REFERENCE","isEncrypted":true}}}}"#
+            ),
+            is: 200,
+            "BAD_REQUEST",
+            "references and assets cannot be encrypted",
+            in: "records"
+        ),
+        Row(
+            "a hexadecimal number",
+            "private/records/modify",
+            write(
+                #"{"operationType":"create","record":{"recordType":"Note","fields":{"d2":{"value":"0x10","type":"DOUBLE"}}}}"#
+            ),
+            is: 200,
+            "BAD_REQUEST",
+            in: "records"
+        ),
+        Row(
             "encrypted in public",
             "public/records/modify",
             write(
