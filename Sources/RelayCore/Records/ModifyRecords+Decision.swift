@@ -117,8 +117,9 @@ extension ModifyRecords {
             }
             let rights = sharedRights(to: current, by: operation) ?? request.database.rights(to: current, in: schema)
             guard rights.contains(.write) else {
-                // Who may not read it must not learn that it is there.
-                guard rights.contains(.read) else { throw kind == .create ? .accessDenied : .recordNotFound }
+                // Who may not read it must not learn that it is there; what makes a record where there is none tells it
+                // whatever is answered.
+                guard rights.contains(.read) else { throw kind.needsChangeTag ? .recordNotFound : .accessDenied }
                 // Who may make records of the type is told that this one is there, whoever made it.
                 if kind == .create, mayCreate(current.type) { throw .recordExists }
                 throw .accessDenied

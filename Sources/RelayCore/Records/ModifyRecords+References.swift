@@ -35,9 +35,11 @@ extension ModifyRecords.Decision {
         while true {
             let failures = failureCount
             cascade = try deletions(with: sources, in: writer, zone)
-            try refuseDanglingSources(sources, cascade, stored, in: writer, zone)
             try refuseHeldTargets(sources, cascade, in: writer, zone)
-            // Each refusal takes away what others may have leant on.
+            // Each refusal takes away what others may have leant on; one of a deletion leaves its target to those who refer
+            // to it.
+            if failureCount > failures, !request.isAtomic { continue }
+            try refuseDanglingSources(sources, cascade, stored, in: writer, zone)
             if failureCount == failures || request.isAtomic { break }
         }
         let kept = try deletionsForTheCaller(sources, cascade, in: writer, zone)
@@ -190,7 +192,8 @@ extension ModifyRecords.Decision {
                 }
                 if cascade.roots[target] != nil { refuse(source.outcome, .goesWithItsTarget) }
                 let known = counts[target]
-                let count = if let known { known } else { try otherReferences(to: target, sources, in: writer, zone) }
+                let count =
+                    if let known { known } else { try otherReferences(to: target, sources, cascade, in: writer, zone) }
                 counts[target] = count + 1
                 if count >= StoredReference.mostDeleteSelf { refuse(source.outcome, .tooManyDeleteSelf) }
             }
@@ -203,6 +206,7 @@ extension ModifyRecords.Decision {
     private func otherReferences(
         to target: String,
         _ sources: [String: Source],
+        _ cascade: Cascade,
         in writer: any StoreWriter,
         _ zone: Zone
     ) throws(RelayError) -> Int {
@@ -212,7 +216,8 @@ extension ModifyRecords.Decision {
         var others: [String] = []
         try writer.visitReferences(to: target, in: zone) { reference in
             guard reference.kind == .deleteSelf else { return false }
-            if !isGivenUp(reference, sources) { others.append(reference.source) }
+            let goes = cascade.roots[reference.source] != nil || isGivenUp(reference, sources)
+            if !goes { others.append(reference.source) }
             return true
         }
         guard let hides else { return others.count }

@@ -170,6 +170,14 @@ import Wire
         #expect(try await feed(world).isEmpty, "the one before the refused save goes")
     }
 
+    @Test func aTargetWhoseDeletionIsRefusedIsThere() async throws {
+        let world = try await world()
+        _ = try await write(world, save("b"), save("a", "VALIDATE", to: "b"))
+        let answer = try await write(world, delete("b"), save("c", "VALIDATE", to: "b"))
+        #expect(try codes(answer) == ["VALIDATING_REFERENCE_ERROR", nil])
+        #expect(try await feed(world) == ["b", "a", "c"])
+    }
+
     @Test func atMost750MayDependOnOne() async throws {
         let world = try await world()
         _ = try await write(world, save("root"))
@@ -182,6 +190,8 @@ import Wire
         #expect(try refused.items("records")[0].text("ckErrorCode") == "LIMIT_EXCEEDED")
         #expect(try codes(await write(world, save("n7", "DELETE_SELF", to: "root"))) == [nil], "said anew")
         #expect(try codes(await write(world, save("one more", "DELETE_SELF", to: "root"), clear("n7"))) == [nil, nil])
+        #expect(try codes(await write(world, save("n7", "DELETE_SELF", to: "root"), delete("n8"))) == [nil, nil])
+        #expect(try codes(await write(world, clear("n7"), save("n8", "DELETE_SELF", to: "root"))) == [nil, nil])
         #expect(try codes(await write(world, save("a", "NONE", to: "root"))) == [nil])
         #expect(try codes(await write(world, delete("root"))) == [nil])
         #expect(try await feed(world) == ["n7", "a"])
