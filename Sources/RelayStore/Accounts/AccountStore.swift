@@ -167,14 +167,12 @@ package final class AccountStore: Directory {
     private static func openWriter(_ path: String) throws -> DatabaseQueue {
         var configuration = Configuration()
         configuration.busyMode = .timeout(10)
-        configuration.journalMode = .wal
         configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
         var attempts = 0
         while true {
             do {
                 let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
-                // GRDB sets NORMAL while it opens a WAL database; an answered change must survive a power cut.
-                try queue.writeWithoutTransaction { db in try db.execute(sql: "PRAGMA synchronous = FULL") }
+                try queue.keepDurableLog()
                 return queue
             } catch let error as DatabaseError where error.resultCode == .SQLITE_BUSY && attempts < 100 {
                 // Turning WAL on needs the file alone and does not wait for it: two first commands at once meet here.

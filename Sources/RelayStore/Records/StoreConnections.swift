@@ -48,7 +48,6 @@ final class StoreConnections: Sendable {
             reading.readonly = true
             // Only here: whoever writes gets no mapped pages, and would search the log for each page it has already.
             reading.prepareDatabase { try $0.execute(sql: "PRAGMA mmap_size = 268435456") }
-            configuration.journalMode = .wal
             try LogCheck.demandWhole(path)
             let address = CheckedVFS.address(of: path)
             let queue = try DatabaseQueue(path: address, configuration: configuration)
@@ -56,14 +55,14 @@ final class StoreConnections: Sendable {
             openReader = { [reading] in
                 StoreConnection(try DatabaseQueue(path: address, configuration: reading))
             }
-            try Self.makeDurable(queue)
+            try queue.keepDurableLog()
             let mostRest = later == nil ? 600 : checkpointPages / 4
             let log = WriteAheadLog(checkpointPages: checkpointPages, mostRest: mostRest)
             writer.inDatabase { log.watch($0) }
             self.log = log
             copier = LogCopier(log, later: later) { [configuration] in
                 let connection = try DatabaseQueue(path: address, configuration: configuration)
-                try Self.makeDurable(connection)
+                try connection.keepDurableLog()
                 return connection
             }
             try StoreLayout.migrate(queue)
@@ -75,11 +74,6 @@ final class StoreConnections: Sendable {
         let store = try DatabaseQueue()
         try StoreLayout.migrate(store)
         return store
-    }
-
-    /// GRDB sets NORMAL when it turns WAL on; only FULL keeps an answered write through a power cut.
-    private static func makeDurable(_ connection: DatabaseQueue) throws {
-        try connection.inDatabase { try $0.execute(sql: "PRAGMA synchronous = FULL") }
     }
 
     /// Puts on the disk what an earlier process left in the log, before anybody reads it.
