@@ -20,6 +20,11 @@ package struct Schema: Hashable, Sendable {
         self.types = types
         self.roles = roles
     }
+
+    /// A type whose records can be asked for: those of the schema, and shares, which no schema declares.
+    package func queryable(_ name: String) -> RecordType? {
+        types[name] ?? (name == Share.recordType ? RecordType() : nil)
+    }
 }
 
 /// One record type: its fields, and the rights each role has to its records.

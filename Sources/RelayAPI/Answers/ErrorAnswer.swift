@@ -46,6 +46,11 @@ extension JSONWriter {
             // What is shared with somebody is not theirs to share.
             $0.member("isEligibleForZoneShare", zone.tracksChanges && zone.view == nil)
             $0.member("isEligibleForHierarchicalShare", zone.tracksChanges && zone.view == nil)
+            if zone.sharing == .everything {
+                // Ours: what the native framework has as the zone's share.
+                $0.key("share")
+                $0.object { $0.member("recordName", Share.zoneWideName) }
+            }
         }
     }
 }

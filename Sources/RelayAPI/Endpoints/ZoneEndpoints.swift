@@ -62,7 +62,7 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
         default: throw RelayError.badRequest("A zone operation's type is create or delete.")
         }
     }
-    var request = ModifyZones(operations, of: context.database, limits: context.limits)
+    var request = ModifyZones(operations, of: context.database, limits: context.limits, now: context.now)
     try request.check()
     request.mark = try WriteMark.id(in: context.body).flatMap { WriteMark($0, of: request) }
     let outcomes = try await context.store.write { [request] writer throws(RelayError) in try request.run(in: writer) }

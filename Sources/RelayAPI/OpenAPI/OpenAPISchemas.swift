@@ -65,6 +65,7 @@ enum OpenAPISchemas {
                 "atomic": { "type": "boolean" },
                 "isEligibleForZoneShare": { "type": "boolean" },
                 "isEligibleForHierarchicalShare": { "type": "boolean" },
+                "share": { "type": "object", "properties": { "recordName": { "type": "string" } }, "description": "The zone-wide share, of a zone that has one." },
                 "deleted": { "type": "boolean", "description": "True for a zone that has ended." },
                 "reason": { "type": "string", "enum": ["purged", "encryptedDataReset"], "description": "With deleted, why: the user erased the application's data (what was never sent is not to make the zone anew), or nobody can read any more what is encrypted in it (send all of it again). Absent for a plain deletion." } } }
             """#

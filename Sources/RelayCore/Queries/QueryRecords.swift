@@ -28,10 +28,11 @@ package struct QueryRecords: Sendable {
     /// Throws where the query may not be asked, and as `StoreReader.page` does.
     package func read(from reader: any StoreReader) throws(RelayError) -> QueryPage {
         let schema = try reader.schema
-        guard let type = schema.types[query.recordType] else {
+        guard let type = schema.queryable(query.recordType) else {
             throw RelayError(
                 .notFound,
-                "Record type '\(query.recordType.prefix(64))' does not exist in this environment."
+                // Programs look for these words.
+                "Did not find record type: \(query.recordType.prefix(64)). It does not exist in this environment."
             )
         }
         try QueryCheck(query, of: type).check()

@@ -28,20 +28,24 @@ package struct ModifyZones: Sendable {
     package var operations: [Operation]
     package var database: DatabaseAddress
     package var limits: Limits
+    package var now: Timestamp
     /// What the client calls this write; `nil`: one that comes again is judged by what it finds.
     package var mark: WriteMark?
 
-    package init(_ operations: [Operation], of database: DatabaseAddress, limits: Limits) {
+    package init(_ operations: [Operation], of database: DatabaseAddress, limits: Limits, now: Timestamp) {
         self.operations = operations
         self.database = database
         self.limits = limits
+        self.now = now
     }
 
-    /// Refuses databases whose zones nobody may change.
+    /// Refuses databases whose zones nobody may change; in the shared one they can only be left.
     package func check() throws(RelayError) {
         switch database.scope {
         case .public: throw .badRequest("zones cannot be modified in the public database")
-        case .shared: throw .accessDenied
+        case .shared:
+            let makesZones = operations.contains { if case .create = $0 { true } else { false } }
+            if makesZones || database.caller.user == nil { throw .accessDenied }
         case .private: return
         }
     }
@@ -89,6 +93,10 @@ package struct ModifyZones: Sendable {
 
     private func run(_ operation: Operation, in writer: any StoreWriter) throws(RelayError) -> Outcome {
         let id = try database.zone(operation.zone)
+        if database.scope == .shared {
+            try LeaveZone(zone: id, caller: database.caller, now: now).run(in: writer)
+            return .deleted(id, .deleted)
+        }
         let existing = try writer.zone(id)
         switch operation {
         case .create:

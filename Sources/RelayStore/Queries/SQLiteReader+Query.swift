@@ -9,7 +9,7 @@ extension SQLiteReader {
         after position: Query.Position?,
         limit: Int
     ) throws(RelayError) -> QueryPage {
-        guard let number = names.typeNumbers[query.recordType], let type = try schema.types[query.recordType],
+        guard let number = names.typeNumbers[query.recordType], let type = try schema.queryable(query.recordType),
             let first = zones.first
         else { return QueryPage(records: [], next: nil) }
         return try attempt {

@@ -268,6 +268,17 @@ import Wire
         #expect(try World.names(try await world.changes()).sorted() == ["item", "list", "part", "secret", "share"])
     }
 
+    @Test func toDeleteTheZoneIsToLeaveAllOfIt() async throws {
+        let world = try await lists()
+        try await shareList(world)
+        try await shareList(world, [World.bob: "READ_ONLY", World.carol: "READ_ONLY"], root: "other", name: "second")
+        let token = try await world.zones().token
+        #expect(try await world.deleteZone(as: World.bob).items("zones").first?.flag("deleted") == true)
+        #expect(try await world.zones(since: token).names == ["-Notes"])
+        #expect(try await world.zones(as: World.carol).names == ["Notes"])
+        #expect(try await world.record("list").text("serverErrorCode") == nil)
+    }
+
     @Test(arguments: ["share", "list"]) func theShareEndsWithItsRecordOrItsRoot(_ name: String) async throws {
         let world = try await lists()
         let share = try await shareList(world)

@@ -147,6 +147,13 @@ struct ShareWorld {
         return try answer.json["results"]?.elements().first ?? answer.json
     }
 
+    /// What somebody with whom alice's zone is shared does to be rid of it.
+    func deleteZone(as user: String) async throws -> Answer {
+        let id = try await zoneID()
+        let body = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(id)}}]}"#
+        return try await world.ask("shared/zones/modify", as: user, body)
+    }
+
     /// A record as somebody sees it.
     func record(
         _ name: String,

@@ -138,7 +138,9 @@ import Wire
         #expect(try await world.refusal(World.save("a"), in: "shared", as: World.bob) == "ACCESS_DENIED")
     }
 
-    @Test(arguments: ["remove", "leave", "stop", "delete zone"]) func accessEnds(_ way: String) async throws {
+    @Test(arguments: ["remove", "leave", "leave zone", "stop", "delete zone"]) func accessEnds(_ way: String)
+        async throws
+    {
         let world = try World()
         try await world.makeZone()
         let share = try await world.shareZone(with: [World.bob: "READ_ONLY", World.carol: "READ_WRITE"])
@@ -159,6 +161,13 @@ import Wire
             let gone = try await world.one(World.delete(Share.zoneWideName), in: "shared", as: World.bob)
             #expect(gone.flag("deleted") == true)
             #expect(try world.participants(of: try await world.record(Share.zoneWideName)).count == 2)
+        case "leave zone":
+            // What the native framework's programs do.
+            let left = try await world.deleteZone(as: World.bob)
+            #expect(try left.items("zones").first?.flag("deleted") == true)
+            #expect(try world.participants(of: try await world.record(Share.zoneWideName)).count == 2)
+            let again = try await world.deleteZone(as: World.bob).items("zones")
+            #expect(again[0].text("serverErrorCode") == "ZONE_NOT_FOUND")
         case "stop": try await world.one(World.delete(Share.zoneWideName))
         default:
             _ = try await world.world.ask(
@@ -177,6 +186,29 @@ import Wire
         let other = try await world.record("a", in: "shared", as: World.carol).text("serverErrorCode")
         #expect(other == (isOver ? "ZONE_NOT_FOUND" : nil))
         if way == "stop" { #expect(try await world.record("a").field("title")?.string() == "a") }
+    }
+
+    @Test func aZoneNamesItsShareAndSharesAreFound() async throws {
+        let world = try World()
+        try await world.makeZone()
+        func zone() async throws -> JSONValue {
+            try #require(
+                try await world.world.ask("private/zones/lookup", #"{"zones":[{"zoneName":"Notes"}]}"#).items("zones")
+                    .first
+            )
+        }
+        #expect(try await zone()["share"] == nil)
+        try await world.shareZone()
+        #expect(try await zone()["share"]?.text("recordName") == Share.zoneWideName)
+        for (database, user) in [("private", "alice"), ("shared", World.bob)] {
+            let id = try await world.zoneID()
+            let body = #"{"zoneID":\#(id),"query":{"recordType":"cloudkit.share"}}"#
+            let found = try await world.world.ask("\(database)/records/query", as: user, body).items("records")
+            #expect(found.map { $0.text("recordName") } == [Share.zoneWideName])
+            #expect(found.first?["participants"] != nil)
+        }
+        let all = try await world.world.ask("shared/zones/list", as: World.bob, "{}").items("zones")
+        #expect(all.first?["share"]?.text("recordName") == Share.zoneWideName)
     }
 
     @Test func whoComesBackStartsAnew() async throws {

@@ -54,8 +54,12 @@ struct Pry: Sendable {
             for call in calls {
                 // A zone that is partly theirs they may well name; only its records are compared.
                 if pair.zone.there == pair.zone.missing, !call.body.contains("RECORD") { continue }
-                // What has come into their sight meanwhile they may hear of.
                 let name = ZoneName(owner: owner, name: pair.zone.there)
+                // To delete a zone that is shared with them is to leave it.
+                if call.path.hasSuffix("zones/modify"), judge.truth.visible(name, to: judge.names(stranger)) != nil {
+                    continue
+                }
+                // What has come into their sight meanwhile they may hear of.
                 guard judge.truth.visible(name, to: judge.names(stranger))?[pair.record.there] == nil else { continue }
                 let there = await ask(relay, call, pair.zone.there, pair.record.there, stranger)
                 let missing = await ask(relay, call, pair.zone.missing, pair.record.missing, stranger)
