@@ -82,11 +82,13 @@ import ZoneTesting
         _ = try changed.saveResults[record.recordID]?.get()
         #expect(try await database.record(for: record.recordID).allKeys() == ["body", "extra", "title"])
 
+        // All fields of this copy, those it cleared among them; what it was fetched without stays.
         let plain = note("n", "whole")
+        plain["body"] = nil as String?
         let all = try await database.modifyRecords(saving: [plain], deleting: [], savePolicy: .allKeys)
         _ = try all.saveResults[record.recordID]?.get()
         let stored = try await database.record(for: record.recordID)
-        #expect(stored.allKeys() == ["title"])
+        #expect(stored.allKeys() == ["extra", "title"])
         #expect(stored["title"] == "whole")
     }
 

@@ -8,7 +8,7 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         case ifServerRecordUnchanged = 0
         /// Write the changed fields over whatever is there.
         case changedKeys = 1
-        /// Write all fields over whatever is there; what the relay has besides them goes.
+        /// Write all fields of the local copy over whatever is there; fields that only the relay has stay as they are.
         case allKeys = 2
     }
 

@@ -1,0 +1,101 @@
+import Foundation
+import Records
+import Synchronization
+import Wire
+
+extension ModifyItem {
+    /// A field holds what no field can.
+    var unsendable: CKError? {
+        guard let (field, type) = state?.unsendable.min(by: { $0.key < $1.key }) else { return nil }
+        return CKError(.invalidArguments, "Field '\(field)' holds a \(type), which no record field can hold.")
+    }
+}
+
+/// One item of a batch with what is sent for it.
+struct ModifyItem {
+    /// `nil`: a deletion.
+    let record: CKRecord?
+    /// The record's state when the request was made.
+    let state: RecordState?
+    let id: CKRecord.ID
+    let write: ClientRequest.Write
+    /// Why it is not even sent.
+    let refusal: CKError?
+
+    /// `roots` are the names of the records in the same call.
+    init(
+        _ record: CKRecord,
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        _ files: SentFiles = SentFiles(),
+        roots: Set<String> = []
+    ) {
+        let state = record.state.withLock { $0 }
+        self.record = record
+        self.state = state
+        id = state.id
+        refusal = files.failures[state.id]
+        var write = state.write(policy, files)
+        write.createsShortGUID = state.asksForLink
+        if let sealed = files.sealed[state.id] {
+            write.fields.merge(sealed) { $1 }
+            write.encrypted = Set(sealed.keys)
+        }
+        if let share = record as? CKShare { write.share = share.sharing.withLock { $0.write(policy, roots: roots) } }
+        self.write = write
+    }
+
+    /// A call's items in the order in which they are sent: shares after the records they share.
+    static func items(
+        saving records: [CKRecord],
+        deleting ids: [CKRecord.ID],
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        _ files: SentFiles = SentFiles()
+    ) -> [ModifyItem] {
+        let shares = records.filter { $0 is CKShare }
+        let deletions = ids.map { ModifyItem(deleting: $0) }
+        guard !shares.isEmpty else { return records.map { ModifyItem($0, policy, files) } + deletions }
+        let others = records.filter { !($0 is CKShare) }
+        let roots = Set(others.map(\.recordID.recordName))
+        return (others + shares).map { ModifyItem($0, policy, files, roots: roots) } + deletions
+    }
+
+    init(deleting id: CKRecord.ID) {
+        record = nil
+        state = nil
+        refusal = nil
+        self.id = id
+        write = ClientRequest.Write(.forceDelete, id.recordName)
+    }
+}
+
+extension RecordState {
+    /// What to send to save this state: only what was changed, unless the policy wants all that this copy holds.
+    func write(
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        _ files: SentFiles = SentFiles()
+    ) -> ClientRequest.Write {
+        var write = ClientRequest.Write(.forceUpdate, id.recordName, recordType: type)
+        switch policy {
+        case .ifServerRecordUnchanged:
+            write.type = changeTag == nil ? .create : .update
+            write.changeTag = changeTag
+            write.fields = changedFields
+        case .changedKeys:
+            write.fields = changedFields
+        case .allKeys:
+            // Not a replacement: what only the relay has stays, as this copy may have been fetched without it.
+            write.fields = changedFields.merging(fields.mapValues { $0 }) { $1 }
+        }
+        for (key, field) in write.fields where field?.type.isAsset == true {
+            write.fields[key] = files.value(of: key, in: self)
+        }
+        if parentEdit != nil || (policy == .allKeys && parent != nil) { write.parent = .some(parent) }
+        return write
+    }
+
+    private var changedFields: [String: FieldValue?] {
+        var changed: [String: FieldValue?] = [:]
+        for key in edits.keys { changed.updateValue(fields[key], forKey: key) }
+        return changed
+    }
+}
