@@ -33,7 +33,7 @@ extension CKDatabase {
     /// - Parameters:
     ///   - recordsToSave: What to save; each is brought up to date by the answer.
     ///   - recordIDsToDelete: What to delete, whatever version the relay has.
-    ///   - savePolicy: What to do about records that were changed elsewhere.
+    ///   - savePolicy: What to do about records that were changed elsewhere; shares are always saved if unchanged.
     ///   - atomically: Whether a custom zone's changes stand or fall together; means nothing in the default zone.
     /// - Returns: Each item's own outcome. In a failed atomic zone the guilty items have their own errors, all others
     ///   `batchRequestFailed`. More than 200 items in one atomic zone fail with `limitExceeded`.

@@ -30,6 +30,8 @@ struct ModifyItem {
         roots: Set<String> = []
     ) {
         let state = record.state.withLock { $0 }
+        // Whatever is asked for: what was changed elsewhere, a participant taken out above all, is not written over unseen.
+        let policy = record is CKShare ? .ifServerRecordUnchanged : policy
         self.record = record
         self.state = state
         id = state.id
@@ -40,7 +42,7 @@ struct ModifyItem {
             write.fields.merge(sealed) { $1 }
             write.encrypted = Set(sealed.keys)
         }
-        if let share = record as? CKShare { write.share = share.sharing.withLock { $0.write(policy, roots: roots) } }
+        if let share = record as? CKShare { write.share = share.sharing.withLock { $0.write(roots: roots) } }
         self.write = write
     }
 

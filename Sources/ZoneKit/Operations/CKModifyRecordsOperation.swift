@@ -3,6 +3,8 @@ public import Foundation
 /// Saves and deletes records.
 open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     /// What a save does when the relay has another version of the record.
+    ///
+    /// A `CKShare` is always saved with `ifServerRecordUnchanged`.
     public enum RecordSavePolicy: Int, Sendable {
         /// Refuse with `serverRecordChanged`; sends changed fields only.
         case ifServerRecordUnchanged = 0

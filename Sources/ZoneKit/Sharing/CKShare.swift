@@ -254,22 +254,18 @@ struct ShareState: Sendable {
 
     // MARK: On the wire
 
-    /// What a save says of people: only what was changed, unless all is wanted.
+    /// What a save says of people: only what was changed.
     ///
     /// `roots` are the names of the records in the same request: their change tags are still to come.
-    func write(
-        _ policy: CKModifyRecordsOperation.RecordSavePolicy,
-        roots: Set<String>
-    ) -> ClientRequest.ShareWrite {
-        let whole = policy == .allKeys
+    func write(roots: Set<String>) -> ClientRequest.ShareWrite {
         var write = ClientRequest.ShareWrite()
         let others = participants.filter { $0.role != .owner }.map(\.sent)
         let knownOthers = known?.participants.filter { $0.type != CKShare.ParticipantRole.owner.word }
         if known == nil, let rootName {
             write.root = (rootName, roots.contains(rootName) ? nil : root?.recordChangeTag)
         }
-        if whole || known?.publicPermission != publicPermission.word { write.publicPermission = publicPermission.word }
-        if whole || knownOthers != others { write.participants = others }
+        if known?.publicPermission != publicPermission.word { write.publicPermission = publicPermission.word }
+        if knownOthers != others { write.participants = others }
         if requests != ClientRequest.AccessRequestsWrite() { write.accessRequests = requests }
         return write
     }

@@ -121,4 +121,23 @@ import ZoneTesting
         let seen = CKRecord.ID(recordName: "n", zoneID: accepted.recordID.zoneID)
         #expect(try await bob.sharedDatabase.record(for: seen)["text"] == "all of it")
     }
+
+    @Test(arguments: [CKModifyRecordsOperation.RecordSavePolicy.ifServerRecordUnchanged, .changedKeys, .allKeys])
+    func anOldShareIsNotWrittenOverANewerOne(policy: CKModifyRecordsOperation.RecordSavePolicy) async throws {
+        let zone = CKRecordZone.ID(zoneName: "Lists")
+        let database = relay.device(of: "alice").privateDatabase
+        try await database.save(CKRecordZone(zoneID: zone))
+        let root = CKRecord(recordType: "List", recordID: CKRecord.ID(recordName: "root", zoneID: zone))
+        let share = CKShare(rootRecord: root)
+        let made = try await database.modifyRecords(saving: [root, share], deleting: [], savePolicy: policy)
+        _ = try made.saveResults[share.recordID]?.get()
+        let old = try #require(share.copy() as? CKShare)
+        share[CKShare.SystemFieldKey.title] = "new"
+        try await database.save(share)
+        old[CKShare.SystemFieldKey.title] = "old"
+        let late = try await database.modifyRecords(saving: [old], deleting: [], savePolicy: policy)
+        expect(.serverRecordChanged) { _ = try late.saveResults[share.recordID]?.get() }
+        let stored = try await database.record(for: share.recordID)
+        #expect(stored[CKShare.SystemFieldKey.title] == "new")
+    }
 }
