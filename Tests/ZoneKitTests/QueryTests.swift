@@ -91,6 +91,12 @@ import ZoneTesting
         #expect(try await names(mine).count == 4)
     }
 
+    @Test func aTypeThatDoesNotExistYetIsUnknown() async {
+        let query = CKQuery(recordType: "Never", predicate: NSPredicate(value: true))
+        await expect(.unknownItem) { _ = try await database.records(matching: query) }
+        await expect(.unknownItem) { _ = try await alice.privateDatabase.records(matching: query) }
+    }
+
     @Test func constantsNeedNoRelay() async throws {
         alice.network.cut()
         let nothing = CKQuery(recordType: "Post", predicate: NSPredicate(value: false))

@@ -11,7 +11,8 @@ extension CKDatabase {
     ///   - desiredKeys: The fields wanted; left out, all.
     ///   - resultsLimit: At most so many records, 200 at the most.
     /// - Returns: Records in the query's order, and a cursor if there are more.
-    /// - Throws: `invalidArguments` for what the relay cannot be asked, and what any call throws.
+    /// - Throws: `unknownItem` for a record type that does not exist yet, `invalidArguments` for what the relay cannot be
+    ///   asked, and what any call throws.
     public func records(
         matching query: CKQuery,
         inZoneWith zoneID: CKRecordZone.ID? = nil,
@@ -33,7 +34,8 @@ extension CKDatabase {
     ///   - query: Which records, in what order.
     ///   - zoneID: Where to look; `nil`: in all zones of the database.
     /// - Returns: Records in the query's order.
-    /// - Throws: `invalidArguments` for what the relay cannot be asked, and what any call throws.
+    /// - Throws: `unknownItem` for a record type that does not exist yet, `invalidArguments` for what the relay cannot be
+    ///   asked, and what any call throws.
     @_disfavoredOverload
     public func records(matching query: CKQuery, inZoneWith zoneID: CKRecordZone.ID?) async throws -> [CKRecord] {
         let page: (matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?)

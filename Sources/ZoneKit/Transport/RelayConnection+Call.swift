@@ -196,6 +196,8 @@ extension CKDatabase {
                 RelayCall(scope, operation, body, isWrite: isWrite, settings: settings)
             )
         } catch let failure as CallFailure {
+            // What a query as a whole does not find is its record type, which is an item and not the container.
+            if operation == "records/query", let said = failure.failure { throw CKError(said, at: .item) }
             throw failure.error
         } catch let error as CKError {
             throw error

@@ -142,7 +142,7 @@ extension MirrorSync {
     ///
     /// One that is not there yet has no records. Without an index there may be some that cannot be had.
     private func skips(_ type: String, _ error: CKError) async -> Bool {
-        let isUnknown = error.code == .badContainer || error.code == .unknownItem
+        let isUnknown = error.code == .unknownItem
         guard isUnknown || error.code == .invalidArguments else { return false }
         if skipped.insert(type).inserted {
             let field = isUnknown ? "recordName" : "modificationDate"
