@@ -121,6 +121,31 @@ import ZoneTesting
         #expect(try await database.record(for: innocent.recordID).recordChangeTag == innocent.recordChangeTag)
     }
 
+    @Test func aLargeBatchSavesParentsBeforeTheirChildren() async throws {
+        let (parent, top) = (note("parent"), note("top"))
+        parent.setParent(top)
+        let children = (0..<250).map { note("child\($0)") }
+        for child in children.prefix(125) { child.setParent(parent) }
+        for child in children.suffix(125) { child["owner"] = CKRecord.Reference(record: parent, action: .deleteSelf) }
+        let results = try await database.modifyRecords(
+            saving: children + [parent, top],
+            deleting: [],
+            atomically: false
+        )
+        #expect(results.saveResults.count == 252)
+        for result in results.saveResults.values { _ = try result.get() }
+    }
+
+    @Test func parentsInACircleDoNotKeepALargeBatch() async throws {
+        let (one, other) = (note("one"), note("other"))
+        one.setParent(other)
+        other.setParent(one)
+        let notes = (0..<200).map { note("n\($0)") }
+        let results = try await database.modifyRecords(saving: notes + [one, other], deleting: [], atomically: false)
+        #expect(results.saveResults.count == 202)
+        _ = try results.saveResults[note("n0").recordID]?.get()
+    }
+
     @Test func zonesAreSavedApartAndFailApart() async throws {
         let other = CKRecordZone.ID(zoneName: "Missing")
         let here = note("here")

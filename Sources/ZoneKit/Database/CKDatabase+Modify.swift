@@ -157,7 +157,8 @@ struct ModifyOutcome {
         good.removeAll { refusedZones.contains($0.id.zoneID) }
         let atomic = good.filter { isAtomic && $0.id.zoneID.zoneName != CKRecordZone.ID.defaultZoneName }
         let others = good.filter { !isAtomic || $0.id.zoneID.zoneName == CKRecordZone.ID.defaultZoneName }
-        return ZoneChunk.cut(atomic, by: \.id.zoneID, limit: .max) + ZoneChunk.cut(others, by: \.id.zoneID)
+        let inOrder = others.count > ZoneChunk<ModifyItem>.limit ? others.targetsFirst() : others
+        return ZoneChunk.cut(atomic, by: \.id.zoneID, limit: .max) + ZoneChunk.cut(inOrder, by: \.id.zoneID)
     }
 
     mutating func fail(_ item: ModifyItem, _ error: CKError) {

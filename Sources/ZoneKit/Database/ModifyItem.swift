@@ -101,3 +101,50 @@ extension RecordState {
         return changed
     }
 }
+
+extension [ModifyItem] {
+    /// The same items, each behind those of them that must be there first, and otherwise in the order given.
+    ///
+    /// These are its parent, and the records with which it is to be deleted. Within one request the relay takes them in any order; the parts of a cut call it carries out one after the other.
+    func targetsFirst() -> [ModifyItem] {
+        let places = Dictionary(indices.filter { self[$0].record != nil }.map { (self[$0].id, $0) }) { first, _ in first
+        }
+        var isMet = [Bool](repeating: false, count: count)
+        var isPlaced = isMet
+        var ordered: [ModifyItem] = []
+        // No recursion: a chain of parents may be as long as the call.
+        for start in indices {
+            var open = [start]
+            while let here = open.last {
+                if isMet[here] {
+                    open.removeLast()
+                    if !isPlaced[here] { ordered.append(self[here]) }
+                    isPlaced[here] = true
+                } else {
+                    isMet[here] = true
+                    open += self[here].targets.compactMap { places[$0] }.filter { !isMet[$0] }
+                }
+            }
+        }
+        return ordered
+    }
+}
+
+extension ModifyItem {
+    /// The records that must be there when it is saved.
+    fileprivate var targets: [CKRecord.ID] {
+        let zoneID = id.zoneID
+        let held = write.fields.sorted { $0.key < $1.key }.flatMap { $0.value.map(Self.references) ?? [] }
+        let names = held.filter { $0.action == .deleteSelf && $0.zone == nil }.map(\.recordName)
+        let parent = (write.parent ?? nil).map { [$0] } ?? []
+        return (names + parent).map { CKRecord.ID(recordName: $0, zoneID: zoneID) }
+    }
+
+    private static func references(in value: FieldValue) -> [Reference] {
+        switch value {
+        case .reference(let reference): [reference]
+        case .list(.reference, let values): values.flatMap(references)
+        default: []
+        }
+    }
+}

@@ -124,10 +124,8 @@ import ZoneTesting
 
     @Test(arguments: [CKModifyRecordsOperation.RecordSavePolicy.ifServerRecordUnchanged, .changedKeys, .allKeys])
     func anOldShareIsNotWrittenOverANewerOne(policy: CKModifyRecordsOperation.RecordSavePolicy) async throws {
-        let zone = CKRecordZone.ID(zoneName: "Lists")
-        let database = relay.device(of: "alice").privateDatabase
-        try await database.save(CKRecordZone(zoneID: zone))
-        let root = CKRecord(recordType: "List", recordID: CKRecord.ID(recordName: "root", zoneID: zone))
+        let database = alice.privateDatabase
+        let root = record("List", "root")
         let share = CKShare(rootRecord: root)
         let made = try await database.modifyRecords(saving: [root, share], deleting: [], savePolicy: policy)
         _ = try made.saveResults[share.recordID]?.get()
