@@ -75,7 +75,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         set { configurationsByRecordZoneID = newValue }
     }
 
-    /// Told of each record that is new or changed; the older form of `recordWasChangedBlock`.
+    /// Told of each record that is new or changed; the older form of `recordWasChangedBlock`, not called where that is set.
     open var recordChangedBlock: ((CKRecord) -> Void)?
     /// Told of each record that is new or changed.
     open var recordWasChangedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
@@ -168,8 +168,11 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
                 limit: configuration.resultsLimit > 0 ? configuration.resultsLimit : nil
             )
             for record in page.records {
-                recordWasChangedBlock?(record.recordID, .success(record))
-                recordChangedBlock?(record)
+                if let recordWasChangedBlock {
+                    recordWasChangedBlock(record.recordID, .success(record))
+                } else {
+                    recordChangedBlock?(record)
+                }
             }
             for (id, error) in page.failures { recordWasChangedBlock?(id, .failure(error)) }
             for deletion in page.deletions { recordWithIDWasDeletedBlock?(deletion.recordID, deletion.recordType) }

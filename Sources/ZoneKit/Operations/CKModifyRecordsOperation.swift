@@ -27,7 +27,7 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
 
     /// Told how much of a record's files has been sent, from 0 to 1.
     open var perRecordProgressBlock: ((CKRecord, Double) -> Void)?
-    /// Told what became of each record to save; the older form of `perRecordSaveBlock`.
+    /// Told what became of each record to save; the older form of `perRecordSaveBlock`, not called where that is set.
     open var perRecordCompletionBlock: ((CKRecord, (any Error)?) -> Void)?
     /// Told what became of each record to save.
     open var perRecordSaveBlock: ((_ recordID: CKRecord.ID, _ saveResult: Result<CKRecord, any Error>) -> Void)?
@@ -94,13 +94,14 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         _ saved: inout [CKRecord],
         _ errors: inout [AnyHashable: any Error]
     ) {
+        let olderBlock = perRecordSaveBlock == nil ? perRecordCompletionBlock : nil
         perRecordSaveBlock?(record.recordID, result)
         switch result {
         case .success(let record):
-            perRecordCompletionBlock?(record, nil)
+            olderBlock?(record, nil)
             saved.append(record)
         case .failure(let error):
-            perRecordCompletionBlock?(record, error)
+            olderBlock?(record, error)
             errors[record.recordID] = error
         }
     }

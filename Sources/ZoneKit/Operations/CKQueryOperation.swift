@@ -17,7 +17,7 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
     /// The fields wanted; `nil`: all.
     open var desiredKeys: [CKRecord.FieldKey]?
 
-    /// Told of each record; the older form of `recordMatchedBlock`.
+    /// Told of each record; the older form of `recordMatchedBlock`, not called where that is set.
     open var recordFetchedBlock: ((CKRecord) -> Void)?
     /// Told of each record.
     open var recordMatchedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
@@ -46,8 +46,11 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
             try requireNotCancelled()
             let page = try await self.page()
             for (id, result) in page.matchResults {
-                recordMatchedBlock?(id, result)
-                if case .success(let record) = result { recordFetchedBlock?(record) }
+                if let recordMatchedBlock {
+                    recordMatchedBlock(id, result)
+                } else if case .success(let record) = result {
+                    recordFetchedBlock?(record)
+                }
             }
             queryCompletionBlock?(page.queryCursor, nil)
             queryResultBlock?(.success(page.queryCursor))

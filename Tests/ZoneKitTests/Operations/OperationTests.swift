@@ -43,9 +43,6 @@ import ZoneTesting
         operation.qualityOfService = .userInitiated
         operation.perRecordProgressBlock = { record, share in hear("\(record.recordID.recordName) \(share)") }
         operation.perRecordSaveBlock = { id, result in hear("saved \(id.recordName) \((try? result.get()) != nil)") }
-        operation.perRecordCompletionBlock = { record, error in
-            hear("done \(record.recordID.recordName) \(error == nil)")
-        }
         operation.perRecordDeleteBlock = { id, _ in hear("deleted \(id.recordName)") }
         operation.modifyRecordsCompletionBlock = { saved, deleted, error in
             hear("\(saved?.count ?? -1) \(deleted?.count ?? -1) \(error == nil)")
@@ -55,8 +52,7 @@ import ZoneTesting
         #expect(operation.isFinished && !operation.isExecuting)
         #expect(
             heard.withLock { $0 } == [
-                "a 1.0", "b 1.0", "saved a true", "done a true", "saved b true", "done b true", "deleted old",
-                "2 1 true", "success",
+                "a 1.0", "b 1.0", "saved a true", "saved b true", "deleted old", "2 1 true", "success",
             ]
         )
     }
