@@ -46,7 +46,6 @@ import ZoneTesting
         _ = try found[CKRecordZone.ID(zoneName: "New")]?.get()
         expect(.zoneNotFound) { _ = try found[CKRecordZone.ID(zoneName: "Old")]?.get() }
         await expect(.zoneNotFound) { _ = try await database.recordZone(for: CKRecordZone.ID(zoneName: "Old")) }
-        await expect(.invalidArguments) { try await alice.publicDatabase.save(CKRecordZone(zoneName: "New")) }
     }
 
     @Test func subscriptionsAreKept() async throws {
@@ -66,7 +65,19 @@ import ZoneTesting
         #expect(found?.zoneID == zone)
         try await database.deleteSubscription(withID: "notes")
         await expect(.unknownItem) { _ = try await database.subscription(for: "notes") }
-        await expect(.invalidArguments) { try await alice.publicDatabase.save(whole) }
+    }
+
+    @Test func thePublicDatabaseHasNeitherZonesNorTheirSubscriptions() async throws {
+        let everybodys = alice.publicDatabase
+        let zone = CKRecordZone(zoneName: "New")
+        alice.network.forgetOperations()
+        await expect(.badDatabase) { try await everybodys.save(zone) }
+        await expect(.badDatabase) { try await everybodys.deleteRecordZone(withID: zone.zoneID) }
+        await expect(.badDatabase) { try await everybodys.save(CKDatabaseSubscription(subscriptionID: "all")) }
+        await expect(.badDatabase) {
+            try await everybodys.save(CKRecordZoneSubscription(zoneID: .default, subscriptionID: "one"))
+        }
+        #expect(alice.network.operations.isEmpty)
     }
 
     @Test func querySubscriptionsAreKept() async throws {

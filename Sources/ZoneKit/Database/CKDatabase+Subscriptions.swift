@@ -50,7 +50,8 @@ extension CKDatabase {
     ///
     /// - Parameter subscription: What to watch. In the public database neither zones nor the database can be.
     /// - Returns: The subscription as the relay has it.
-    /// - Throws: `invalidArguments` for what cannot be watched, and what any call throws.
+    /// - Throws: `invalidArguments` for what cannot be watched, `badDatabase` for zones and databases in the public
+    ///   database, and what any call throws.
     @discardableResult
     public func save(_ subscription: CKSubscription) async throws -> CKSubscription {
         let results = try await modifySubscriptions(saving: [subscription], deleting: [])
@@ -76,7 +77,7 @@ extension CKDatabase {
     ///   - subscriptionsToSave: What to watch.
     ///   - subscriptionIDsToDelete: What to watch no more.
     /// - Returns: Each subscription's own outcome.
-    /// - Throws: What concerns the request as a whole.
+    /// - Throws: `badDatabase` for zones and databases in the public database, and what concerns the request as a whole.
     public func modifySubscriptions(
         saving subscriptionsToSave: [CKSubscription],
         deleting subscriptionIDsToDelete: [CKSubscription.ID]
@@ -84,6 +85,7 @@ extension CKDatabase {
         saveResults: [CKSubscription.ID: Result<CKSubscription, any Error>],
         deleteResults: [CKSubscription.ID: Result<Void, any Error>]
     ) {
+        try requireFeed(for: subscriptionsToSave)
         let body = ClientRequest.modify(
             creating: subscriptionsToSave.map(\.subscription),
             deleting: subscriptionIDsToDelete

@@ -46,7 +46,8 @@ extension CKDatabase {
     ///
     /// - Parameter zone: The zone.
     /// - Returns: The zone with its capabilities.
-    /// - Throws: `invalidArguments` for a name or database that cannot be, and what any call throws.
+    /// - Throws: `invalidArguments` for a name that cannot be, `badDatabase` for the public database, and what any call
+    ///   throws.
     @discardableResult
     public func save(_ zone: CKRecordZone) async throws -> CKRecordZone {
         let results = try await modifyRecordZones(saving: [zone], deleting: [])
@@ -58,7 +59,7 @@ extension CKDatabase {
     ///
     /// - Parameter zoneID: The zone's address.
     /// - Returns: The same address.
-    /// - Throws: `zoneNotFound`, and what any call throws.
+    /// - Throws: `zoneNotFound`, `badDatabase` for the public database, and what any call throws.
     @discardableResult
     public func deleteRecordZone(withID zoneID: CKRecordZone.ID) async throws -> CKRecordZone.ID {
         let results = try await modifyRecordZones(saving: [], deleting: [zoneID])
@@ -72,7 +73,7 @@ extension CKDatabase {
     ///   - recordZonesToSave: Zones to create.
     ///   - recordZoneIDsToDelete: Zones to delete with all their records.
     /// - Returns: Each zone's own outcome.
-    /// - Throws: What concerns the request as a whole.
+    /// - Throws: `badDatabase` for the public database, and what concerns the request as a whole.
     public func modifyRecordZones(
         saving recordZonesToSave: [CKRecordZone],
         deleting recordZoneIDsToDelete: [CKRecordZone.ID]
@@ -80,6 +81,7 @@ extension CKDatabase {
         saveResults: [CKRecordZone.ID: Result<CKRecordZone, any Error>],
         deleteResults: [CKRecordZone.ID: Result<Void, any Error>]
     ) {
+        try requireZones()
         let document = try await modifyZones(
             creating: recordZonesToSave.map(\.zoneID.zone),
             deleting: recordZoneIDsToDelete.map(\.zone)

@@ -212,6 +212,24 @@ extension CKDatabase {
             throw CKError(.badDatabase, "The public database has no change feed. Query it instead.")
         }
     }
+
+    /// Refuses at once to make or delete zones where there is the default zone only.
+    func requireZones() throws(CKError) {
+        guard databaseScope != .public else {
+            throw CKError(.badDatabase, "The public database has its default zone only. Use the private database.")
+        }
+    }
+
+    /// Refuses at once to watch zones where there is no feed of them.
+    func requireFeed(for subscriptions: [CKSubscription]) throws(CKError) {
+        guard databaseScope == .public, let odd = subscriptions.first(where: { $0.subscriptionType != .query }) else {
+            return
+        }
+        throw CKError(
+            .badDatabase,
+            "Subscription '\(odd.subscriptionID)' cannot watch the public database. Use a CKQuerySubscription there."
+        )
+    }
 }
 
 /// Reads an answer; what cannot be read becomes an `internalError`.
