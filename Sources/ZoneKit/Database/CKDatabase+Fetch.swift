@@ -42,7 +42,11 @@ extension CKDatabase {
     ) async throws(CKError) -> [CKRecord.ID: Result<CKRecord, any Error>] {
         let zone = chunk.zoneID
         let connection = try await connectionKnowingCaller()
-        let body = ClientRequest.lookup(chunk.items.map(\.recordName), in: zone.zone, desiredKeys: desiredKeys)
+        // Who made a record is told under this name, and everybody's record is in the public database.
+        let me = CKRecord.ID(recordName: CKCurrentUserDefaultName)
+        let myName = databaseScope == .public && chunk.items.contains(me) ? try await callerName() : me.recordName
+        let names = chunk.items.map { $0 == me ? myName : $0.recordName }
+        let body = ClientRequest.lookup(names, in: zone.zone, desiredKeys: desiredKeys)
         let document = try await call("records/lookup", body)
         var reader = RecordReader(scope: scope, caller: connection.caller)
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
@@ -62,6 +66,11 @@ extension CKDatabase {
                     results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(failure, at: .item))
                 }
             }
+        }
+        if myName != me.recordName {
+            let named = CKRecord.ID(recordName: myName)
+            results[me] = results[named]
+            if !chunk.items.contains(named) { results[named] = nil }
         }
         for id in chunk.items where results[id] == nil { results[id] = .failure(CKError(.unknownItem)) }
         await openKeys(for: results.values.lazy.compactMap { try? $0.get() })

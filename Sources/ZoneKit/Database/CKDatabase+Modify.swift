@@ -67,7 +67,14 @@ extension CKDatabase {
         var outcome = ModifyOutcome()
         var files = try await sendFiles(of: recordsToSave, savePolicy, tell)
         try await sealSecrets(of: recordsToSave, savePolicy, &files)
-        let items = ModifyItem.items(saving: recordsToSave, deleting: recordIDsToDelete, savePolicy, files)
+        let caller = try await callerName(for: recordsToSave)
+        let items = ModifyItem.items(
+            saving: recordsToSave,
+            deleting: recordIDsToDelete,
+            savePolicy,
+            files,
+            caller: caller
+        )
         let isAtomic = atomically && databaseScope != .public
         let chunks = outcome.refuseUnsendable(items, isAtomic: isAtomic)
         outcome.report(items, tell)

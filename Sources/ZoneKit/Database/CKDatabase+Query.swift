@@ -21,7 +21,8 @@ extension CKDatabase {
     ) async throws -> (
         matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?
     ) {
-        guard let asked = try query.query() else { return ([], nil) }
+        guard let query = try query.query() else { return ([], nil) }
+        let asked = try await namingCaller(in: query)
         // The public database has one zone only, and "all zones" there would be asking for what does not exist.
         let zone = zoneID ?? (databaseScope == .public ? .default : nil)
         let start = QueryPage(query: ClientRequest.encode(asked), zoneID: zone, marker: nil)

@@ -86,10 +86,9 @@ extension CKDatabase {
         deleteResults: [CKSubscription.ID: Result<Void, any Error>]
     ) {
         try requireFeed(for: subscriptionsToSave)
-        let body = ClientRequest.modify(
-            creating: subscriptionsToSave.map(\.subscription),
-            deleting: subscriptionIDsToDelete
-        )
+        var wanted: [Subscription] = []
+        for subscription in subscriptionsToSave { wanted.append(try await namingCaller(in: subscription.subscription)) }
+        let body = ClientRequest.modify(creating: wanted, deleting: subscriptionIDsToDelete)
         let document = try await call("subscriptions/modify", body, isWrite: true)
         var entries = try subscriptionEntries(document)[...]
         var saves: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]

@@ -22,12 +22,13 @@ struct ModifyItem {
     /// Why it is not even sent.
     let refusal: CKError?
 
-    /// `roots` are the names of the records in the same call.
+    /// `roots` are the names of the records in the same call; `caller` is the current user's record name, where needed.
     init(
         _ record: CKRecord,
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
         _ files: SentFiles = SentFiles(),
-        roots: Set<String> = []
+        roots: Set<String> = [],
+        caller: String? = nil
     ) {
         let state = record.state.withLock { $0 }
         // Whatever is asked for: what was changed elsewhere, a participant taken out above all, is not written over unseen.
@@ -38,6 +39,7 @@ struct ModifyItem {
         refusal = files.failures[state.id]
         var write = state.write(policy, files)
         write.createsShortGUID = state.asksForLink
+        if let caller { write.fields = write.fields.mapValues { $0?.leadingToCaller(named: caller) } }
         if let sealed = files.sealed[state.id] {
             write.fields.merge(sealed) { $1 }
             write.encrypted = Set(sealed.keys)
@@ -51,14 +53,15 @@ struct ModifyItem {
         saving records: [CKRecord],
         deleting ids: [CKRecord.ID],
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
-        _ files: SentFiles = SentFiles()
+        _ files: SentFiles = SentFiles(),
+        caller: String? = nil
     ) -> [ModifyItem] {
         let shares = records.filter { $0 is CKShare }
         let deletions = ids.map { ModifyItem(deleting: $0) }
-        guard !shares.isEmpty else { return records.map { ModifyItem($0, policy, files) } + deletions }
+        guard !shares.isEmpty else { return records.map { ModifyItem($0, policy, files, caller: caller) } + deletions }
         let others = records.filter { !($0 is CKShare) }
         let roots = Set(others.map(\.recordID.recordName))
-        return (others + shares).map { ModifyItem($0, policy, files, roots: roots) } + deletions
+        return (others + shares).map { ModifyItem($0, policy, files, roots: roots, caller: caller) } + deletions
     }
 
     init(deleting id: CKRecord.ID) {
