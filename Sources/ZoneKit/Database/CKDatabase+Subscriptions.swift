@@ -59,11 +59,11 @@ extension CKDatabase {
         return try result.get()
     }
 
-    /// Deletes a subscription.
+    /// Deletes a subscription; deleting what is not there succeeds.
     ///
     /// - Parameter subscriptionID: The name.
     /// - Returns: The same name.
-    /// - Throws: `unknownItem` if there is none, and what any call throws.
+    /// - Throws: What any call throws.
     @discardableResult
     public func deleteSubscription(withID subscriptionID: CKSubscription.ID) async throws -> CKSubscription.ID {
         let results = try await modifySubscriptions(saving: [], deleting: [subscriptionID])
