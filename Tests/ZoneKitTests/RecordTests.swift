@@ -23,6 +23,32 @@ import ZoneKit
         #expect(record.allKeys().isEmpty)
     }
 
+    /// As programs make records for their tests.
+    private final class Fixed: CKRecord, @unchecked Sendable {
+        override var creationDate: Date? { Date(timeIntervalSince1970: 1) }
+        override var modificationDate: Date? { Date(timeIntervalSince1970: 2) }
+        override var recordChangeTag: String? { "tag" }
+        override var recordID: CKRecord.ID { CKRecord.ID(recordName: "fixed") }
+        override var creatorUserRecordID: CKRecord.ID? { CKRecord.ID(recordName: "somebody") }
+        override var share: CKRecord.Reference? { CKRecord.Reference(recordID: recordID, action: .none) }
+    }
+
+    private final class FixedShare: CKShare, @unchecked Sendable {
+        override var url: URL? { URL(string: "https://example.com/share/1") }
+        override var participants: [CKShare.Participant] { [] }
+        override var owner: CKShare.Participant { super.owner }
+        override var currentUserParticipant: CKShare.Participant? { nil }
+    }
+
+    @Test func programsCanSayWhatARecordTells() {
+        let record: CKRecord = Fixed(recordType: "Note")
+        #expect(record.recordChangeTag == "tag" && record.recordID.recordName == "fixed")
+        #expect(record.creationDate != nil && record.modificationDate != nil)
+        #expect(record.creatorUserRecordID?.recordName == "somebody" && record.share?.recordID == record.recordID)
+        let share: CKShare = FixedShare(rootRecord: note(), shareID: note().recordID)
+        #expect(share.url != nil && share.participants.isEmpty && share.currentUserParticipant == nil)
+    }
+
     @Test func bothSubscriptsReadAndWrite() {
         let record = note()
         record["title"] = "Milk"

@@ -98,15 +98,15 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     /// The record's kind.
     public var recordType: CKRecord.RecordType { state.withLock { $0.type } }
     /// The record's address.
-    public var recordID: CKRecord.ID { state.withLock { $0.id } }
+    open var recordID: CKRecord.ID { state.withLock { $0.id } }
     /// Names the version that this record was fetched or last saved as; `nil` before.
-    public var recordChangeTag: String? { state.withLock { $0.changeTag } }
+    open var recordChangeTag: String? { state.withLock { $0.changeTag } }
     /// When the relay first stored it.
-    public var creationDate: Date? { state.withLock { $0.created }.map { Date($0.at) } }
+    open var creationDate: Date? { state.withLock { $0.created }.map { Date($0.at) } }
     /// When the relay last stored it.
-    public var modificationDate: Date? { state.withLock { $0.modified }.map { Date($0.at) } }
+    open var modificationDate: Date? { state.withLock { $0.modified }.map { Date($0.at) } }
     /// Who made it; the record name is `CKCurrentUserDefaultName` where that is known to be the current user.
-    public var creatorUserRecordID: CKRecord.ID? {
+    open var creatorUserRecordID: CKRecord.ID? {
         state.withLock { $0.created }.map { CKRecord.ID(recordName: $0.by.recordName) }
     }
     /// Who last changed it; the record name is `CKCurrentUserDefaultName` where that is known to be the current user.
@@ -123,7 +123,7 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     }
 
     /// The share that this record is the root of.
-    public var share: CKRecord.Reference? {
+    open var share: CKRecord.Reference? {
         state.withLock { state in
             state.share.map {
                 CKRecord.Reference(recordID: CKRecord.ID(recordName: $0, zoneID: state.id.zoneID), action: .none)

@@ -94,7 +94,7 @@ open class CKShare: CKRecord, @unchecked Sendable {
     }
 
     /// The link to invite by; `nil` until the share has been saved.
-    public var url: URL? {
+    open var url: URL? {
         let title: String? = self[SystemFieldKey.title]
         return sharing.withLock { $0.link(title: title) }
     }
@@ -106,13 +106,13 @@ open class CKShare: CKRecord, @unchecked Sendable {
     }
 
     /// Everybody the share is for, the owner first.
-    public var participants: [Participant] { sharing.withLock { $0.participants } }
+    open var participants: [Participant] { sharing.withLock { $0.participants } }
 
     /// Whose records are shared.
-    public var owner: Participant { sharing.withLock { $0.owner } }
+    open var owner: Participant { sharing.withLock { $0.owner } }
 
     /// The current user, if the share is for them.
-    public var currentUserParticipant: Participant? { sharing.withLock { $0.currentUser } }
+    open var currentUserParticipant: Participant? { sharing.withLock { $0.currentUser } }
 
     /// Who would lose an invitation or their access if `publicPermission` were set to this and the share saved.
     ///
