@@ -175,6 +175,18 @@ import ZoneTesting
         try await database.save(record)
     }
 
+    @Test(arguments: [CKDatabase.Scope.private, .public])
+    func whatCannotBeSentFailsTheOthersOfTheDefaultZone(scope: CKDatabase.Scope) async throws {
+        let database = alice.container.database(with: scope)
+        let (odd, innocent) = (CKRecord(recordType: "Note"), CKRecord(recordType: "Note"))
+        odd.setValue(URL(fileURLWithPath: "/"), forKey: "place")
+        let together = try await database.modifyRecords(saving: [odd, innocent], deleting: [])
+        expect(.invalidArguments) { _ = try together.saveResults[odd.recordID]?.get() }
+        expect(.batchRequestFailed) { _ = try together.saveResults[innocent.recordID]?.get() }
+        let apart = try await database.modifyRecords(saving: [odd, innocent], deleting: [], atomically: false)
+        _ = try apart.saveResults[innocent.recordID]?.get()
+    }
+
     @Test func aLostAnswerLeavesTheOutcomeOpen() async throws {
         let record = note("n")
         alice.network.fail(.losesAnswer)

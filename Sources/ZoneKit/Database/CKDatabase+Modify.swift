@@ -76,7 +76,7 @@ extension CKDatabase {
             caller: caller
         )
         let isAtomic = atomically && databaseScope != .public
-        let chunks = outcome.refuseUnsendable(items, isAtomic: isAtomic)
+        let chunks = outcome.refuseUnsendable(items, asked: atomically, isAtomic: isAtomic)
         outcome.report(items, tell)
         try await runChunks(chunks) { chunk throws(CKError) in
             let isAtomicHere = isAtomic && chunk.zoneID.zoneName != CKRecordZone.ID.defaultZoneName
@@ -147,7 +147,14 @@ struct ModifyOutcome {
     private(set) var deleteResults: [CKRecord.ID: Result<Void, any Error>] = [:]
 
     /// Takes out what cannot be sent at all, and cuts the rest into requests.
-    mutating func refuseUnsendable(_ items: [ModifyItem], isAtomic: Bool) -> [ZoneChunk<ModifyItem>] {
+    ///
+    /// Where the caller `asked` for it, what cannot be sent fails the others of its zone, also of one that is not atomic on
+    /// the relay: as in CloudKit, whose own check knows nothing of zones.
+    mutating func refuseUnsendable(
+        _ items: [ModifyItem],
+        asked isAskedFor: Bool,
+        isAtomic: Bool
+    ) -> [ZoneChunk<ModifyItem>] {
         var refusedZones: Set<CKRecordZone.ID> = []
         var good: [ModifyItem] = []
         for item in items {
@@ -156,9 +163,7 @@ struct ModifyOutcome {
                 continue
             }
             fail(item, error)
-            if isAtomic, item.id.zoneID.zoneName != CKRecordZone.ID.defaultZoneName {
-                refusedZones.insert(item.id.zoneID)
-            }
+            if isAskedFor { refusedZones.insert(item.id.zoneID) }
         }
         for item in good where refusedZones.contains(item.id.zoneID) { fail(item, CKError(.batchRequestFailed)) }
         good.removeAll { refusedZones.contains($0.id.zoneID) }
