@@ -43,10 +43,12 @@ extension ConnectionGate {
     private func parserFailed(_ error: HTTPParserError, _ context: ChannelHandlerContext) {
         switch error {
         case .invalidEOFState, .closedConnection:
-            // The peer left in the middle of a request: nobody is there to be told.
+            // The peer left in the middle of a request, and nobody is there to be told; or the parser takes the request
+            // before this one for the connection's last, and then so must we: it would read no other.
             arriving = nil
-            isClosing = current != nil || !queue.isEmpty
-            if !isClosing { close(context) }
+            decoder.dropEverything()
+            isClosing = true
+            if current == nil, queue.isEmpty, sending == nil { leave(context) }
         case .invalidVersion: refuse(.versionUnknown, context)
         case .headerOverflow: refuse(.headersTooLarge, context)
         default: refuse(.malformed("its framing is broken"), context)
@@ -78,9 +80,9 @@ extension ConnectionGate: LoopResident {
         case .idle(let since):
             if now - since > (served == 0 ? limits.headTime : limits.keepAlive) { close(context) }
         case .head(let since):
-            if now - since > limits.headTime { refuse(.timeout, context) }
+            if now - since > limits.headTime { timeOut(context) }
         case .body(let since, let lastPiece):
-            if now - since > bodyTime(limits) || now - lastPiece > limits.bodyGap { refuse(.timeout, context) }
+            if now - since > bodyTime(limits) || now - lastPiece > limits.bodyGap { timeOut(context) }
         case .lingering(let since):
             if now - since > limits.linger { cut() }
         case .serving, .upgraded:
@@ -93,6 +95,22 @@ extension ConnectionGate: LoopResident {
         guard let plan = arriving, plan.request.intake != nil else { return limits.bodyTime }
         let bytes = plan.bodyLength ?? limits.upload
         return limits.bodyTime + .seconds(Int64(bytes / max(1, limits.uploadPace)))
+    }
+
+    /// One that is closing is told nothing more, and must not stay for that.
+    private func timeOut(_ context: ChannelHandlerContext) {
+        if isClosing { cut() } else { refuse(.timeout, context) }
+    }
+
+    /// Closes once what has been written is out: closing at once would drop what the system has not taken.
+    func leave(_ context: ChannelHandlerContext) {
+        guard unsent(context) > 0 else { return close(context) }
+        finish(with: ByteBuffer(), on: context)
+    }
+
+    /// Bytes that wait for the peer to take those before them.
+    func unsent(_ context: ChannelHandlerContext) -> Int {
+        (try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
     }
 
     func cut() {

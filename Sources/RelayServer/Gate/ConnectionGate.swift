@@ -126,7 +126,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         served += 1
         let isLast =
             !plan.keepAlive || isQuiescing || served >= loop.door.limits.requestsPerConnection
-            || (inputClosed && queue.isEmpty)
+            || ((inputClosed || isClosing) && queue.isEmpty)
         let isHead = plan.request.method == .head
         let answer = Answer(
             response: Gzip.encoded(response, for: plan.request),
@@ -181,8 +181,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         case .refusal(let refusal):
             finish(with: bytes(of: refusal, context), on: context)
         case nil:
-            if isQuiescing || inputClosed {
-                close(context)
+            if isQuiescing || inputClosed || isClosing {
+                leave(context)
                 return false
             }
             if case .serving = phase { phase = nextPhase }

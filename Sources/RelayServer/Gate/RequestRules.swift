@@ -67,8 +67,7 @@ struct RequestRules {
             ),
             bodyLength: length,
             // The parser reads nothing after a request that offers another protocol.
-            keepAlive: !fields.hasUpgrade
-                && (isHTTP10 ? fields.connection.contains("keep-alive") : !fields.connection.contains("close")),
+            keepAlive: !fields.hasUpgrade && !fields.saysClose && (fields.saysKeepAlive || !isHTTP10),
             expectsContinue: expectsContinue,
             asksUpgrade: fields.hasUpgrade && !isHTTP10,
             isHTTP10: isHTTP10,
@@ -200,8 +199,8 @@ private struct FieldScan {
     var contentLength = ""
     var transferEncodings = 0
     var transferEncoding = ""
-    /// Lower case, all fields joined.
-    var connection = ""
+    var saysClose = false
+    var saysKeepAlive = false
     var contentEncoding: String?
     var expect: String?
     var hasUpgrade = false
@@ -242,12 +241,24 @@ private struct FieldScan {
         case .transferEncoding:
             transferEncodings += 1
             transferEncoding = field.value
-        case .connection: connection += (connection.isEmpty ? "" : ",") + field.value.lowercased()
+        // The parser takes either for the other, and must be of one mind with us about which request is the last.
+        case .connection, .proxyConnection: noteConnection(field.value.lowercased())
         case .contentEncoding: contentEncoding = field.value.lowercased()
         case .expect: expect = field.value
         case .upgrade: hasUpgrade = true
         case .forwardedFor: forwardedFor.append(field.value)
         default: break
+        }
+    }
+
+    private mutating func noteConnection(_ value: String) {
+        switch value {
+        case "close": saysClose = true
+        case "keep-alive": saysKeepAlive = true
+        default:
+            let options = value.split(separator: ",").map { $0.trimmingBlanks() }
+            saysClose = saysClose || options.contains("close")
+            saysKeepAlive = saysKeepAlive || options.contains("keep-alive")
         }
     }
 }
@@ -256,6 +267,7 @@ extension HTTPField.Name {
     /// The library keeps `host` for itself, as the request's authority.
     static let hostField = HTTPField.Name.known("Host")
     static let forwardedFor = HTTPField.Name.known("X-Forwarded-For")
+    static let proxyConnection = HTTPField.Name.known("Proxy-Connection")
 
     /// A name written in our own source.
     static func known(_ name: String) -> HTTPField.Name {
