@@ -73,6 +73,16 @@ final class RawPeer: Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
+    /// Takes so many bytes more of what comes, and hardly more than that; for a peer that does not read by itself.
+    func take(_ count: Int) async throws {
+        let goal = inbox.count + count
+        while inbox.count < goal {
+            let before = inbox.count
+            channel.read()
+            _ = try await received(waitingFor: "more") { $0.count > before }
+        }
+    }
+
     func stopReading() async throws { try await channel.setOption(.autoRead, value: false).get() }
 
     func startReading() async throws { try await channel.setOption(.autoRead, value: true).get() }
@@ -99,6 +109,8 @@ private final class Inbox: Sendable {
             $0.deliver = deliver
         }
     }
+
+    var count: Int { state.withLock { $0.bytes.count } }
 
     func append(_ bytes: [UInt8]) { update { $0.bytes += bytes } }
     func close() { update { $0.isClosed = true } }

@@ -19,6 +19,7 @@ extension ConnectionGate {
         self.sending = sending
         direct = nil
         isClosing = isClosing || isLast
+        stall = Stall(since: loop.now)
         context.write(wrapOutboundOut(head), promise: nil)
         if isSecure { return readMore(isLast: isLast, on: context) }
         sendMore(isLast: isLast, on: context)
@@ -55,7 +56,7 @@ extension ConnectionGate {
             guard let context = gate.context, !gate.isGone else { return gate.stopSending() }
             guard case .success = result else { return gate.close(context) }
             // The peer takes what it is sent, if slowly.
-            if gate.unwritableSince != nil { gate.unwritableSince = gate.loop.now }
+            gate.stall = Stall(since: gate.loop.now)
             gate.sendMore(isLast: isLast, on: context)
         }
         switch piece {
@@ -69,6 +70,7 @@ extension ConnectionGate {
     private func endSending(isLast: Bool, on context: ChannelHandlerContext) {
         let isBroken = sending?.isBroken ?? false
         sending = nil
+        stall = nil
         if isBroken { return close(context) }
         if isLast { return finish(with: ByteBuffer(), on: context) }
         context.flush()
@@ -95,7 +97,7 @@ extension ConnectionGate {
                 gate.sending?.pieceHasGone()
                 guard let context = gate.context, !gate.isGone else { return gate.stopSending() }
                 guard case .success = result else { return gate.close(context) }
-                if gate.unwritableSince != nil { gate.unwritableSince = gate.loop.now }
+                gate.stall = Stall(since: gate.loop.now)
                 gate.readMore(isLast: isLast, on: context)
             }
     }

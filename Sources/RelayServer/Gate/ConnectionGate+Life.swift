@@ -2,6 +2,21 @@ import NIOCore
 import NIOHTTP1
 import RelayAPI
 
+/// How long a peer has taken nothing.
+///
+/// One that takes a little of a large answer now and then is slow, and no more than that.
+struct Stall {
+    var since: NIODeadline
+    private var unsent = Int.max
+
+    init(since: NIODeadline) { self.since = since }
+
+    mutating func look(_ now: NIODeadline, unsent: Int) {
+        if unsent == 0 || (unsent < self.unsent && self.unsent != Int.max) { since = now }
+        self.unsent = unsent
+    }
+}
+
 /// What happens to a connection beside its requests: it comes up, fails, is told to end, runs out of time.
 extension ConnectionGate {
     func handlerAdded(context: ChannelHandlerContext) {
@@ -75,7 +90,7 @@ extension ConnectionGate: LoopResident {
     func sweep(_ now: NIODeadline) {
         guard let context else { return }
         let limits = loop.door.limits
-        if let unwritableSince, now - unwritableSince > limits.writeStall { return cut() }
+        if let since = stalledSince(now, context), now - since > limits.writeStall { return cut() }
         switch phase {
         case .idle(let since):
             if now - since > (served == 0 ? limits.headTime : limits.keepAlive) { close(context) }
@@ -95,6 +110,13 @@ extension ConnectionGate: LoopResident {
         guard let plan = arriving, plan.request.intake != nil else { return limits.bodyTime }
         let bytes = plan.bodyLength ?? limits.upload
         return limits.bodyTime + .seconds(Int64(bytes / max(1, limits.uploadPace)))
+    }
+
+    /// Since when the peer has taken nothing of what waits for it; `nil` where nothing does.
+    private func stalledSince(_ now: NIODeadline, _ context: ChannelHandlerContext) -> NIODeadline? {
+        guard stall != nil else { return nil }
+        stall?.look(now, unsent: unsent(context))
+        return stall?.since
     }
 
     /// One that is closing is told nothing more, and must not stay for that.

@@ -69,7 +69,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     private var isFinishing = false
     var isGone = false
     var isUnwelcome = false
-    var unwritableSince: NIODeadline?
+    /// Set while bytes wait for the peer.
+    var stall: Stall?
     /// Pieces of an upload wait to be written to disk.
     var intakeIsFull = false
     /// The file that is being sent as an answer's body.
@@ -259,10 +260,10 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         if case .upgraded = phase { return context.fireChannelWritabilityChanged() }
         if context.channel.isWritable {
-            unwritableSince = nil
+            if !isFinishing, sending == nil { stall = nil }
             pump(context)
         } else {
-            unwritableSince = loop.now
+            stall = Stall(since: loop.now)
         }
     }
 
@@ -277,6 +278,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         decoder.dropEverything()
         queue.removeAll()
         phase = .serving
+        // However few bytes they are, and so even where the channel would take more.
+        if stall == nil { stall = Stall(since: loop.now) }
         let written = context.eventLoop.makePromise(of: Void.self)
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         written.futureResult.whenComplete { _ in bound.value.lastBytesWritten() }
@@ -285,6 +288,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
 
     private func lastBytesWritten() {
         guard let context, !isGone else { return }
+        stall = nil
         guard !inputClosed else { return close(context) }
         phase = .lingering(since: loop.now)
         context.close(mode: .output, promise: nil)

@@ -1,0 +1,47 @@
+import HTTPTypes
+import NIOCore
+import RelayAPI
+import Testing
+
+@testable import RelayServer
+
+/// A peer that takes an answer slowly, against one that takes nothing of it.
+@Suite struct SlowReaderTests {
+    private static let length = 30_000_000
+    private static let get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    private static let large: RelayServer.Responder = { _ in
+        APIResponse(status: .ok, body: Array(repeating: 7, count: length))
+    }
+
+    private static func oneLoop(_ configuration: inout ServerConfiguration) {
+        configuration.loops = 1
+        configuration.limits.sweepInterval = .milliseconds(20)
+        configuration.limits.writeStall = .seconds(15)
+    }
+
+    /// Lets time go by until the server has looked at its deadlines: a connection that says nothing is then closed.
+    private func pass(_ time: TimeAmount, _ clock: StandingClock, _ port: Int) async throws {
+        let idle = try await RawPeer.connect(port: port)
+        try await settle(port)
+        clock.advance(time)
+        _ = try await idle.untilClosed()
+    }
+
+    @Test func aReaderThatTakesALittleNowAndThenGetsAll() async throws {
+        let clock = StandingClock()
+        try await withServer(Self.oneLoop, clock: clock, respond: Self.large) { port in
+            let peer = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
+            try await peer.take(1)
+            // The limit, three times over.
+            for _ in 0..<4 {
+                try await peer.take(4_000_000)
+                try await pass(.seconds(11), clock, port)
+            }
+            try await peer.startReading()
+            let bytes = try await peer.received(waitingFor: "the whole answer") { $0.count > Self.length }
+            #expect(bytes.count > Self.length)
+            await peer.close()
+        }
+    }
+}
