@@ -1,6 +1,7 @@
 import HTTPTypes
 import NIOCore
 import RelayAPI
+import ServiceLifecycle
 import Testing
 
 @testable import RelayServer
@@ -43,5 +44,51 @@ import Testing
             #expect(bytes.count > Self.length)
             await peer.close()
         }
+    }
+
+    /// The peer has said all that it has to say, and is still to be answered.
+    @Test func aPeerThatSendsNoMoreGetsAll() async throws {
+        try await withServer(Self.oneLoop, respond: Self.large) { port in
+            let peer = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
+            try await peer.take(1)
+            try await peer.finishSending()
+            try await settle(port)
+            try await peer.startReading()
+            let bytes = try await peer.received(waitingFor: "the whole answer") { _ in false }
+            #expect(bytes.count > Self.length)
+        }
+    }
+
+    @Test func aGracefulStopLetsAnAnswerThatIsOnItsWayArrive() async throws {
+        let (ports, port) = AsyncStream.makeStream(of: Int.self)
+        var configuration = ServerConfiguration()
+        Self.oneLoop(&configuration)
+        configuration.port = 0
+        configuration.testDoor = true
+        configuration.limits.shutdown = .seconds(300)
+        configuration.limits.closingHandshake = .seconds(300)
+        let server = RelayServer(
+            configuration: configuration,
+            logger: quiet,
+            now: StandingClock().now,
+            onListening: { port.yield($0.port) },
+            respond: Self.large
+        )
+        let group = ServiceGroup(services: [server], logger: quiet)
+        async let running: Void = group.run()
+        var iterator = ports.makeAsyncIterator()
+        let bound = try #require(await iterator.next())
+        let peer = try await RawPeer.connect(port: bound, reads: false, sending: Self.get)
+        try await peer.take(1)
+        let socket = try await SocketPeer.connect(port: bound)
+        await group.triggerGracefulShutdown()
+        // All connections of the loop have heard of the stop when this one says so.
+        _ = try await socket.frames(1, waitingFor: "the close frame")
+        try await socket.send(SocketPeer.frame(0x88, [3, 0xE9]))
+        try await peer.startReading()
+        let bytes = try await peer.received(waitingFor: "the whole answer") { $0.count > Self.length }
+        #expect(bytes.count > Self.length)
+        await peer.close()
+        try await running
     }
 }

@@ -63,7 +63,7 @@ extension ConnectionGate {
             arriving = nil
             decoder.dropEverything()
             isClosing = true
-            if current == nil, queue.isEmpty, sending == nil { leave(context) }
+            if isIdle { leave(context) }
         case .invalidVersion: refuse(.versionUnknown, context)
         case .headerOverflow: refuse(.headersTooLarge, context)
         default: refuse(.malformed("its framing is broken"), context)
@@ -75,11 +75,10 @@ extension ConnectionGate {
         switch event {
         case ChannelEvent.inputClosed:
             inputClosed = true
-            let isIdle = current == nil && queue.isEmpty
-            if isLingering || (isIdle && !isClosing) { close(context) }
+            if isLingering { close(context) } else if isIdle, !isClosing { leave(context) }
         case is ChannelShouldQuiesceEvent:
             isQuiescing = true
-            if current == nil, queue.isEmpty, arriving == nil, !isClosing { close(context) }
+            if isIdle, arriving == nil, !isClosing { leave(context) }
         default:
             context.fireUserInboundEventTriggered(event)
         }
@@ -123,6 +122,9 @@ extension ConnectionGate: LoopResident {
     private func timeOut(_ context: ChannelHandlerContext) {
         if isClosing { cut() } else { refuse(.timeout, context) }
     }
+
+    /// No request waits for its answer, or for the rest of it.
+    private var isIdle: Bool { current == nil && queue.isEmpty && sending == nil }
 
     /// Closes once what has been written is out: closing at once would drop what the system has not taken.
     func leave(_ context: ChannelHandlerContext) {
