@@ -236,4 +236,21 @@ import Testing
             #expect(answer.hasSuffix("\r\n\r\n"))
         }
     }
+
+    @Test func aHeadRequestIsRefusedWithoutABody() async throws {
+        let rest = [
+            " / HTTP/1.1\r\n\r\n", " / HTTP/2.0\r\n\r\n", " /" + String(repeating: "a", count: 9000),
+            " / HTTP/1.1\r\nHost: x\r\nX A: 1\r\n\r\n", " / HTTP/1.1\r\nHost: x\r\nContent-Length: 4194305\r\n\r\n",
+        ]
+        try await withServer { port in
+            for text in rest {
+                let refused = try await RawPeer.connect(port: port, sending: "HEAD" + text).untilClosed()
+                #expect(refused.contains("\r\nContent-Length: "), "\(refused)")
+                #expect(refused.hasSuffix("\r\n\r\n"), "\(refused)")
+                // And the one after it, which is another's, has one.
+                let both = "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET" + text
+                #expect(try await RawPeer.connect(port: port, sending: both).untilClosed().hasSuffix("}"))
+            }
+        }
+    }
 }

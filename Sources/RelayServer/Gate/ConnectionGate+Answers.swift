@@ -1,3 +1,4 @@
+import HTTPTypes
 import NIOCore
 import RelayAPI
 
@@ -66,6 +67,23 @@ extension ConnectionGate {
             persistence: answer.persistence,
             date: loop.dateText,
             omitsBody: answer.omitsBody,
+            allocator: context.channel.allocator
+        )
+    }
+
+    func bytes(of refusal: Refusal, omitsBody: Bool, _ context: ChannelHandlerContext) -> ByteBuffer {
+        var headers: HTTPFields = [.contentType: "application/json; charset=UTF-8"]
+        if let seconds = refusal.retryAfter { headers[.retryAfter] = String(seconds) }
+        if refusal == .methodNotServed { headers[.allow] = "GET, POST, OPTIONS" }
+        return ResponseBytes.write(
+            APIResponse(
+                status: .init(code: refusal.status),
+                headers: headers,
+                body: Array(refusal.body(requestID: loop.door.requestID()).utf8)
+            ),
+            persistence: .close,
+            date: loop.dateText,
+            omitsBody: omitsBody,
             allocator: context.channel.allocator
         )
     }

@@ -36,7 +36,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     enum Waiting {
         case request(RequestPlan)
         case socket(RequestPlan, SocketPurpose)
-        case refusal(Refusal)
+        case refusal(Refusal, omitsBody: Bool)
     }
 
     var slot = -1
@@ -147,9 +147,10 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     func refuse(_ refusal: Refusal, _ context: ChannelHandlerContext) {
         guard !isClosing else { return }
         isClosing = true
+        let omitsBody = decoder.isHeadRequest || arriving?.request.method == .head
         arriving = nil
         decoder.dropEverything()
-        queue.append(.refusal(refusal))
+        queue.append(.refusal(refusal, omitsBody: omitsBody))
         pump(context)
     }
 
@@ -179,8 +180,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
             return current == nil
         case .socket(let plan, let purpose):
             open(purpose, for: plan, context)
-        case .refusal(let refusal):
-            finish(with: bytes(of: refusal, context), on: context)
+        case .refusal(let refusal, let omitsBody):
+            finish(with: bytes(of: refusal, omitsBody: omitsBody, context), on: context)
         case nil:
             if isQuiescing || inputClosed || isClosing {
                 leave(context)
@@ -224,23 +225,6 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
             return loop.begin(serving: self, on: channel)
         }
         wakeTask()
-    }
-
-    private func bytes(of refusal: Refusal, _ context: ChannelHandlerContext) -> ByteBuffer {
-        var headers: HTTPFields = [.contentType: "application/json; charset=UTF-8"]
-        if let seconds = refusal.retryAfter { headers[.retryAfter] = String(seconds) }
-        if refusal == .methodNotServed { headers[.allow] = "GET, POST, OPTIONS" }
-        return ResponseBytes.write(
-            APIResponse(
-                status: .init(code: refusal.status),
-                headers: headers,
-                body: Array(refusal.body(requestID: loop.door.requestID()).utf8)
-            ),
-            persistence: .close,
-            date: loop.dateText,
-            omitsBody: false,
-            allocator: context.channel.allocator
-        )
     }
 
     // MARK: Reading and writing

@@ -34,6 +34,8 @@ final class RequestDecoder: ByteToMessageDecoder {
     /// Takes requests whose head has recurred; the parser's go through the pipeline.
     weak var taker: (any RecurringRequestTaker)?
     private var recurring: RecurringHead?
+    /// The request line under way is that of HEAD, whatever else is wrong with it: its refusal has no body.
+    private(set) var isHeadRequest = false
     /// The head that the parser is being fed, where it has come in one piece.
     private var wholeHead: ByteBuffer?
 
@@ -59,6 +61,7 @@ final class RequestDecoder: ByteToMessageDecoder {
     func requestEnded() {
         stage = .line
         searched = 0
+        isHeadRequest = false
     }
 
     /// The connection changes its protocol with the request that has just ended.
@@ -174,6 +177,8 @@ final class RequestDecoder: ByteToMessageDecoder {
 
     // MARK: The request line
 
+    private static let headMethod = Array("HEAD ".utf8)
+
     /// Whether a whole request line has come, which is then a good one.
     ///
     /// Empty lines before it are dropped: RFC 9112, 2.2.
@@ -184,6 +189,7 @@ final class RequestDecoder: ByteToMessageDecoder {
             buffer.moveReaderIndex(forwardBy: 1)
         }
         let bytes = buffer.readableBytesView
+        isHeadRequest = bytes.starts(with: Self.headMethod)
         guard let end = bytes.dropFirst(searched).firstIndex(of: UInt8(ascii: "\n")) else {
             searched = bytes.count
             guard searched <= lineLimit + 1 else { throw .requestLineTooLong }
