@@ -81,6 +81,16 @@ import Testing
         row("user in Host", "GET / HTTP/1.1\r\nHost: u@x\r\n\r\n", 400),
         row("empty Host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", 400),
         row("unknown expectation", post + "Expect: miracles\r\nContent-Length: 1\r\n\r\na", 417),
+        row(
+            "unknown expectation before a known one",
+            post + "Expect: miracles\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na",
+            417
+        ),
+        row(
+            "encoding before none",
+            post + "Content-Encoding: gzip\r\nContent-Encoding: identity\r\nContent-Length: 1\r\n\r\na",
+            415
+        ),
         row("encoded body", post + "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\na", 415),
     ]
 

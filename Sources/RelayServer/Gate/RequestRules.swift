@@ -243,12 +243,17 @@ private struct FieldScan {
             transferEncoding = field.value
         // The parser takes either for the other, and must be of one mind with us about which request is the last.
         case .connection, .proxyConnection: noteConnection(field.value.lowercased())
-        case .contentEncoding: contentEncoding = field.value.lowercased()
-        case .expect: expect = field.value
+        // Of two, neither may hide the other.
+        case .contentEncoding: contentEncoding = Self.joined(contentEncoding, field.value.lowercased())
+        case .expect: expect = Self.joined(expect, field.value)
         case .upgrade: hasUpgrade = true
         case .forwardedFor: forwardedFor.append(field.value)
         default: break
         }
+    }
+
+    private static func joined(_ earlier: String?, _ value: String) -> String {
+        earlier.map { $0 + "," + value } ?? value
     }
 
     private mutating func noteConnection(_ value: String) {
