@@ -48,6 +48,8 @@ import Testing
         // By the length that it declares, before its bytes come.
         row("chunk of 2^63 - 1", post + "Transfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\na", 413),
         row("second chunk of 1 GiB", post + "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n40000000\r\na", 413),
+        row("chunk over the limit", post + "Transfer-Encoding: chunked\r\n\r\n400001\r\na", 413),
+        row("chunks over the limit together", post + "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n400000\r\na", 413),
         row(
             "chunk extension without an end",
             post + "Transfer-Encoding: chunked\r\n\r\n1;" + String(repeating: "x", count: 20_000),

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// Where in a chunked body the decoder is, so that a chunk too long to be taken is refused by the length that it declares,
-/// not when its bytes have come.
+/// Where in a chunked body the decoder is, so that chunks too long to be taken are refused by the length that they declare,
+/// not when their bytes have come.
 ///
 /// The parser, which is fed all the same bytes, judges their form; what it refuses need not be understood here. RFC 9112,
 /// 7.1.
@@ -15,12 +15,13 @@ struct ChunkLines {
         case trailers
     }
 
-    private let limit: Int
+    /// What the chunks to come may declare between them.
+    private var limit: Int
     private let lineLimit: Int
     private var place = Place.length(0, count: 0, isRead: false)
 
     /// - Parameters:
-    ///   - limit: The longest chunk.
+    ///   - limit: The bytes of all chunks together.
     ///   - lineLimit: The longest line of a chunk's length, extensions and all.
     init(limit: Int, line lineLimit: Int) {
         self.limit = limit
@@ -52,6 +53,7 @@ struct ChunkLines {
                 return count
             }
             guard length <= limit else { throw .bodyTooLarge }
+            limit -= Int(length)
             place = length == 0 ? .trailers : .data(remaining: Int(length) + 2)
             return count
         }

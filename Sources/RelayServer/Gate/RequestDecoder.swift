@@ -1,5 +1,6 @@
 import NIOCore
 import NIOHTTP1
+import RelayAPI
 
 /// NIO's request parser, fed so that it never sees past the request it is in.
 ///
@@ -25,7 +26,7 @@ final class RequestDecoder: ByteToMessageDecoder {
 
     private let parser: HTTPRequestDecoder
     private let lineLimit: Int
-    private let chunkLimit: Int
+    private let limits: ServerLimits
     private var stage = Stage.line
     /// Bytes at the buffer's start that the parser has seen and wants to see again.
     private var leftOver = 0
@@ -46,7 +47,7 @@ final class RequestDecoder: ByteToMessageDecoder {
         configuration.maxHeaderListSize = limits.headerList + limits.requestLine
         configuration.maxHeaderFieldCount = limits.headerCount
         lineLimit = limits.requestLine
-        chunkLimit = max(limits.body, limits.upload)
+        self.limits = limits
         parser = HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: configuration)
     }
 
@@ -54,7 +55,8 @@ final class RequestDecoder: ByteToMessageDecoder {
 
     /// A head has been accepted.
     func headEnded(_ plan: RequestPlan) {
-        stage = plan.bodyLength.map { .body(remaining: $0) } ?? .chunks(ChunkLines(limit: chunkLimit, line: lineLimit))
+        let limit = plan.request.intake == nil ? limits.body : max(limits.body, limits.upload)
+        stage = plan.bodyLength.map { .body(remaining: $0) } ?? .chunks(ChunkLines(limit: limit, line: lineLimit))
         recurring = wholeHead.flatMap { RecurringHead($0.readableBytesView, plan: plan) }
     }
 
