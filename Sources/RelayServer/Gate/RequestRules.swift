@@ -151,20 +151,6 @@ struct RequestRules {
         return length
     }
 
-    /// A host and perhaps a port: nothing that another server could take for a path, a user or a second host.
-    private static func isHost(_ host: String) -> Bool {
-        !host.isEmpty
-            && host.utf8.allSatisfy { byte in
-                switch byte {
-                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
-                case UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: ":"), UInt8(ascii: "["),
-                    UInt8(ascii: "]"), UInt8(ascii: "~"), UInt8(ascii: "%"):
-                    true
-                default: false
-                }
-            }
-    }
-
     /// Digits only: no sign, no blank, no list.
     ///
     /// A number too large for us is a body too large.
