@@ -58,7 +58,15 @@ package struct RelayServer: Service {
         respond: @escaping Responder
     ) {
         self.configuration = configuration
-        counts = ConnectionCounts(limits: configuration.limits, trustedProxies: configuration.trustedProxies)
+        var limits = configuration.limits
+        limits.connections = min(limits.connections, ConnectionCounts.most(descriptors: sysconf(Int32(_SC_OPEN_MAX))))
+        if limits.connections < configuration.limits.connections {
+            logger.warning(
+                "Fewer connections are taken than limits.connections allows: the limit of open files is too low for more.",
+                metadata: ["connections": "\(limits.connections)"]
+            )
+        }
+        counts = ConnectionCounts(limits: limits, trustedProxies: configuration.trustedProxies)
         self.logger = logger
         self.notices = notices
         self.now = now
@@ -130,6 +138,7 @@ package struct RelayServer: Service {
                 channel.eventLoop.makeCompletedFuture {
                     let handler = quiescing.makeServerChannelHandler(channel: channel)
                     try channel.pipeline.syncOperations.addHandler(handler)
+                    try channel.pipeline.syncOperations.addHandler(AcceptPause(logger))
                 }
             }
             .childChannelInitializer { channel in

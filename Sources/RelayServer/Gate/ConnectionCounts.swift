@@ -18,12 +18,24 @@ final class ConnectionCounts: Sendable {
     }
 
     private let state = Mutex(State())
+    /// How many more than a tenth are told that they are too many.
+    private static let mostToldMore = 16
+    /// Descriptors for all that is no connection: stores, files, loops.
+    private static let reserve = 100
+
     private let limits: ServerLimits
     private let trustedProxies: [AddressRange]
 
     init(limits: ServerLimits, trustedProxies: [AddressRange]) {
         self.limits = limits
         self.trustedProxies = trustedProxies
+    }
+
+    /// How many connections so many descriptors are enough for, and for those beyond that are told so.
+    ///
+    /// Fewer than none: the system sets no limit.
+    static func most(descriptors: Int) -> Int {
+        descriptors < 0 ? .max : max(1, (descriptors - reserve - mostToldMore) / 11 * 10)
     }
 
     /// Whether one more from `address` is within the limits.
@@ -35,7 +47,7 @@ final class ConnectionCounts: Sendable {
             state.total += 1
             let fromThere = state.byAddress[address, default: 0] + 1
             state.byAddress[address] = fromThere
-            if state.total > limits.connections + limits.connections / 10 + 16 { return .farTooMany }
+            if state.total > limits.connections + limits.connections / 10 + Self.mostToldMore { return .farTooMany }
             let isWelcome = state.total <= limits.connections && (isProxy || fromThere <= limits.connectionsPerAddress)
             return isWelcome ? .welcome : .tooMany
         }

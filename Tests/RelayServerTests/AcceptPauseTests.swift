@@ -1,0 +1,63 @@
+import Logging
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import RelayServer
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+@Suite struct AcceptPauseTests {
+    /// Whether a port still asks for connections after the fault; then waits until it has taken one.
+    private func asksOn(after fault: CInt, _ lines: LogLines) async throws -> [Bool] {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let port = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(AcceptPause(lines.logger))
+                }
+            }
+            .childChannelInitializer { channel in channel.eventLoop.makeCompletedFuture { _ = arrival.yield() } }
+            .bind(host: "127.0.0.1", port: 0).get()
+        var iterator = arrivals.makeAsyncIterator()
+        var asks: [Bool] = []
+        for _ in 1...2 {
+            asks.append(
+                try await port.eventLoop.submit {
+                    port.pipeline.fireErrorCaught(IOError(errnoCode: fault, reason: "accept"))
+                    return try port.syncOptions?.getOption(.autoRead) ?? true
+                }.get()
+            )
+            let peer = try await RawPeer.connect(port: port.localAddress?.port ?? 0)
+            _ = await iterator.next()
+            await peer.close()
+        }
+        try await port.close()
+        return asks
+    }
+
+    @Test func thePortRestsWhenDescriptorsRunOut() async throws {
+        let lines = LogLines()
+        #expect(try await asksOn(after: EMFILE, lines) == [false, false])
+        #expect(lines.count == 1)
+    }
+
+    @Test func anotherFaultIsNoReasonToRest() async throws {
+        let lines = LogLines()
+        #expect(try await asksOn(after: ECONNABORTED, lines) == [true, true])
+        #expect(lines.count == 0)
+    }
+
+    /// With those that are told that they are too many, and a hundred for the rest.
+    @Test(arguments: [(-1, Int.max), (0, 1), (150, 30), (1024, 820), (65_536, 59_470)])
+    func connectionsFit(_ files: Int, _ most: Int) {
+        #expect(ConnectionCounts.most(descriptors: files) == most)
+        #expect(files <= 0 || most + most / 10 + 16 + 100 <= files)
+    }
+}
