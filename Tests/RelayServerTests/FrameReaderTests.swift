@@ -44,7 +44,7 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
     }
 
     @Test func theLimitIsJudgedFromTheDeclaredLength() {
-        let header = Array(SocketPeer.frame(0x82, [], length: [126, 0x40, 0]).prefix(8))
+        let header = Array(SocketPeer.frame(0x82, [], length: [126, 0x40, 0]).prefix(4))
         #expect(events(header, step: 1, limit: 0x3FFF) == [.failed(.init(code: 1009, reason: "message too big"))])
         #expect(events(header, step: 1, limit: 0x4000).isEmpty)
     }

@@ -87,8 +87,11 @@ package struct FrameReader {
             case 2: try checkSecond(byte, first: header[0])
             default: break
             }
-            if header.count >= 2, header.count == Self.headerLength(header[1]) {
-                try beginFrame()
+            guard header.count >= 2 else { continue }
+            // The mask says nothing about the length, and is not waited for.
+            if header.count == Self.headerLength(header[1]) - 4 { try checkLength() }
+            if header.count == Self.headerLength(header[1]) {
+                beginFrame()
                 header.removeAll(keepingCapacity: true)
                 return true
             }
@@ -123,21 +126,29 @@ package struct FrameReader {
         }
     }
 
-    private mutating func beginFrame() throws(Fault) {
-        let opcode = header[0] & 0x0F
-        let short = UInt64(header[1] & 0x7F)
-        let lengthBytes = header.count - 6
-        let length = lengthBytes == 0 ? short : header[2..<2 + lengthBytes].reduce(0) { $0 << 8 | UInt64($1) }
+    /// Of the frame whose header has come, but for its mask perhaps.
+    private var declaredLength: UInt64 {
+        let bytes = header[2..<Self.headerLength(header[1]) - 4]
+        return bytes.isEmpty ? UInt64(header[1] & 0x7F) : bytes.reduce(0) { $0 << 8 | UInt64($1) }
+    }
+
+    private func checkLength() throws(Fault) {
+        let length = declaredLength
+        let lengthBytes = header.count - 2
         guard lengthBytes == 0 || length >= (lengthBytes == 2 ? 126 : 65_536) else {
             throw .protocolError("a length is written longer than needed")
         }
         guard length < 1 << 63 else { throw .protocolError("a length is out of range") }
-        let isControl = opcode & 0x08 != 0
+        let isControl = header[0] & 0x08 != 0
         guard isControl || length <= UInt64(limit - message.count) else {
             throw Fault(code: 1009, reason: "message too big")
         }
+    }
+
+    private mutating func beginFrame() {
+        let opcode = header[0] & 0x0F
         let mask = header.suffix(4).reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-        frame = Frame(opcode: opcode, isFinal: header[0] & 0x80 != 0, remaining: Int(length), mask: mask)
+        frame = Frame(opcode: opcode, isFinal: header[0] & 0x80 != 0, remaining: Int(declaredLength), mask: mask)
         if opcode == Self.text || opcode == Self.binary {
             messageOpcode = opcode
             utf8 = UTF8Stream()
