@@ -107,10 +107,10 @@ struct RequestRules {
                 throw .malformed("its target is neither a path nor a URL")
             }
             rest = rest.dropFirst(scheme.utf8.count)
-            guard let authorityEnd = rest.firstIndex(where: { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") }),
-                authorityEnd > rest.startIndex
-            else { return ("/", nil) }
-            rest = rest[authorityEnd...]
+            let authority = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
+            guard !authority.isEmpty else { throw .malformed("its target names no host") }
+            rest = rest[authority.endIndex...]
+            guard !rest.isEmpty else { return ("/", nil) }
         }
         guard let mark = rest.firstIndex(of: UInt8(ascii: "?")) else { return (String(Substring(rest)), nil) }
         let path = String(Substring(rest[..<mark]))
