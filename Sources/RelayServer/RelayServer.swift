@@ -162,7 +162,9 @@ package struct RelayServer: Service {
             try await gracefulShutdown()
             let closed = channel.eventLoop.makePromise(of: Void.self)
             quiescing.initiateShutdown(promise: closed)
-            let late = channel.eventLoop.scheduleTask(in: configuration.limits.shutdown) { cutAll() }
+            // What is cut has an end of its own to come to, and then the stores close: that has to fit in the time, too.
+            let patience = TimeAmount.nanoseconds(configuration.limits.shutdown.nanoseconds / 5 * 4)
+            let late = channel.eventLoop.scheduleTask(in: patience) { cutAll() }
             try? await closed.futureResult.get()
             late.cancel()
         } catch {
