@@ -62,7 +62,7 @@ struct Serve: AsyncParsableCommand {
         Allocator.stopCountingOfSQLite()
         try await RunningRelay(settings, rows: reading.consoleRows, restart: restart) { address in
             lock.note(address: address)
-            Terminal.say("ready \(address)")
+            Terminal.announce("ready \(address)")
         }.run()
     }
 

@@ -9,11 +9,24 @@ enum Terminal {
 
     /// One line of the answer, on standard output, at once: whoever reads a pipe must not wait for a full buffer.
     ///
-    /// Ends the program, as the signal would, when the reader has gone: `zonecast … | head` has what it wanted.
-    static func say(_ line: String) {
-        guard put(line + "\n", on: STDOUT_FILENO) == EPIPE else { return }
+    /// Ends the program, as the signal would, when the reader has gone: `zonecast … | head` has what it wanted. Where the
+    /// line cannot be written for another reason it fails: half an answer must not pass for the whole.
+    static func say(_ line: String) { deliver(line + "\n") }
+
+    /// The same for text that has its line ends already.
+    static func deliver(_ text: String) {
+        let fault = put(text, on: STDOUT_FILENO)
+        guard fault != 0 else { return }
         lastDuty.withLock { $0 }?()
-        exit(128 + SIGPIPE)
+        guard fault != EPIPE else { exit(128 + SIGPIPE) }
+        let why = String(cString: strerror(fault))
+        complain("zonecast: The output cannot be written: \(why). What is there of it is not all.")
+        exit(CommandExit.failed.rawValue)
+    }
+
+    /// A line of a program that goes on even where it cannot be written: a full disk under its log stops no relay.
+    static func announce(_ line: String) {
+        guard put(line + "\n", on: STDOUT_FILENO) != EPIPE else { return deliver(line + "\n") }
     }
 
     /// Whether only what was asked for is wanted: `--quiet`.

@@ -59,7 +59,7 @@ extension SchemaCommand {
             if options.json {
                 try Terminal.say(json: ["source": source, "form": form.rawValue, "swift": text])
             } else if output == nil {
-                Terminal.put(text, on: STDOUT_FILENO)
+                Terminal.deliver(text)
             }
         }
 

@@ -54,7 +54,7 @@ struct SchemaWork {
                 json: ["container": container.name, "environment": environment.rawValue, "schema": text]
             )
         } else if path == nil {
-            Terminal.put(text, on: STDOUT_FILENO)
+            Terminal.deliver(text)
         }
     }
 
