@@ -53,6 +53,23 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
         }
     }
 
+    /// When the schedule of a data folder was set, in milliseconds since 1970.
+    package static func changed(in data: String) -> Int64? {
+        let facts = try? FileManager.default.attributesOfItem(atPath: path(data))
+        return (facts?[.modificationDate] as? Date).map { Int64($0.timeIntervalSince1970 * 1000) }
+    }
+
+    /// Makes the folder of the backups, if it is not there, and writes something there; throws where that cannot be.
+    package func tryFolder(disk: DiskCalls = .system) throws(BackupFailure) {
+        try BackupFiles.wrapping(folder) {
+            let files = BackupFiles(disk: disk)
+            try files.makeFolder(folder)
+            let trial = "\(folder)/trial-\(getpid()).tmp"
+            defer { unlink(trial) }
+            try files.write(Data("trial".utf8), to: trial)
+        }
+    }
+
     package static func remove(from data: String) { unlink(path(data)) }
 
     /// Whether the next one is due, by the newest there is.

@@ -172,36 +172,7 @@ struct FolderChecks: Sendable {
         }
     }
 
-    // MARK: Backups
-
-    func backup(now: Date) -> Finding {
-        let schedule = BackupSchedule(of: folder)
-        let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
-        let plan = "zonecast backup schedule daily --keep 7 --data \(folder)"
-        guard let latest = Backup.all(in: place).last else {
-            return Finding(
-                "backup",
-                .advice,
-                "none yet",
-                next: schedule == nil ? plan : "the first is made in a minute"
-            )
-        }
-        let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
-        let found = "the newest is \(Self.words(seconds: age)) old"
-        guard let schedule else {
-            return Finding("backup", age > 172_800 ? .advice : .good, found + ", no schedule", next: plan)
-        }
-        guard age * 1000 <= schedule.interval.milliseconds * 2 else {
-            return Finding(
-                "backup",
-                .problem,
-                found + ", and one is due \(schedule.interval.rawValue)",
-                next:
-                    "is the relay running? Its log says why a backup failed. By hand: zonecast backup create --data \(folder)"
-            )
-        }
-        return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) are kept")
-    }
+    // MARK: Words
 
     /// `3 h`.
     static func words(seconds: Int64) -> String {

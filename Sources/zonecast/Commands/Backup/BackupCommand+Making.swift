@@ -33,11 +33,12 @@ extension BackupCommand {
 
         func run() throws {
             let rows = Backup.all(in: options.place).map(BackupRow.init)
+            let none = try rows.isEmpty ? options.none() : ""
             if options.folder.json { return try Terminal.say(json: ["backups": rows]) }
             Terminal.say(
                 table: rows.map(\.cells),
                 heading: ["MADE", "SIZE", "ZONES", "RECORDS", "ASSETS", "VERIFIED", "NAME"],
-                empty: "There are no backups in \(options.place) yet. Make one with: zonecast backup create"
+                empty: none
             )
         }
     }
@@ -77,7 +78,14 @@ extension BackupCommand {
             }
             guard keep >= 1 else { throw CommandFailure(.usage, "--keep has to be 1 or more.") }
             let place = URL(fileURLWithPath: options.place).standardizedFileURL.path
-            try options.run { try BackupSchedule(interval, keep: keep, folder: place).save(to: data) }
+            let schedule = BackupSchedule(interval, keep: keep, folder: place)
+            do {
+                // A place that takes nothing is told now, not by a log at night.
+                try options.run { try schedule.tryFolder() }
+            } catch let failure as CommandFailure {
+                throw CommandFailure(failure.exit, "\(failure) Choose another folder with --backups.")
+            }
+            try options.run { try schedule.save(to: data) }
         }
     }
 }

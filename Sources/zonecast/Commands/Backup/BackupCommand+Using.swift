@@ -21,7 +21,7 @@ extension BackupCommand {
         }
 
         func run() throws {
-            let backup = try options.run { try Backup.named(name, in: options.place) }
+            let backup = try options.backup(named: name)
             let faults = backup.verify(now: TimeSource.system.now()) { options.step("checking \($0)") }
             let row = BackupRow(backup)
             if options.folder.json {
@@ -55,7 +55,7 @@ extension BackupCommand {
 
         func run() throws {
             let data = options.folder.folder
-            let backup = try options.run { try Backup.named(name, in: options.place) }
+            let backup = try options.backup(named: name)
             let faults = backup.verify { options.step("checking \($0)") }
             guard faults.isEmpty || force else {
                 faults.forEach { Terminal.complain("fault    \($0)") }

@@ -26,6 +26,32 @@ struct BackupOptions: ParsableArguments {
 
     var place: String { backups ?? BackupSchedule.standardFolder(of: folder.folder) }
 
+    /// What makes a backup here, for whoever has none.
+    private var making: String {
+        "zonecast backup create --data \(folder.folder)" + (backups.map { " --backups \($0)" } ?? "")
+    }
+
+    /// "There are none", for a place where there could be some; throws where there could not, or nobody may look.
+    func none() throws -> String {
+        for path in [folder.folder, place] {
+            if let refusal = FolderAccess.refusal(path) { throw CommandFailure(.notAllowed, refusal) }
+        }
+        if let backups {
+            guard (try? FileManager.default.contentsOfDirectory(atPath: backups)) != nil else {
+                throw CommandFailure(.failed, "There is no folder \(backups). Name that of the backups with --backups.")
+            }
+        } else if !FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") {
+            throw CommandFailure(.failed, BackupFailure.nothingThere(folder.folder).description)
+        }
+        return "There are no backups in \(place) yet. Make one with: \(making)"
+    }
+
+    /// The backup that a person names.
+    func backup(named name: String) throws -> Backup {
+        if name == "latest", Backup.all(in: place).isEmpty { throw CommandFailure(.failed, try none()) }
+        return try run { try Backup.named(name, in: place) }
+    }
+
     /// Runs `body` and says what went wrong in it.
     func run<Value>(_ body: () throws -> Value) throws -> Value {
         FolderOwner.become(ownerOf: folder.folder)

@@ -1,0 +1,58 @@
+import Foundation
+import RelayStore
+
+/// Whether there are backups, and will be more.
+extension FolderChecks {
+    func backup(now: Date) -> Finding {
+        let schedule = BackupSchedule(of: folder)
+        if let schedule, let fault = fault(of: schedule) { return fault }
+        guard let latest = Backup.all(in: schedule?.folder ?? BackupSchedule.standardFolder(of: folder)).last else {
+            return none(schedule, now)
+        }
+        let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
+        let found = "the newest is \(Self.words(seconds: age)) old"
+        guard let schedule else {
+            return Finding("backup", age > 172_800 ? .advice : .good, found + ", no schedule", next: plan)
+        }
+        guard age * 1000 <= schedule.interval.milliseconds * 2 else { return overdue(found, schedule) }
+        return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) are kept")
+    }
+
+    private var plan: String { "zonecast backup schedule daily --keep 7 --data \(folder)" }
+
+    /// A place that takes no backups; only a thorough look tries it.
+    private func fault(of schedule: BackupSchedule) -> Finding? {
+        guard isThorough else { return nil }
+        do throws(BackupFailure) {
+            try schedule.tryFolder(disk: disk)
+            return nil
+        } catch {
+            return Finding(
+                "backup",
+                .problem,
+                "no backup can be made: \(error)",
+                next: "mend that, or choose another place: zonecast backup schedule \(schedule.interval.rawValue) "
+                    + "--keep \(schedule.keep) --backups DIR --data \(folder)"
+            )
+        }
+    }
+
+    private func none(_ schedule: BackupSchedule?, _ now: Date) -> Finding {
+        guard let schedule else { return Finding("backup", .advice, "none yet", next: plan) }
+        let age = BackupSchedule.changed(in: folder).map { Int64(now.timeIntervalSince1970) - $0 / 1000 } ?? 0
+        guard age * 1000 <= schedule.interval.milliseconds else {
+            return overdue("none yet, with a schedule that is \(Self.words(seconds: age)) old", schedule)
+        }
+        return Finding("backup", .advice, "none yet", next: "the running relay makes the first in a minute")
+    }
+
+    private func overdue(_ found: String, _ schedule: BackupSchedule) -> Finding {
+        Finding(
+            "backup",
+            .problem,
+            found + ", and one is due \(schedule.interval.rawValue)",
+            next:
+                "is the relay running? Its log says why a backup failed. By hand: zonecast backup create --data \(folder)"
+        )
+    }
+}
