@@ -7,7 +7,7 @@ import RelayStore
 
 /// The operator's console: its pages at `/console/`, and the API behind them at `/console/api/`.
 ///
-/// Where the configuration does not open it there is nothing at these addresses. The pages hold nothing secret and nothing
+/// Where the configuration does not open it these addresses answer 404, and that it is shut. The pages hold nothing secret and nothing
 /// of other origins; every answer of the API but those about signing in is for a signed-in operator.
 package struct ConsoleDoor: Sendable {
     private let parts: ConsoleParts?
@@ -23,9 +23,9 @@ package struct ConsoleDoor: Sendable {
 
     /// Answers what is for the console, and leaves the rest to `others`.
     package func before(_ others: @escaping RelayServer.Responder) -> RelayServer.Responder {
-        guard let parts else { return others }
         return { request in
             guard let end = Self.end(of: request.path) else { return await others(request) }
+            guard let parts else { return Self.shut }
             return await respond(String(end), request, parts)
         }
     }
@@ -75,6 +75,13 @@ package struct ConsoleDoor: Sendable {
 
     private static var nothing: APIResponse {
         var response = APIResponse(status: .notFound, body: Array("There is nothing at this address.\n".utf8))
+        response.headers[.contentType] = "text/plain; charset=utf-8"
+        return response
+    }
+
+    private static var shut: APIResponse {
+        let text = "The console of this relay is shut. Its operator opens it with the setting  console: true.\n"
+        var response = APIResponse(status: .notFound, body: Array(text.utf8))
         response.headers[.contentType] = "text/plain; charset=utf-8"
         return response
     }

@@ -120,7 +120,7 @@ struct DoctorCommand: AsyncParsableCommand {
     /// What a relay that is started like this would go by; `nil`, and told, if it could not start.
     private func settings(_ report: inout DoctorReport) async -> ServeSettings? {
         let environment = ProcessInfo.processInfo.environment
-        let file = config ?? environment["ZONECAST_CONFIG"] ?? standardFile(environment)
+        let file = file
         do {
             let flags = folder.data.map { ["data": $0] } ?? [:]
             let reading = try await ConfigurationReading(flags: flags, environment: environment, file: file)
@@ -135,20 +135,26 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// Where the package keeps it, for who names nothing.
-    private func standardFile(_ environment: [String: String]) -> String? {
-        let path = "/etc/zonecast/zonecast.yaml"
+    /// What the settings are read from: for who names nothing, where the package keeps it.
+    private var file: String? {
+        let environment = ProcessInfo.processInfo.environment
+        if let named = config ?? environment["ZONECAST_CONFIG"] { return named }
         guard folder.data == nil, environment["ZONECAST_DATA"] == nil else { return nil }
-        return FileManager.default.fileExists(atPath: path) ? path : nil
+        return PackageFiles.configurationIfThere
     }
 
     private func notRunning(_ settings: ServeSettings) async -> Finding {
         if let fault = await ListenError.ofTrying(settings.server) {
+            // Low ports may be allowed to the service that are not to this user; what another program has is nobody's.
+            if case .notAllowed = fault, !quick { return idle(.advice, settings, fault) }
+            return idle(.problem, settings, fault)
+        }
+        if isEnabledService {
             return Finding(
                 "listening",
-                quick ? .problem : .advice,
-                "no relay runs on \(settings.data), and none could with these settings: \(fault)",
-                next: "listen: HOST:PORT in the configuration; who has it now: ss -ltnp"
+                .problem,
+                "no relay runs on \(settings.data), although its service is enabled",
+                next: "systemctl start zonecast; why it ended: journalctl -u zonecast -n 50"
             )
         }
         return Finding(
@@ -157,6 +163,20 @@ struct DoctorCommand: AsyncParsableCommand {
             "no relay runs on \(settings.data); only the folder was checked",
             next: "zonecast serve --data \(settings.data), or with systemd: systemctl start zonecast"
         )
+    }
+
+    private func idle(_ grade: Finding.Grade, _ settings: ServeSettings, _ fault: ListenError) -> Finding {
+        Finding(
+            "listening",
+            grade,
+            "no relay runs on \(settings.data), and none could with these settings: \(fault)",
+            next: "listen: HOST:PORT in the configuration; who has it now: ss -ltnp"
+        )
+    }
+
+    /// Whether the settings are those of the package's service, and systemd is to start that by itself.
+    private var isEnabledService: Bool {
+        file == PackageFiles.configuration && FileManager.default.fileExists(atPath: PackageFiles.enabledService)
     }
 
     private func checkRelay(_ running: String?, _ settings: ServeSettings, _ report: inout DoctorReport) async {

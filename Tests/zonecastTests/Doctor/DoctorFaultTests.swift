@@ -128,7 +128,7 @@ import Testing
         let address = "127.0.0.1:\(other.port)"
         let found = try finding(
             "listening",
-            is: "advice",
+            is: "problem",
             ["--data", folder.path],
             environment: ["ZONECAST_LISTEN": address]
         )

@@ -38,13 +38,25 @@ struct ConsoleCommand: AsyncParsableCommand {
             let address = ConsoleLink.address(url ?? running ?? "http://127.0.0.1:8080", code)
             if options.json { return try Terminal.say(json: ["url": address, "code": code]) }
             Terminal.say(Terminal.isQuiet ? address : "\(address)  (one use, 15 minutes)")
-            guard url == nil, let running else { return }
+            if url == nil, let closed = await shut(running) { Terminal.complain(closed) }
+        }
+
+        /// Why the link would lead nowhere, as far as can be told.
+        private func shut(_ running: String?) async -> String? {
+            guard let running else {
+                let environment = ProcessInfo.processInfo.environment
+                let file = environment["ZONECAST_CONFIG"] ?? PackageFiles.configurationIfThere
+                let reading = try? await ConfigurationReading(flags: [:], environment: environment, file: file)
+                guard reading?.settings.servesConsole == false else { return nil }
+                return "The console is shut unless the relay is started with  console: true  or --dev, such as by: "
+                    + "ZONECAST_CONSOLE=true zonecast serve --data \(options.folder)"
+            }
             let page = RelayRequest(method: .get, path: "/console/")
             guard let base = URL(string: running),
                 let answer = try? await NetworkTransport.to(base, timeout: 5).send(page),
                 answer.status == 404
-            else { return }
-            Terminal.complain("The relay that runs does not serve its console: set  console: true  and start it again.")
+            else { return nil }
+            return "The relay that runs does not serve its console: set  console: true  and start it again."
         }
     }
 
