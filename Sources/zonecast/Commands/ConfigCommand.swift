@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import RelayServer
 
 /// `zonecast config`: what can be set, and what is.
 struct ConfigCommand: AsyncParsableCommand {
@@ -71,7 +72,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Check a configuration file. Exit code 2 if it has a mistake."
+            abstract: "Check a configuration file, and the files that it names. Exit code 2 if there is a mistake."
         )
 
         @Argument(help: "The file.")
@@ -82,6 +83,11 @@ struct ConfigCommand: AsyncParsableCommand {
 
         func run() async throws {
             let reading = try await ConfigurationReading(flags: [:], environment: [:], file: file)
+            do {
+                try reading.settings.checkStart()
+            } catch let fault as TLSFault {
+                throw CommandFailure(.usage, fault.description)
+            }
             let count = reading.origins.values.count { $0 != .standard }
             if json { return try Terminal.say(json: ["keysSet": count]) }
             Terminal.tell("\(count) keys set, 0 unknown")

@@ -10,7 +10,7 @@ struct Serve: AsyncParsableCommand {
         abstract: "Run the relay.",
         discussion: """
             Prints  ready http://HOST:PORT  on standard output once it answers; everything else goes to standard error.
-            SIGTERM or SIGINT stop it within 10 seconds. Settings come from flags, then the environment (ZONECAST_…),
+            SIGTERM, SIGINT or SIGHUP stop it within 10 seconds. Settings come from flags, then the environment (ZONECAST_…),
             then the file; zonecast config reference lists them all.
             """
     )
@@ -85,12 +85,13 @@ struct Serve: AsyncParsableCommand {
         return flags
     }
 
-    private static func checkLoopback(_ settings: ServeSettings) throws {
+    /// What is for this machine alone must not be reached from others.
+    static func checkLoopback(_ settings: ServeSettings) throws {
         guard !settings.server.isLoopback else { return }
         if settings.isDev {
             throw CommandFailure(
                 .usage,
-                "--dev accepts any dev- token and is allowed on loopback only. Remove --dev or listen on 127.0.0.1."
+                "--dev (dev: true) accepts any dev- token and is allowed on loopback only. Remove it or listen on 127.0.0.1."
             )
         }
         if settings.server.testDoor {

@@ -191,23 +191,14 @@ struct RunningRelay {
     private var accessLogger: Logger? { settings.logsAccess ? logger : nil }
 
     private func metricsDoor(_ metrics: RelayMetrics) throws -> MetricsDoor {
-        guard let path = settings.metricsTokenFile else {
-            return MetricsDoor(metrics, token: nil, isOpen: settings.isDev)
-        }
-        let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
-        guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), token.utf8.count >= 16 else {
-            throw CommandFailure(
-                .usage,
-                "metrics.token-file: \(path) holds no token of 16 characters or more. Make one with: openssl rand -hex 32"
-            )
-        }
-        return MetricsDoor(metrics, token: token, isOpen: settings.isDev)
+        MetricsDoor(metrics, token: try settings.metricsToken(), isOpen: settings.isDev)
     }
 
     private func serve(_ services: [any Service]) async throws {
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0, successTerminationBehavior: .gracefullyShutdownGroup) },
-            gracefulShutdownSignals: [.sigterm, .sigint],
+            gracefulShutdownSignals: [.sigterm, .sigint]
+                + (restart.stopSignals.contains(SIGHUP) ? [.sighup] : []),
             logger: logger
         )
         // The server cuts what is late by itself; this is for the case that it does not.

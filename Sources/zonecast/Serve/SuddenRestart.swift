@@ -12,8 +12,20 @@ final class SuddenRestart: Sendable {
     /// whether it has ended.
     private let inherited: Set<Int32>
 
-    /// To be made before any file is opened.
-    init() { inherited = Self.openDescriptors }
+    /// The signals that end the relay: a hangup too, unless whoever started it had that ignored, as `nohup` does.
+    let stopSignals: [Int32]
+
+    /// To be made before any file is opened, or any signal is caught.
+    init() {
+        inherited = Self.openDescriptors
+        stopSignals = [SIGTERM, SIGINT] + (Self.ignoresHangup ? [] : [SIGHUP])
+    }
+
+    private static var ignoresHangup: Bool {
+        let before = signal(SIGHUP, SIG_IGN)
+        signal(SIGHUP, before)
+        return unsafeBitCast(before, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
+    }
 
     private static var openDescriptors: Set<Int32> {
         Set(((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []).compactMap { Int32($0) })
@@ -50,8 +62,8 @@ final class SuddenRestart: Sendable {
             for descriptor in Self.openDescriptors.subtracting(inherited) where descriptor > 2 {
                 _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
             }
-            // Both outlive the program, and this thread hears no signals: the next one must.
-            for number in [SIGTERM, SIGINT] { signal(number, SIG_DFL) }
+            // They outlive the program, and this thread hears no signals: the next one must.
+            for number in stopSignals { signal(number, SIG_DFL) }
             var none = sigset_t()
             sigemptyset(&none)
             pthread_sigmask(SIG_SETMASK, &none, nil)

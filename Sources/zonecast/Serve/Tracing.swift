@@ -39,7 +39,8 @@ struct Tracing: Service {
         tracer = Tracer(share: Double(choices.permille) / 1000, sink: exporter, time: .system, random: .system)
     }
 
-    private static func token(in path: String) throws -> String {
+    /// The collector's token in a file; throws where there is none.
+    static func token(in path: String) throws -> String {
         let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
         guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), !token.isEmpty else {
             throw CommandFailure(

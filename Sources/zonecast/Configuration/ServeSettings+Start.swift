@@ -1,0 +1,30 @@
+import Foundation
+import RelayServer
+
+/// What `serve` looks at before it starts, and `config check` without starting.
+extension ServeSettings {
+    /// Throws what a relay with these settings would say instead of starting: of addresses that are too open, and of
+    /// files that keys name and that cannot be used.
+    func checkStart() throws {
+        try Serve.checkLoopback(self)
+        if let files = server.tls { _ = try files.end() }
+        _ = try metricsToken()
+        // Any key does: only the files are looked at.
+        _ = try push.settings(relayKey: [UInt8](repeating: 1, count: 32))
+        if traces.endpoint != nil { _ = try traces.tokenFile.map { try Tracing.token(in: $0) } }
+        if alerts.receiver != nil { _ = try alerts.settings() }
+    }
+
+    /// What opens `GET /metrics`, from its file; `nil` where the configuration names none.
+    func metricsToken() throws -> String? {
+        guard let path = metricsTokenFile else { return nil }
+        let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
+        guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), token.utf8.count >= 16 else {
+            throw CommandFailure(
+                .usage,
+                "metrics.token-file: \(path) holds no token of 16 characters or more. Make one with: openssl rand -hex 32"
+            )
+        }
+        return token
+    }
+}
