@@ -94,11 +94,15 @@ struct Demo: AsyncParsableCommand {
         let hasTerminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1
         let isPlain = plain || json || !hasTerminal
         let journal = DemoJournal(json ? .json : isPlain ? .plain : .none)
+        let recorder = try record.flatMap { path in
+            try DemoRecorder.Form(path: path).map { try DemoRecorder(path: path, form: $0) }
+        }
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-demo-\(UUID().uuidString)")
             .path
         try FileManager.default.createDirectory(atPath: folder + "/relay", withIntermediateDirectories: true)
         let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
         let signals = DemoSignals {
+            try? recorder?.end()
             relay?.stop()
             // The clients may be writing there still, and a folder that gets a file meanwhile does not go.
             for _ in 0..<200 where FileManager.default.fileExists(atPath: folder) {
@@ -107,8 +111,6 @@ struct Demo: AsyncParsableCommand {
         }
         defer { signals.end() }
         Terminal.beforeEndingUnread { signals.end() }
-        let recorder = record.flatMap { path in DemoRecorder.Form(path: path).map { DemoRecorder(path: path, form: $0) }
-        }
         let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)
         let world = DemoWorld(
             try await place(relay, folder, journal),
@@ -119,7 +121,7 @@ struct Demo: AsyncParsableCommand {
         let held: Bool
         do {
             try await world.checkRelay()
-            try await world.ready()
+            try await world.whileItAnswers { try await world.ready() }
             held = try await play(world, isPlain: isPlain, recorder)
         } catch {
             await world.close()
@@ -145,15 +147,19 @@ struct Demo: AsyncParsableCommand {
         return held
     }
 
+    /// Plays a script; one whose relay has gone away ends with that for a verdict.
     private func run(_ script: Script, in world: DemoWorld) async -> Bool {
-        switch script {
-        case .tour: await DemoTour(world: world).play()
-        case .chaos:
-            await DemoChaos(
-                world: world,
-                length: .seconds(seconds ?? 60),
-                seed: seed ?? UInt64.random(in: 0..<1_000_000)
-            ).play()
+        let (length, seed) = (Duration.seconds(seconds ?? 60), seed ?? UInt64.random(in: 0..<1_000_000))
+        do {
+            return try await world.whileItAnswers {
+                switch script {
+                case .tour: await DemoTour(world: world).play()
+                case .chaos: await DemoChaos(world: world, length: length, seed: seed).play()
+                }
+            }
+        } catch {
+            world.journal.conclude(script.rawValue, "✘ \(DemoTour.words(error))")
+            return false
         }
     }
 

@@ -1,4 +1,5 @@
 import Foundation
+import RelayStore
 import Synchronization
 
 /// A recording of the panes: `.cast` for asciinema's player (version 2), `.svg` for a page.
@@ -33,10 +34,21 @@ final class DemoRecorder: Sendable {
     private let form: Form
     private let pictures = Mutex<[Picture]>([])
     private let start = ContinuousClock.now
+    private let isOver = Mutex(false)
+    private let isNew: Bool
 
-    init(path: String, form: Form) {
+    /// Throws where the file cannot be written, before anything is played for it.
+    init(path: String, form: Form) throws {
         self.path = path
         self.form = form
+        isNew = !FileManager.default.fileExists(atPath: path)
+        let file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644)
+        guard file >= 0 else { throw Self.failure(path, String(cString: strerror(errno))) }
+        close(file)
+    }
+
+    private static func failure(_ path: String, _ why: String) -> CommandFailure {
+        CommandFailure(.failed, "The recording cannot be written to \(path): \(why). Name another file with --record.")
     }
 
     /// Keeps a picture, unless it is like the last or follows it too soon.
@@ -53,16 +65,28 @@ final class DemoRecorder: Sendable {
         }
     }
 
-    /// Writes the file.
+    /// Writes the file, once; what there is of it also where the demo ends early.
     func end() throws {
+        try isOver.withLock { isOver in
+            guard !isOver else { return }
+            isOver = true
+            try write()
+        }
+    }
+
+    private func write() throws {
         let pictures = pictures.withLock { $0 }
-        guard let first = pictures.first else { return }
+        guard let first = pictures.first else {
+            // Nothing was shown: no empty file stays that was made for it.
+            if isNew { unlink(path) }
+            return
+        }
         let shifted = pictures.map { Picture(seconds: $0.seconds - first.seconds, lines: $0.lines) }
         let text = form == .cast ? try Self.cast(shifted) : DemoDrawing(pictures: shifted).svg
         do {
             try text.write(toFile: path, atomically: true, encoding: .utf8)
         } catch {
-            throw CommandFailure(.failed, "The recording cannot be written to \(path): \(error.localizedDescription)")
+            throw Self.failure(path, FolderAccess.reason(error))
         }
     }
 

@@ -59,7 +59,8 @@ struct DemoScreen: Equatable, Sendable {
     }
 
     private func status(_ width: Int, _ paint: DemoPaint) -> String {
-        let relay = isRelayRunning ? "relay up" : "relay DOWN: k starts it again"
+        let down = isOurRelay ? "relay DOWN: k starts it again" : "relay DOWN: it does not answer"
+        let relay = isRelayRunning ? "relay up" : down
         let text = "\(relay) · keys act on \(panes[selected].name)" + (hint.map { " · \($0)" } ?? "")
         let line = paint.fit(text, width)
         return isRelayRunning ? line : paint.red(line)

@@ -110,7 +110,7 @@ final class DemoStage: Sendable {
             panes: panes,
             log: world.journal.last(60).map(\.text),
             selected: selected,
-            isRelayRunning: world.relay?.isRunning ?? true,
+            isRelayRunning: world.isRelayRunning,
             isOurRelay: world.relay != nil,
             hint: hint
         )

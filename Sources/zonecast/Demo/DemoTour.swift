@@ -35,6 +35,8 @@ final class DemoTour: Sendable {
                 held += 1
                 journal.note("tour", "check \(number + 1)", "✔ \(scene.title): \(found)")
             } catch {
+                // Given up by whoever plays it, who says why.
+                guard !Task.isCancelled else { return false }
                 journal.note("tour", "check \(number + 1)", "✘ \(scene.title): \(Self.words(error))")
                 // What one scene left undone must not spoil the next.
                 await recover()
@@ -88,6 +90,7 @@ final class DemoTour: Sendable {
             journal.conclude("tour", mark + facts.compactMap { $0 }.joined(separator: " · "))
             return holds
         } catch {
+            guard !Task.isCancelled else { return false }
             journal.conclude("tour", "✘ \(Self.words(error)) · \(held) of \(count) scenes held")
             return false
         }

@@ -11,6 +11,17 @@ enum Wait {
         _ what: String,
         _ body: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
+        try await race(body) {
+            try await Task.sleep(for: limit)
+            throw CommandFailure(.failed, "Waited \(limit.inWords) for \(what).")
+        }
+    }
+
+    /// The result of `body`, or what `alarm` throws first; whichever is late is cancelled and left behind.
+    static func race<Result: Sendable>(
+        _ body: @escaping @Sendable () async throws -> Result,
+        unless alarm: @escaping @Sendable () async throws -> Void
+    ) async throws -> Result {
         let (results, answer) = AsyncThrowingStream.makeStream(of: Result.self)
         let work = Task {
             do {
@@ -19,13 +30,12 @@ enum Wait {
                 answer.finish(throwing: error)
             }
         }
-        let alarm = Task {
-            try await Task.sleep(for: limit)
-            answer.finish(throwing: CommandFailure(.failed, "Waited \(limit.inWords) for \(what)."))
+        let watch = Task {
+            do { try await alarm() } catch { answer.finish(throwing: error) }
         }
         defer {
             work.cancel()
-            alarm.cancel()
+            watch.cancel()
         }
         // Ends without a result only where the waiting task itself is cancelled.
         for try await result in results { return result }

@@ -12,6 +12,9 @@ final class DemoWorld: Sendable {
     /// How long to rest where people are to read.
     let pace: Duration
     private let observer: DemoObserver
+    /// Of a relay elsewhere.
+    private let pulse: DemoPulse
+    private let watching = Mutex<Task<Void, Never>?>(nil)
 
     var journal: DemoJournal { place.journal }
     var ledger: DemoLedger { place.ledger }
@@ -25,6 +28,7 @@ final class DemoWorld: Sendable {
         self.relay = relay
         self.pace = pace
         observer = DemoObserver(place)
+        pulse = DemoPulse(place.url, place.journal)
         let named = [("alice", "phone"), ("alice", "laptop"), ("bob", "tablet")]
         clients = (0..<max(3, count)).map { number in
             let (user, device) = number < 3 ? named[number] : (number % 2 == 0 ? "bob" : "alice", "device\(number + 1)")
@@ -57,6 +61,17 @@ final class DemoWorld: Sendable {
         }
     }
 
+    /// Whether there is a relay to speak to, as far as is known.
+    var isRelayRunning: Bool { relay?.isRunning ?? pulse.isAnswering }
+
+    /// What `body` gives, or the failure that a relay elsewhere has gone away meanwhile.
+    func whileItAnswers<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result
+    {
+        guard relay == nil else { return try await body() }
+        watching.withLock { task in task = task ?? Task { [pulse] in await pulse.watch() } }
+        return try await Wait.race(body, unless: { [pulse] in try await pulse.untilLost() })
+    }
+
     /// Opens every client, and waits until each has its connection and has read its databases once.
     func ready() async throws {
         for client in clients { try await client.begin() }
@@ -77,14 +92,17 @@ final class DemoWorld: Sendable {
 
     /// Ends the clients, and takes from a relay elsewhere what the demo has left there.
     func close() async {
-        if relay == nil {
+        watching.withLock { $0?.cancel() }
+        // There is nobody any more to take it away from.
+        let isElsewhere = relay == nil && !pulse.isLost
+        if isElsewhere {
             // What is shared still would stay there in a zone that nobody knows for the demo's.
             for client in [phone, tablet] where (try? await client.ownShare()) != nil {
                 try? await client.stopSharing()
             }
         }
         for client in clients { await client.close() }
-        if relay == nil {
+        if isElsewhere {
             for user in ["alice", "bob"] {
                 _ = try? await Wait.upTo(.seconds(10), "the relay to delete the demo's records") { [observer] in
                     try await observer.tidy(user)

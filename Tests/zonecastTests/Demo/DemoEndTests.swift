@@ -1,0 +1,65 @@
+import ChildProcesses
+import Foundation
+import Testing
+
+/// Demos that do not come to their end.
+@Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct DemoEndTests {
+    private let folder = ScratchFolder()
+
+    /// A demo whose output is read as it comes.
+    private struct Running {
+        let process = ChildProcess()
+        private let output = Pipe()
+
+        init(_ arguments: [String]) throws {
+            process.executableURL = Command.program
+            process.arguments = ["demo", "--plain", "--board-seconds", "1"] + arguments
+            process.environment = Command.cleanEnvironment()
+            process.standardInput = FileHandle.nullDevice
+            process.standardOutput = output
+            process.standardError = FileHandle.nullDevice
+            try process.run()
+        }
+
+        /// What it prints until `words` are there, or it ends.
+        func read(until words: String? = nil) -> String {
+            var text = Data()
+            while case let more = output.fileHandleForReading.availableData, !more.isEmpty {
+                text.append(more)
+                if let words, String(decoding: text, as: UTF8.self).contains(words) { break }
+            }
+            return String(decoding: text, as: UTF8.self)
+        }
+    }
+
+    @Test func aRecordingThatCannotBeWrittenIsToldBeforeAnythingIsPlayed() throws {
+        let demo = try Command.run(["demo", "--record", folder.path + "/none/demo.cast"])
+        #expect(demo.status == 1 && demo.output.isEmpty)
+        #expect(demo.complaint.contains("The recording cannot be written to \(folder.path)/none/demo.cast"))
+    }
+
+    @Test func aDemoThatIsBrokenOffLeavesItsRecording() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let path = folder.path + "/demo.cast"
+        let demo = try Running(["--pace", "0", "--record", path])
+        #expect(demo.read(until: "scene 2").contains("scene 2"))
+        demo.process.signal(SIGINT)
+        demo.process.waitUntilExit()
+        #expect(demo.process.terminationStatus == 130)
+        let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
+        #expect(lines.first?.contains("\"version\":2") == true && lines.count > 1)
+    }
+
+    @Test func aRelayElsewhereThatDiesIsToldAndNotWaitedFor() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let demo = try Running(["--url", "http://127.0.0.1:\(relay.port)"])
+        #expect(demo.read(until: "scene 1").contains("scene 1"))
+        relay.killHard()
+        let rest = demo.read()
+        demo.process.waitUntilExit()
+        #expect(demo.process.terminationStatus == 1)
+        #expect(rest.contains("The relay at http://127.0.0.1:\(relay.port) does not answer"), "\(rest)")
+        let last = rest.split(separator: "\n").last ?? ""
+        #expect(last.contains("has not answered for 15 s"), "\(last)")
+    }
+}
