@@ -55,12 +55,14 @@ struct InitCommand: AsyncParsableCommand {
             throw ValidationError("--domain takes a name without a scheme, such as sync.example.org.")
         }
         guard (1...65_535).contains(port) else { throw ValidationError("--port is from 1 to 65535.") }
+        try Self.checkAdmin(admin)
         if passwordStdin, admin == nil { throw ValidationError("--password-stdin needs --admin.") }
     }
 
     func run() async throws {
         var answers = InitAnswers(domain: domain, container: container, admin: admin)
         if !yes, isatty(STDIN_FILENO) == 1 { try answers.ask() }
+        try Self.checkAdmin(answers.admin)
         guard let container = answers.container ?? answers.domain.flatMap(InitAnswers.container) else {
             throw CommandFailure(.usage, "Name the first container: zonecast init --container iCloud.org.example.notes")
         }
@@ -75,6 +77,12 @@ struct InitCommand: AsyncParsableCommand {
         FolderOwner.become(ownerOf: data)
         try fill(data, container, answers.admin, &report)
         try report.end(next: next(answers, data: data, place: Self.absolute(place)))
+    }
+
+    /// Before anything is written: what is refused at the end has half of it done.
+    private static func checkAdmin(_ address: String?) throws {
+        guard let address, AccountRules.canonicalEmail(address) == nil else { return }
+        throw ValidationError("--admin: \"\(address)\" is not an e-mail address. Write it like name@example.org.")
     }
 
     /// The package's folder where the package's files are.
