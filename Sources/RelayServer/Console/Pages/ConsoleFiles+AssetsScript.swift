@@ -33,7 +33,7 @@ extension ConsoleFiles {
                 say(removed ? `${counted(removed, "asset is", "assets are")} removed.` : "None could go yet: they may still be on their way into a record.");
                 await shell.show();
               }, { id: "collect" })),
-              h("p.quiet", null, "The same content is kept once. What no record uses goes some hours after it came (assets.unused-lifetime)."),
+              h("p.quiet", null, "The same content is kept once. What no record uses goes an hour after assets.upload-lifetime and assets.receipt-lifetime are over."),
               h("h2", null, "By size"),
               now.count ? table([
                 ["Size", (size) => size.name], ["Assets", (size) => number(size.count), "number"], ["Bytes", (size) => bytes(size.bytes), "number"],

@@ -10,8 +10,8 @@ struct AssetsCommand: ParsableCommand {
         commandName: "assets",
         abstract: "Count a container's assets, and check them.",
         discussion: """
-            An asset is a file named by the hash of its content. What no record uses is removed by the running relay, some
-            hours after it came (assets.unused-lifetime); gc does it where no relay runs.
+            An asset is a file named by the hash of its content. What no record uses is removed by the running relay, an hour
+            after assets.upload-lifetime and assets.receipt-lifetime are over; gc does it where no relay runs.
             """,
         subcommands: [List.self, Verify.self, Collect.self]
     )
