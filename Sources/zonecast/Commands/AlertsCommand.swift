@@ -120,7 +120,7 @@ struct AlertsCommand: AsyncParsableCommand {
             let rule = try AlertsCommand.change(id, options, "alert.mute") {
                 $0.muted[id] = hours > 0 ? until.milliseconds : nil
             }
-            if options.json { return try Terminal.say(json: ["mutedUntil": hours > 0 ? until.iso8601 : ""]) }
+            if options.json { return try Terminal.say(json: ["mutedUntil": hours > 0 ? until.iso8601 : nil]) }
             Terminal.tell(hours > 0 ? "\(rule.name): silent until \(until.iso8601)" : "\(rule.name): told again")
         }
     }

@@ -89,7 +89,8 @@ extension CommandFailure {
         let hint =
             exit == .notAllowed && code != "ACCESS_DENIED"
             ? " Set ZONECAST_WEB_TOKEN to a token from: zonecast user sign-in EMAIL" : ""
-        self.init(exit, reason + hint)
+        let end = hint.isEmpty || reason.hasSuffix(".") ? "" : "."
+        self.init(exit, reason + end + hint)
     }
 }
 

@@ -60,7 +60,15 @@ struct ConfigurationEdit {
         }
         chmod(fresh, isThere ? facts.st_mode & 0o777 : 0o600)
         if isThere { _ = chown(fresh, facts.st_uid, facts.st_gid) }
-        let reading = try await ConfigurationReading(flags: [:], environment: [:], file: fresh)
+        let reading: ConfigurationReading
+        do {
+            reading = try await ConfigurationReading(flags: [:], environment: [:], file: fresh)
+        } catch var failure as CommandFailure {
+            // The file that the person knows; the other is gone when they read this.
+            let (its, known) = (URL(fileURLWithPath: fresh), URL(fileURLWithPath: path))
+            failure.description.replace(its.lastPathComponent, with: known.lastPathComponent)
+            throw failure
+        }
         for (key, value) in values {
             let found = ConfigurationKeys.all.first { $0.name == key }?.read(reading.settings)
             guard value == nil || found == value else {

@@ -21,6 +21,8 @@ struct ConfigurationFile {
     private var isInList = false
 
     init(_ text: String) {
+        // Some editors put a mark of the encoding before the first line.
+        let text = text.unicodeScalars.first == "\u{FEFF}" ? String(text.unicodeScalars.dropFirst()) : text
         for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
             read(line.hasSuffix("\r") ? line.dropLast() : line, number: index + 1)
         }

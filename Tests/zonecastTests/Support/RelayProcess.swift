@@ -93,6 +93,9 @@ final class RelayProcess {
     /// Asks it to stop without waiting.
     func beginStop() { process.terminate() }
 
+    /// What it is sent when the terminal goes that it was started from.
+    func hangUp() { process.signal(SIGHUP) }
+
     /// Waits for its end, 120 s at most, and gives its exit status.
     func end() throws -> Int32 {
         let deadline = ContinuousClock.now + .seconds(120)

@@ -122,7 +122,9 @@ extension SharesCommand {
             if options.json { return Terminal.say(saved.line) }
             let old = Set(known.compactMap { $0.text("participantId") })
             for participant in saved.list("participants") {
-                guard let id = participant.text("participantId"), !old.contains(id) else { continue }
+                guard let id = participant.text("participantId") else { continue }
+                // Who was named again is told again: the link may be what is asked for.
+                guard !old.contains(id) || who.contains(where: { participant.isParticipant($0) }) else { continue }
                 Terminal.say("\(participant.participantTitle)  \(participant.text("invitationURL") ?? "has joined")")
             }
         }

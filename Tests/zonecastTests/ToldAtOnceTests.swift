@@ -1,0 +1,157 @@
+import Foundation
+import Testing
+
+@testable import zonecast
+
+/// What cannot be done is said when it is asked for, and never passes for done.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct ToldAtOnceTests {
+    private let folder = ScratchFolder()
+
+    private func makeContainer() throws {
+        let made = try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path])
+        try #require(made.status == 0, "\(made.complaint)")
+    }
+
+    private func file(_ name: String, _ text: String) throws -> String {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let path = "\(folder.path)/\(name)"
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+        return path
+    }
+
+    @Test(.enabled(if: FileManager.default.fileExists(atPath: "/dev/full"), "there is no /dev/full here"))
+    func outputThatCannotBeWrittenIsAFailure() throws {
+        let program = Command.program.path
+        for command in ["config reference", "config reference --yaml", "config reference --json", "--help"] {
+            let run = try Tool.run("sh", ["-c", "\(program) \(command) 2>&1 > /dev/full"])
+            #expect(run.status == 1, "\(command)")
+            #expect(run.said.contains("The output cannot be written: No space left on device."), "\(run.said)")
+        }
+    }
+
+    // MARK: Backups
+
+    @Test func noBackupsIsSaidOnlyWhereThereCouldBeSome() throws {
+        let nothing = try Command.run(["backup", "list", "--data", folder.path])
+        #expect(nothing.status == 1 && nothing.output.isEmpty)
+        #expect(nothing.complaint.contains("There is no relay data in \(folder.path)"))
+        try makeContainer()
+        let none = try Command.run(["backup", "list", "--data", folder.path])
+        #expect(none.status == 0)
+        #expect(none.output.contains("Make one with: zonecast backup create --data \(folder.path)\n"))
+        for command in [["verify"], ["verify", "latest"], ["restore", "latest"]] {
+            let run = try Command.run(["backup"] + command + ["--data", folder.path])
+            #expect(run.status == 1)
+            #expect(run.complaint.contains("zonecast backup create --data \(folder.path)"), "\(run.complaint)")
+        }
+        let elsewhere = try Command.run(["backup", "list", "--data", folder.path, "--backups", "\(folder.path)/none"])
+        #expect(elsewhere.status == 1 && elsewhere.complaint.contains("There is no folder \(folder.path)/none"))
+    }
+
+    /// As somebody else, where the test may become somebody else.
+    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("setpriv"), "only root can become somebody else"))
+    func backupsOfAFolderThatIsShut() throws {
+        try makeContainer()
+        let list = [Command.program.path, "backup", "list", "--data", folder.path]
+        let stranger = try Tool.run("setpriv", ["--reuid", "65534", "--clear-groups"] + list)
+        #expect(stranger.status == 4)
+        #expect(stranger.said.contains("You may not look into \(folder.path)."), "\(stranger.said)")
+    }
+
+    @Test func aScheduleForAPlaceThatTakesNothingIsRefused() throws {
+        try makeContainer()
+        let place = try file("file", "") + "/backups"
+        let refused = try Command.run(["backup", "schedule", "hourly", "--data", folder.path, "--backups", place])
+        #expect(refused.status == 1)
+        #expect(refused.complaint.contains("Choose another folder with --backups."), "\(refused.complaint)")
+        let shown = try Command.run(["backup", "schedule", "--data", folder.path])
+        #expect(shown.output.hasPrefix("There is no schedule."))
+    }
+
+    @Test func aScheduleThatMakesNoBackupsIsAProblem() throws {
+        try makeContainer()
+        let place = "\(folder.path)/copies"
+        let set = ["backup", "schedule", "hourly", "--data", folder.path, "--backups", place]
+        #expect(try Command.run(set).status == 0)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: place).isEmpty)
+        let checks = FolderChecks(folder: folder.path, isThorough: true)
+        #expect(checks.backup(now: Date()).grade == .advice)
+        let late = checks.backup(now: Date(timeIntervalSinceNow: 7_300))
+        #expect(late.grade == .problem && late.found.contains("and one is due hourly"), "\(late)")
+        // Not there any more, and something else in its place.
+        try FileManager.default.removeItem(atPath: place)
+        _ = try file("copies", "")
+        let gone = checks.backup(now: Date())
+        #expect(gone.grade == .problem && gone.found.hasPrefix("no backup can be made: "), "\(gone)")
+    }
+
+    // MARK: Settings
+
+    @Test(arguments: [
+        ("dev: true\nlisten: 0.0.0.0:8080\n", "allowed on loopback only"),
+        ("test-door: true\nlisten: 0.0.0.0:8080\n", "allowed on loopback only"),
+        ("tls-cert: /none.pem\ntls-key: /none.key\n", "/none.pem is no readable PEM file"),
+        ("metrics.token-file: /none\n", "metrics.token-file: /none holds no token"),
+        (
+            "traces.endpoint: http://127.0.0.1:1/\ntraces.token-file: /none\n",
+            "traces.token-file: /none holds no token"
+        ),
+        ("push.fcm-account-file: /none\n", "push.fcm-account-file: /none is no service account"),
+    ])
+    func checkRefusesWhatServeRefuses(text: String, words: String) throws {
+        let path = try file("zonecast.yaml", text)
+        let checked = try Command.run(["config", "check", path])
+        #expect(checked.status == 2)
+        #expect(checked.complaint.contains(words), "\(checked.complaint)")
+    }
+
+    @Test func aMarkOfTheEncodingIsNoMistake() throws {
+        let path = try file("zonecast.yaml", "\u{FEFF}listen: 127.0.0.1:9\ndata: x\n")
+        let checked = try Command.run(["config", "check", path])
+        #expect(checked.status == 0, "\(checked.complaint)")
+        #expect(checked.output == "2 keys set, 0 unknown\n")
+    }
+
+    @Test func aMistakeOfAnEditNamesTheFileThatIsThere() throws {
+        let path = try file("zc.yaml", "listen: nowhere\n")
+        let set = ["push", "webpush", "set", "--contact", "mailto:ada@example.org", "--config", path]
+        let run = try Command.run(set)
+        #expect(run.status == 2)
+        #expect(run.complaint.contains("zc.yaml line 1, listen"), "\(run.complaint)")
+    }
+
+    @Test func initRefusesAnAdminThatIsNoAddressBeforeItWrites() throws {
+        let files = folder.path + "/etc"
+        let run = try Command.run([
+            "init", "--yes", "--domain", "a.example", "--admin", "notmail", "--files", files, "--data", folder.path,
+        ])
+        #expect(run.status == 2)
+        #expect(run.complaint.contains("\"notmail\" is not an e-mail address."), "\(run.complaint)")
+        #expect(!FileManager.default.fileExists(atPath: folder.path))
+    }
+
+    @Test func anAlertThatIsToldAgainIsSilentUntilNothing() throws {
+        try makeContainer()
+        let run = try Command.run(["alerts", "mute", "disk", "--hours", "0", "--json", "--data", folder.path])
+        #expect(run.output == "{\"mutedUntil\":null}\n", "\(run.output)")
+    }
+
+    // MARK: A relay
+
+    @Test func aHangupStopsARelayAsAnyOtherSignalDoes() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        relay.hangUp()
+        #expect(try relay.end() == 0)
+    }
+
+    @Test func aConsoleThatIsShutSaysSo() throws {
+        let relay = try RelayProcess(folder: folder.path, [])
+        let page = try relay.connect().send("GET", "/console/")
+        #expect(page.status == 404)
+        #expect(String(decoding: page.body, as: UTF8.self).contains("is shut. Its operator opens it"))
+        let link = ["console", "link", "--data", folder.path]
+        #expect(try Command.run(link).complaint.contains("does not serve its console"))
+        #expect(relay.stop().status == 0)
+        #expect(try Command.run(link).complaint.contains("ZONECAST_CONSOLE=true zonecast serve --data \(folder.path)"))
+    }
+}
