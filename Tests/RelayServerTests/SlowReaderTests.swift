@@ -89,6 +89,7 @@ import Testing
         let bytes = try await peer.received(waitingFor: "the whole answer") { $0.count > Self.length }
         #expect(bytes.count > Self.length)
         await peer.close()
+        await socket.close()
         try await running
     }
 }

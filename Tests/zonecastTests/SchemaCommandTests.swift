@@ -199,7 +199,7 @@ import Testing
         #expect(try zonecast("schema", "export").output == "DEFINE SCHEMA\n\n")
         let restarted = try RelayProcess(folder: folder.path)
         let second = try restarted.connect()
-        #expect(try query(second, "").reason?.contains("'Note' does not exist") == true)
+        #expect(try query(second, "").reason?.contains("Did not find record type: Note") == true)
         #expect(try modify(second, "development", "a", #"{"title":{"value":1}}"#)?.serverErrorCode == nil)
         #expect(restarted.stop().status == 0)
     }

@@ -16,10 +16,12 @@ import Testing
 
     private struct Refusal: Decodable { var code: String, error: String }
 
-    @Test func whereItIsNotConfiguredThereIsNothing() async throws {
+    @Test func whereItIsNotConfiguredItSaysSo() async throws {
         let world = try ConsoleWorld(isOpen: false)
         for path in ["/console", "/console/", "/console/main.js", "/console/api/session"] {
-            #expect(try await world.ask(.get, path).status == .teapot)
+            let answer = try await world.ask(.get, path)
+            #expect(answer.status == .notFound)
+            #expect(String(decoding: answer.body, as: UTF8.self).contains("console: true"))
         }
     }
 
