@@ -62,7 +62,7 @@ package struct RelayServer: Service {
         limits.connections = min(limits.connections, ConnectionCounts.most(descriptors: sysconf(Int32(_SC_OPEN_MAX))))
         if limits.connections < configuration.limits.connections {
             logger.warning(
-                "Fewer connections are taken than limits.connections allows: the limit of open files is too low for more.",
+                "Fewer connections are taken than limits.connections allows. For more, raise the limit of open files.",
                 metadata: ["connections": "\(limits.connections)"]
             )
         }

@@ -7,8 +7,8 @@ import RelayStore
 
 /// The operator's console: its pages at `/console/`, and the API behind them at `/console/api/`.
 ///
-/// Where the configuration does not open it these addresses answer 404, and that it is shut. The pages hold nothing secret and nothing
-/// of other origins; every answer of the API but those about signing in is for a signed-in operator.
+/// Where the configuration does not open it these addresses answer 404, and that it is shut. The pages hold nothing secret
+/// and nothing of other origins; every answer of the API but those about signing in is for a signed-in operator.
 package struct ConsoleDoor: Sendable {
     private let parts: ConsoleParts?
     private let guardian: ConsoleGuard

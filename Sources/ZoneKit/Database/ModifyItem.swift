@@ -108,7 +108,8 @@ extension RecordState {
 extension [ModifyItem] {
     /// The same items, each behind those of them that must be there first, and otherwise in the order given.
     ///
-    /// These are its parent, and the records with which it is to be deleted. Within one request the relay takes them in any order; the parts of a cut call it carries out one after the other.
+    /// These are its parent, and the records with which it is to be deleted. Within one request the relay takes them in any
+    /// order; the parts of a cut call it carries out one after the other.
     func targetsFirst() -> [ModifyItem] {
         let places = Dictionary(indices.filter { self[$0].record != nil }.map { (self[$0].id, $0) }) { first, _ in first
         }
