@@ -17,14 +17,9 @@ import Testing
         let peer = try await PushServicePeer.start()
         var tls = TLSConfiguration.makeClientConfiguration()
         tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(PushServicePeer.certificate.utf8)))
-        let client = HTTPClient(
-            eventLoopGroupProvider: .singleton,
-            configuration: .init(
-                tlsConfiguration: tls,
-                redirectConfiguration: .disallow,
-                timeout: .init(connect: .seconds(120))
-            )
-        )
+        var configuration = HTTPClient.Configuration.outgoing(connect: .seconds(120), read: .seconds(120))
+        configuration.tlsConfiguration = tls
+        let client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
         struct File: Encodable {
             var type = "service_account"
             var project_id = "notes-1"

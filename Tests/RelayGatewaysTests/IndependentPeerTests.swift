@@ -26,14 +26,9 @@ struct IndependentPeerTests {
         defer { peer.end() }
         var tls = TLSConfiguration.makeClientConfiguration()
         tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(PushServicePeer.certificate.utf8)))
-        let client = HTTPClient(
-            eventLoopGroupProvider: .singleton,
-            configuration: .init(
-                tlsConfiguration: tls,
-                redirectConfiguration: .disallow,
-                timeout: .init(connect: .seconds(120))
-            )
-        )
+        var configuration = HTTPClient.Configuration.outgoing(connect: .seconds(120), read: .seconds(120))
+        configuration.tlsConfiguration = tls
+        let client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
         var settings = PushSettings()
         let (appleKey, webKey) = (P256.Signing.PrivateKey(), P256.Signing.PrivateKey())
         var apns = PushSettings.APNs(

@@ -133,7 +133,7 @@ package struct AlertSender: Sendable {
             }
             return []
         } catch {
-            return ["\(key) cannot be reached: \(error)"]
+            return ["\(key) cannot be reached: \(reason(for: error))"]
         }
     }
 }

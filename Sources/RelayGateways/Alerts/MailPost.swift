@@ -34,8 +34,7 @@ struct MailPost: Sendable {
                 }
             return try await result.get()
         } catch {
-            return
-                "cannot be reached: \((error as? IOError).map { String(cString: strerror($0.errnoCode)) } ?? "\(error)")"
+            return "cannot be reached: \(reason(for: error))"
         }
     }
 

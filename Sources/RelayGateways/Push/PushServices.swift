@@ -77,7 +77,7 @@ package final class PushServices: PushGateway {
             let body = try? await response.body.collect(upTo: 4_096)
             return outcome(of: response, body: body.map { String(buffer: $0) } ?? "", for: target)
         } catch {
-            return .later(nil, "The push service could not be reached: \(error)")
+            return .later(nil, "The push service could not be reached: \(reason(for: error))")
         }
     }
 

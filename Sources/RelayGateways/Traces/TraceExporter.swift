@@ -106,7 +106,8 @@ package final class TraceExporter: TraceSink {
                 notice(reason)
             case .later(let reason):
                 putBack(batch)
-                notice(reason)
+                // Who has not waited for the answer knows nothing of the collector.
+                if !Task.isCancelled { notice(reason) }
                 return false
             }
         }
@@ -148,7 +149,7 @@ package final class TraceExporter: TraceSink {
             default: return .refused("it answers \(response.status.code) \(said)")
             }
         } catch {
-            return .later("\(error)")
+            return .later("it cannot be reached: \(reason(for: error))")
         }
     }
 

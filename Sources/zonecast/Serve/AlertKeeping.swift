@@ -59,10 +59,11 @@ struct AlertPost: Sendable {
     /// `nil` where nobody is told.
     init?(_ choices: AlertChoices, relay: String) throws {
         guard choices.receiver != nil else { return nil }
-        var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
-        configuration.timeout = .init(connect: .seconds(5), read: .seconds(5))
         let settings = try choices.settings()
-        client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
+        client = HTTPClient(
+            eventLoopGroupProvider: .singleton,
+            configuration: .outgoing(connect: .seconds(5), read: .seconds(5))
+        )
         sender = AlertSender(settings, client: client)
         self.relay = relay
     }

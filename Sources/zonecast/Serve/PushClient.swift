@@ -33,8 +33,8 @@ struct PushClient: Service {
             }
             tls.additionalTrustRoots = [.certificates(roots)]
         }
-        var configuration = HTTPClient.Configuration(tlsConfiguration: tls, redirectConfiguration: .disallow)
-        configuration.timeout = .init(connect: .seconds(10), read: .seconds(30))
+        var configuration = HTTPClient.Configuration.outgoing(connect: .seconds(10), read: .seconds(30))
+        configuration.tlsConfiguration = tls
         return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
     }
 

@@ -32,9 +32,10 @@ struct Tracing: Service {
         guard let endpoint = choices.endpoint else { return nil }
         var settings = TraceExporter.Settings(endpoint: endpoint, version: Zonecast.version)
         settings.token = try choices.tokenFile.map { try Self.token(in: $0) }
-        var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
-        configuration.timeout = .init(connect: .seconds(5), read: .seconds(10))
-        client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
+        client = HTTPClient(
+            eventLoopGroupProvider: .singleton,
+            configuration: .outgoing(connect: .seconds(5), read: .seconds(10))
+        )
         exporter = TraceExporter(settings, client: client) { logger.warning("\($0)") }
         tracer = Tracer(share: Double(choices.permille) / 1000, sink: exporter, time: .system, random: .system)
     }
