@@ -12,6 +12,8 @@ package enum ClientRequest {
         package var changeTag: String?
         /// Fields to write, `nil` to clear one.
         package var fields: [String: FieldValue?]
+        /// The fields whose values are empty lists of whatever type the relay knows them to have.
+        package var untypedLists: Set<String> = []
         /// The fields whose values are encrypted.
         package var encrypted: Set<String> = []
         /// `.some(nil)` clears the parent; `nil` leaves it alone.
@@ -80,7 +82,9 @@ package enum ClientRequest {
             record.object { fields in
                 for (name, value) in write.fields {
                     fields.key(name)
-                    if let value {
+                    if write.untypedLists.contains(name) {
+                        FieldCodec.writeUntypedList(to: &fields)
+                    } else if let value {
                         FieldCodec.write(value, isEncrypted: write.encrypted.contains(name), to: &fields)
                     } else {
                         fields.object { entry in

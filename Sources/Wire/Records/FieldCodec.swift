@@ -22,6 +22,15 @@ package enum FieldCodec {
         }
     }
 
+    /// Writes an empty list that says nothing of its type.
+    static func writeUntypedList(to writer: inout JSONWriter) {
+        writer.object { field in
+            field.key("value")
+            field.array(EmptyCollection<FieldValue>()) { _, _ in }
+            field.member("type", "UNKNOWN_LIST")
+        }
+    }
+
     /// An extension of ours: what a date is beyond its millisecond, beside its value; for a list an array as long as it,
     /// with null for dates that are no more than their millisecond.
     ///

@@ -94,6 +94,7 @@ extension RecordState {
         for (key, field) in write.fields where field?.type.isAsset == true {
             write.fields[key] = files.value(of: key, in: self)
         }
+        write.untypedLists = untypedLists
         if parentEdit != nil || (policy == .allKeys && parent != nil) { write.parent = .some(parent) }
         return write
     }

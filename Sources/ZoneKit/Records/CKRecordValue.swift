@@ -106,6 +106,12 @@ extension FieldValue {
         }
     }
 
+    /// Whether a value is a list that nothing tells the type of: an empty `NSArray`, or an empty array of anything.
+    static func isUntypedList(_ value: Any) -> Bool {
+        guard let elements = value as? [Any], elements.isEmpty else { return false }
+        return elementType(of: value) == nil
+    }
+
     /// What a Swift array's own type says about its elements, which an empty one needs.
     ///
     /// The types are compared, not the values: any empty array can be cast to any other.
@@ -118,7 +124,9 @@ extension FieldValue {
         case is [CKRecord.Reference].Type: .reference
         case is [CLLocation].Type: .location
         case is [CKAsset].Type: .asset
-        case is [Int].Type, is [Int64].Type, is [Int32].Type, is [Bool].Type, is [UInt].Type: .int64
+        case is [Int].Type, is [Int8].Type, is [Int16].Type, is [Int32].Type, is [Int64].Type, is [Bool].Type,
+            is [UInt].Type, is [UInt8].Type, is [UInt16].Type, is [UInt32].Type, is [UInt64].Type:
+            .int64
         default: nil
         }
     }

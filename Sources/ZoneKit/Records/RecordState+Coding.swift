@@ -25,6 +25,8 @@ extension RecordState {
         guard !edits.isEmpty else { return }
         coder.encode(edits.keys.sorted().joined(separator: "\n") as NSString, forKey: "ChangedKeys")
         coder.encode(Self.archive(edits.compactMapValues(\.original)), forKey: "OriginalFields")
+        guard !untypedLists.isEmpty else { return }
+        coder.encode(untypedLists.sorted().joined(separator: "\n") as NSString, forKey: "UntypedLists")
     }
 
     private static func archive(_ fields: [String: FieldValue]) -> NSData {
@@ -48,7 +50,11 @@ extension RecordState {
         guard let data = coder.bytes("OriginalFields"),
             let originals = Self.unarchive(data)
         else { return false }
-        restoreEdits(keys.split(separator: "\n").map(String.init), originals: originals)
+        restoreEdits(
+            Self.names(in: keys),
+            originals: originals,
+            untypedLists: Set(Self.names(in: coder.text("UntypedLists") ?? ""))
+        )
         return true
     }
 
@@ -57,11 +63,11 @@ extension RecordState {
         for (name, value) in coder.bytes("SecretFields").flatMap(Self.unarchive) ?? [:] {
             kept.edits[name] = (value, countEdit())
         }
-        for name in (coder.text("ClearedSecrets") ?? "").split(separator: "\n") {
-            kept.edits[String(name)] = (nil, countEdit())
-        }
+        for name in Self.names(in: coder.text("ClearedSecrets") ?? "") { kept.edits[name] = (nil, countEdit()) }
         secrets = kept
     }
+
+    private static func names(in text: String) -> [String] { text.split(separator: "\n").map(String.init) }
 
     private static func unarchive(_ bytes: [UInt8]) -> [String: FieldValue]? {
         guard let entries = try? FieldsJSON.decode(bytes) else { return nil }

@@ -45,6 +45,8 @@ package struct RecordState: Sendable {
     package var assetSource: AssetSource?
     /// Fields that are encrypted; `nil` for the many records without.
     var secrets: SecretFields?
+    /// Fields set to an empty list of no type: `fields` has some type for them, and the relay is told of none.
+    package private(set) var untypedLists: Set<String> = []
     /// Fields holding what cannot be sent, with the name of its type; saving such a record fails.
     package private(set) var unsendable: [String: String] = [:]
 
@@ -97,16 +99,28 @@ package struct RecordState: Sendable {
         exactDates[key] = value as? Date
         assets[key] = (value as? CKAsset).map { [$0] } ?? value as? [CKAsset]
         guard let value else {
+            untypedLists.remove(key)
             replace(key, with: nil)
             return
         }
-        var emptyType = FieldType.Scalar.string
-        if case .list(let type, _)? = fields[key] { emptyType = type }
-        guard let field = FieldValue(value, in: id.zoneID, elementType: emptyType) else {
+        let emptyType = listType(of: key)
+        guard let field = FieldValue(value, in: id.zoneID, elementType: emptyType ?? .string) else {
             unsendable[key] = String(describing: Swift.type(of: value))
             return
         }
+        if emptyType == nil, FieldValue.isUntypedList(value) {
+            untypedLists.insert(key)
+        } else {
+            untypedLists.remove(key)
+        }
         replace(key, with: field)
+    }
+
+    /// What the list in a field is of, or was when the relay last saw it.
+    private func listType(of key: String) -> FieldType.Scalar? {
+        let here = untypedLists.contains(key) ? nil : fields[key]
+        for case .list(let type, _)? in [here, edits[key]?.original] { return type }
+        return nil
     }
 
     /// Puts in a value that an archive holds: it counts as the relay's, and is not sent.
@@ -146,7 +160,12 @@ package struct RecordState: Sendable {
     }
 
     /// Puts back the changes that an archive remembers.
-    package mutating func restoreEdits(_ keys: [String], originals: [String: FieldValue]) {
+    package mutating func restoreEdits(
+        _ keys: [String],
+        originals: [String: FieldValue],
+        untypedLists untyped: Set<String> = []
+    ) {
+        untypedLists = untyped
         for key in keys {
             editCount += 1
             edits[key] = Edit(original: originals[key], number: editCount)
@@ -166,6 +185,7 @@ package struct RecordState: Sendable {
         ancestor.secrets?.edits = [:]
         ancestor.exactDates = [:]
         ancestor.unsendable = [:]
+        ancestor.untypedLists = []
         return ancestor
     }
 
@@ -179,6 +199,7 @@ package struct RecordState: Sendable {
         share = record.share
         asksForLink = false
         edits = edits.filter { $0.value.number > sent }
+        untypedLists.formIntersection(edits.keys)
         for (key, edit) in edits { edits[key] = Edit(original: record.fields[key], number: edit.number) }
         if secrets != nil || !record.encryptedFields.isEmpty {
             var kept = secrets ?? SecretFields()

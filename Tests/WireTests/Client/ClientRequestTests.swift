@@ -32,6 +32,13 @@ import Wire
             fields: ["title": nil],
             parent: .some(nil)
         )
+        var empty = ClientRequest.Write(.update, "n3", changeTag: "k2", fields: ["list": .list(.string, [])])
+        empty.untypedLists = ["list"]
+        #expect(
+            text(ClientRequest.modify([empty], in: notes, atomically: true)).hasSuffix(
+                #""fields":{"list":{"value":[],"type":"UNKNOWN_LIST"}}}}]}"#
+            )
+        )
         let delete = ClientRequest.Write(.forceDelete, "n2")
         #expect(
             text(ClientRequest.modify([update, delete], in: bobs, atomically: false, desiredKeys: [])) == """

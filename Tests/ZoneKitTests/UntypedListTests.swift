@@ -1,0 +1,58 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Empty lists of nothing in particular, as `NSArray()` is one.
+@Suite struct UntypedListTests {
+    let database: CKDatabase
+
+    init() throws { database = try TestRelay().device(of: "alice").privateDatabase }
+
+    private func note(_ name: String, _ numbers: (any CKRecordValueProtocol)?) -> CKRecord {
+        let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: name))
+        record["numbers"] = numbers
+        return record
+    }
+
+    @Test func anEmptyListTakesTheTypeThatItsFieldHas() async throws {
+        try await database.save(note("a", [1, 2]))
+        let empty = note("b", NSArray())
+        #expect(empty["numbers"] as? [Int] == [])
+        try await database.save(empty)
+        #expect(empty.changedKeys().isEmpty && empty["numbers"] as? [Int] == [])
+        // The next one has a type to go by, and so has what another device reads.
+        empty["numbers"] = [] as NSArray
+        _ = try await database.modifyRecords(saving: [empty], deleting: [], savePolicy: .allKeys)
+        let read = try await database.record(for: empty.recordID)
+        #expect(read["numbers"] as? [NSNumber] == [])
+        read["numbers"] = [3] as NSArray
+        try await database.save(read)
+        #expect(try await database.record(for: empty.recordID)["numbers"] as? [Int] == [3])
+    }
+
+    @Test func itStaysSoInAnArchiveAndUntilItIsSetAnew() async throws {
+        try await database.save(note("a", [Date(timeIntervalSince1970: 1)]))
+        let kept = try #require(
+            try NSKeyedUnarchiver.unarchivedObject(
+                ofClass: CKRecord.self,
+                from: NSKeyedArchiver.archivedData(withRootObject: note("b", NSArray()), requiringSecureCoding: true)
+            )
+        )
+        try await database.save(kept)
+        #expect(try await database.record(for: kept.recordID)["numbers"] as? [Date] == [])
+        // What says its type is held to it.
+        let texts = note("c", NSArray())
+        texts["numbers"] = [String]()
+        await expect(.invalidArguments) { try await database.save(texts) }
+        texts["numbers"] = nil
+        texts["numbers"] = NSArray()
+        try await database.save(texts)
+    }
+
+    @Test func aFieldThatIsNewBecomesAListOfTexts() async throws {
+        try await database.save(note("a", NSArray()))
+        try await database.save(note("b", ["text"]))
+        #expect(try await database.record(for: CKRecord.ID(recordName: "b"))["numbers"] as? [String] == ["text"])
+    }
+}
