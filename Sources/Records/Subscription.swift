@@ -12,12 +12,17 @@ package struct Subscription: Hashable, Sendable {
 
     package var id: String
     package var kind: Kind
+    /// Of one that watches zones: the kind of records that its client cares for.
+    ///
+    /// An extension of ours, kept and given back: such notices hold no data and tell of every kind.
+    package var recordType: String?
     /// The client's `notificationInfo` object as JSON bytes, given back as it came.
     package var notificationInfo: [UInt8]?
 
-    package init(id: String, kind: Kind, notificationInfo: [UInt8]? = nil) {
+    package init(id: String, kind: Kind, recordType: String? = nil, notificationInfo: [UInt8]? = nil) {
         self.id = id
         self.kind = kind
+        self.recordType = recordType
         self.notificationInfo = notificationInfo
     }
 

@@ -93,6 +93,32 @@ import ZoneTesting
         await expect(.invalidArguments) { _ = try await names(either) }
     }
 
+    /// What a query out of an archive says of itself.
+    @Test func predicatesAreWrittenAgainFromWhatTheyAsk() throws {
+        let place = CLLocation(latitude: 52.5, longitude: 13.4)
+        let predicates = [
+            NSPredicate(format: "a == 'x' AND b != 2 AND c < 1.5 AND d <= 2 AND e > 3"),
+            NSPredicate(format: "due >= %@", Date(timeIntervalSince1970: 150)),
+            NSPredicate(format: "a IN %@ AND NOT (b IN %@)", [1, 2], ["x"]),
+            NSPredicate(format: "a BEGINSWITH 'x' AND NOT (b BEGINSWITH 'y')"),
+            NSPredicate(format: "distanceToLocation:fromLocation:(spot, %@) < 5000", place),
+            NSPredicate(format: "self CONTAINS 'some words' AND title TOKENMATCHES 'word'"),
+            NSPredicate(format: "a CONTAINS 'x' AND NOT (b CONTAINS 3)"),
+            NSPredicate(format: "ANY a IN {1, 2} AND NOT (ANY b IN {'x'})"),
+            NSPredicate(format: "ANY a BEGINSWITH 'x' AND NOT (ANY b BEGINSWITH 'y')"),
+            NSPredicate(format: "recordID IN %@ AND recordID > 'm'", [CKRecord.ID(recordName: "o")]),
+            NSPredicate(format: "creatorUserRecordID == %@", CKRecord.ID(recordName: "u")),
+            NSPredicate(format: "owner == %@", CKRecord.ID(recordName: "o1")), NSPredicate(value: true),
+        ]
+        for (index, predicate) in predicates.enumerated() {
+            let query = CKQuery(recordType: "Post", predicate: predicate)
+            let data = try NSKeyedArchiver.archivedData(withRootObject: query, requiringSecureCoding: true)
+            let kept = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKQuery.self, from: data))
+            let again = try CKQuery(recordType: "Post", predicate: kept.predicate).query()
+            #expect(try query.query() == again, "case \(index)")
+        }
+    }
+
     @Test func ordersByFieldsAndByDistance() async throws {
         let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: "count > 0"))
         query.sortDescriptors = [NSSortDescriptor(key: "count", ascending: false)]

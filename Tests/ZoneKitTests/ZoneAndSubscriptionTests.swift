@@ -67,6 +67,26 @@ import ZoneTesting
         await expect(.unknownItem) { _ = try await database.subscription(for: "notes") }
     }
 
+    @Test func theKindOfRecordsStaysWithASubscription() async throws {
+        let zone = try await database.save(CKRecordZone(zoneName: "Notes")).zoneID
+        let whole = CKDatabaseSubscription(subscriptionID: "all")
+        let one = CKRecordZoneSubscription(zoneID: zone, subscriptionID: "notes")
+        whole.recordType = "Note"
+        one.recordType = "Folder"
+        _ = try await database.modifySubscriptions(saving: [whole, one], deleting: [])
+        let found = try await database.allSubscriptions()
+        #expect(Set(found) == [whole, one])
+        #expect((found.first { $0.subscriptionID == "notes" } as? CKRecordZoneSubscription)?.recordType == "Folder")
+        for subscription in [whole, one] {
+            let data = try NSKeyedArchiver.archivedData(withRootObject: subscription, requiringSecureCoding: true)
+            let read = try NSKeyedUnarchiver.unarchivedObject(ofClasses: [type(of: subscription)], from: data)
+            #expect(read as? CKSubscription == subscription)
+        }
+        one.recordType = nil
+        let saved = try await database.save(one)
+        #expect(try await database.subscription(for: "notes") == saved)
+    }
+
     @Test func thePublicDatabaseHasNeitherZonesNorTheirSubscriptions() async throws {
         let everybodys = alice.publicDatabase
         let zone = CKRecordZone(zoneName: "New")
@@ -100,6 +120,19 @@ import ZoneTesting
         let data = try NSKeyedArchiver.archivedData(withRootObject: query, requiringSecureCoding: true)
         let unarchived = try NSKeyedUnarchiver.unarchivedObject(ofClass: CKQuerySubscription.self, from: data)
         #expect(unarchived?.kind == query.kind)
+        // And says so.
+        let note = CKRecord(recordType: "Note")
+        for subscription in [found, try #require(unarchived)] {
+            #expect(!subscription.predicate.evaluate(with: note))
+            let anew = CKQuerySubscription(
+                recordType: "Note",
+                predicate: subscription.predicate,
+                subscriptionID: "recent",
+                options: query.querySubscriptionOptions
+            )
+            anew.zoneID = zone
+            #expect(anew.kind == query.kind)
+        }
         let everywhere = CKQuerySubscription(
             recordType: "Note",
             predicate: NSPredicate(value: true),
@@ -108,6 +141,24 @@ import ZoneTesting
         try await alice.publicDatabase.save(everywhere)
         let nothing = CKQuerySubscription(recordType: "Note", predicate: NSPredicate(value: true), options: [])
         await expect(.invalidArguments) { try await database.save(nothing) }
+    }
+
+    @Test func aSubscriptionsPredicateNamesTheUserAsRecordsDo() async throws {
+        let me = try await alice.container.userRecordID()
+        let mine = CKQuerySubscription(
+            recordType: "Note",
+            predicate: NSPredicate(format: "creatorUserRecordID == %@ AND done == NO", me),
+            subscriptionID: "mine"
+        )
+        try await database.save(mine)
+        let done = CKRecord(recordType: "Note")
+        done["done"] = true
+        let open = CKRecord(recordType: "Note")
+        open["done"] = false
+        _ = try await database.modifyRecords(saving: [done, open], deleting: [])
+        let found = try #require(try await database.subscription(for: "mine") as? CKQuerySubscription)
+        let read = [try await database.record(for: done.recordID), try await database.record(for: open.recordID)]
+        #expect(read.filter { found.predicate.evaluate(with: $0) }.map(\.recordID) == [open.recordID])
     }
 
     @Test func theAccountIsKnown() async throws {

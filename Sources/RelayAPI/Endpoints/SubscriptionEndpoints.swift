@@ -80,6 +80,7 @@ extension JSONWriter {
                 }
             case .query(let query): $0.members(of: query)
             }
+            if let type = subscription.recordType { $0.member("recordType", type) }
             if let info = subscription.notificationInfo {
                 $0.key("notificationInfo")
                 $0.raw(info)

@@ -37,7 +37,12 @@ struct SubscriptionOperation {
             }
             if let info = json["notificationInfo"] { _ = try NotificationInfo(info) }
             let info = json["notificationInfo"].map { Array($0.rawBytes) }
-            return Subscription(id: id, kind: try kind(word, json, context), notificationInfo: info)
+            return Subscription(
+                id: id,
+                kind: try kind(word, json, context),
+                recordType: word == "query" ? nil : try recordType(json),
+                notificationInfo: info
+            )
         } catch let error as RelayError {
             throw error
         } catch let error as JSONError {
@@ -45,6 +50,15 @@ struct SubscriptionOperation {
         } catch {
             throw .badRequest("The subscription could not be read.")
         }
+    }
+
+    /// Of any type, there or not: it is kept and given back.
+    private static func recordType(_ json: JSONValue) throws -> String? {
+        guard let name = try json["recordType"]?.string() else { return nil }
+        guard (1...255).contains(name.utf8.count) else {
+            throw RelayError.badRequest("A subscription's recordType has 1 to 255 bytes.")
+        }
+        return name
     }
 
     private static func kind(

@@ -194,6 +194,7 @@ extension OpenAPISchemas {
                 "subscriptionID": { "type": "string" },
                 "subscriptionType": { "type": "string", "enum": ["query", "zone", "database"] },
                 "zoneID": { "$ref": "#/components/schemas/ZoneID" },
+                "recordType": { "type": "string", "description": "Of a zone or a database: the one type that the client cares for. Kept and given back; notices tell of every type." },
                 "zoneWide": { "type": "boolean", "description": "Of a query: every zone. True by default where no zone is named." },
                 "query": { "$ref": "#/components/schemas/Query" },
                 "firesOn": { "type": "array", "items": { "type": "string", "enum": ["create", "update", "delete"] } },

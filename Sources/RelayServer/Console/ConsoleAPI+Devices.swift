@@ -97,7 +97,7 @@ extension ConsoleAPI {
             user = row.user.recordName
             database = row.scope.pathName
             id = row.subscription.id
-            recordType = row.subscription.query?.recordType
+            recordType = row.subscription.query?.recordType ?? row.subscription.recordType
             firesOnce = row.subscription.query?.firesOnce ?? false
             switch row.subscription.kind {
             case .database: kind = "database"

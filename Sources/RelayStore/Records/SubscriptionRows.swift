@@ -42,7 +42,9 @@ enum SubscriptionRow {
             default: .zone(zone)
             }
         let info = row.isNull(first + 4) ? nil : row.blob(first + 4)
-        return Subscription(id: row.text(first), kind: kind, notificationInfo: info)
+        var subscription = Subscription(id: row.text(first), kind: kind, notificationInfo: info)
+        if subscription.query == nil { subscription.recordType = row.optionalText(first + 5) }
+        return subscription
     }
 
     /// All query subscriptions of a store, as though they had just been made.
@@ -96,7 +98,10 @@ extension SQLiteReader {
     /// The record type that a query subscription watches; `nil` for others and where there is none.
     fileprivate func watchedType(ofSubscription id: String, user: Int64, scope: DatabaseScope) throws -> String? {
         let statement = try SQL(
-            "SELECT record_type FROM subscription WHERE user = ? AND scope = ? AND id = ?",
+            """
+            SELECT record_type FROM subscription
+            WHERE user = ? AND scope = ? AND id = ? AND kind = \(SubscriptionRow.Kind.query)
+            """,
             in: database
         )
         defer { statement.reset() }
@@ -145,7 +150,7 @@ extension SQLiteWriter {
         statement.bind(5, zone?.owner.recordName)
         statement.bind(6, zone?.zoneName)
         statement.bind(7, blob: subscription.notificationInfo)
-        statement.bind(8, query?.recordType)
+        statement.bind(8, query?.recordType ?? subscription.recordType)
         statement.bind(9, blob: query?.json)
         statement.bind(
             10,

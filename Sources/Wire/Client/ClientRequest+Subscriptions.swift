@@ -46,6 +46,7 @@ extension ClientRequest {
                 if let zone { zoneID(zone, &object) }
             case .query(let query): write(query, to: &object)
             }
+            if let type = subscription.recordType { object.member("recordType", type) }
             if let info = subscription.notificationInfo {
                 object.key("notificationInfo")
                 object.raw(info)

@@ -89,17 +89,19 @@ extension ClientResponse {
             }
             let id = try entry.required("subscriptionID").string()
             let info = entry["notificationInfo"].map { Array($0.rawBytes) }
+            let kind: Subscription.Kind
             switch try entry["subscriptionType"]?.string() {
-            case nil: result.append(.deleted(id))
-            case "database": result.append(.subscription(Subscription(id: id, kind: .database, notificationInfo: info)))
-            case "zone":
-                let kind = Subscription.Kind.zone(try zone(of: entry))
-                result.append(.subscription(Subscription(id: id, kind: kind, notificationInfo: info)))
-            case "query":
-                let kind = Subscription.Kind.query(try query(entry))
-                result.append(.subscription(Subscription(id: id, kind: kind, notificationInfo: info)))
+            case nil:
+                result.append(.deleted(id))
+                continue
+            case "database": kind = .database
+            case "zone": kind = .zone(try zone(of: entry))
+            case "query": kind = .query(try query(entry))
             default: continue
             }
+            let type = try entry["recordType"]?.string()
+            let found = Subscription(id: id, kind: kind, recordType: type, notificationInfo: info)
+            result.append(.subscription(found))
         }
         return result
     }

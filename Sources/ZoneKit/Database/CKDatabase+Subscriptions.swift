@@ -118,7 +118,12 @@ extension CKDatabase {
     private func make(_ found: Subscription, _ reader: inout RecordReader) -> CKSubscription {
         if let query = found.query {
             let zoneID = query.zone.map { reader.zoneID($0) }
-            let made = CKQuerySubscription(query, subscriptionID: found.id, zoneID: zoneID)
+            let made = CKQuerySubscription(
+                query,
+                subscriptionID: found.id,
+                zoneID: zoneID,
+                caller: reader.caller.recordName
+            )
             made.notificationInfo = found.notificationInfo.flatMap { CKNotificationInfo(json: $0) }
             return made
         }

@@ -9,8 +9,8 @@ import Wire
 /// that every record has (`creationDate`, `modificationDate`, `recordID`, `creatorUserRecordID`,
 /// `lastModifiedUserRecordID`). The schema must have an index for what is asked; the error names the one that is missing.
 ///
-/// Archives with secure coding as far as it can be sent: one that comes out of an archive has `NSPredicate(value: true)`
-/// for its predicate and asks what it asked before.
+/// Archives with secure coding as far as it can be sent: one that comes out of an archive asks what it asked before. Its
+/// predicate is one that asks the same, and `NSPredicate(value: true)` where the query cannot be sent.
 public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     // Unchecked for `predicate`, which nobody changes, and the sort descriptors, which the Mutex guards.
 
@@ -32,7 +32,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     /// A query by values, for callers that need no predicate text.
     package init(_ query: Query) {
         recordType = query.recordType
-        predicate = NSPredicate(value: true)
+        predicate = .asking(query.filters, in: .default) ?? NSPredicate(value: true)
         form = query.filters.isEmpty ? .all : .filters(query.filters)
         let sorts = query.sorts.map { sort in
             if let place = sort.relativeLocation {

@@ -37,6 +37,14 @@ extension Query.Filter {
         values.contains { $0.leadsToCaller || (isOfNames && $0.text == CKCurrentUserDefaultName) }
     }
 
+    /// The same with the name that stands for everybody's own where a user is the current one, as records tell it.
+    func withoutName(of caller: String) -> Query.Filter {
+        guard field == .system(.createdBy) || field == .system(.modifiedBy) else { return self }
+        var filter = self
+        filter.values = values.map { $0.text == caller ? .string(CKCurrentUserDefaultName) : $0 }
+        return filter
+    }
+
     fileprivate mutating func nameCaller(_ name: String) {
         values = values.map { value in
             isOfNames && value.text == CKCurrentUserDefaultName ? .string(name) : value.leadingToCaller(named: name)

@@ -4,8 +4,9 @@ import Wire
 
 /// Notices for records that match a query, in any database.
 ///
-/// The predicate may ask what a `CKQuery`'s may. One that the relay gave back has `NSPredicate(value: true)` where its own
-/// cannot be written as a predicate again; saved anew it still asks what it asked before.
+/// The predicate may ask what a `CKQuery`'s may. One that the relay or an archive gave back has a predicate that asks the
+/// same, and `NSPredicate(value: true)` where another client's query cannot be written as a predicate; saved anew it still
+/// asks what it asked before.
 public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     // Unchecked for `predicate`, which nobody changes, and for `zoneID`, which like the info of its base is for one thread.
 
@@ -61,9 +62,15 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         super.init(subscriptionID: subscriptionID, type: .query)
     }
 
-    package init(_ query: SubscribedQuery, subscriptionID: CKSubscription.ID, zoneID: CKRecordZone.ID?) {
+    /// `caller` is the current user's record name, where that is known.
+    package init(
+        _ query: SubscribedQuery,
+        subscriptionID: CKSubscription.ID,
+        zoneID: CKRecordZone.ID?,
+        caller: String?
+    ) {
         watchedType = query.recordType
-        predicate = NSPredicate(value: true)
+        predicate = Self.predicate(of: query.json, in: zoneID, caller: caller)
         querySubscriptionOptions = Options(
             rawValue: UInt(query.firesOn.rawValue) | (query.firesOnce ? Options.firesOnce.rawValue : 0)
         )
@@ -88,12 +95,22 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     /// Reads what `encode(with:)` wrote.
     public required init?(coder: NSCoder) {
         guard let type = coder.text("RecordType"), let query = coder.bytes("Query") else { return nil }
+        let zoneID = coder.object(CKRecordZone.ID.self, "ZoneID")
         watchedType = type
-        predicate = NSPredicate(value: true)
+        predicate = Self.predicate(of: query, in: zoneID, caller: nil)
         querySubscriptionOptions = Options(rawValue: UInt(coder.number("Options")))
         self.query = query.isEmpty ? nil : query
-        zoneID = coder.object(CKRecordZone.ID.self, "ZoneID")
+        self.zoneID = zoneID
         super.init(coder: coder)
+    }
+
+    /// What the wire's query asks, as a predicate.
+    private static func predicate(of query: [UInt8], in zoneID: CKRecordZone.ID?, caller: String?) -> NSPredicate {
+        guard let json = try? JSONDocument(parsing: query, limits: .response),
+            let read = try? QueryCodec.read(json.root, schema: Schema())
+        else { return NSPredicate(value: true) }
+        let filters = caller.map { name in read.filters.map { $0.withoutName(of: name) } } ?? read.filters
+        return .asking(filters, in: zoneID ?? .default) ?? NSPredicate(value: true)
     }
 
     /// Writes name, query, zone and the look of notices.

@@ -79,7 +79,7 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
     open override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKSubscription else { return false }
         return subscriptionID == other.subscriptionID && subscriptionType == other.subscriptionType
-            && kind == other.kind && notificationInfo == other.notificationInfo
+            && kind == other.kind && heededType == other.heededType && notificationInfo == other.notificationInfo
     }
 
     /// Agrees with `isEqual(_:)`.
@@ -88,19 +88,31 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
     /// What the relay is told to watch.
     package var kind: Subscription.Kind { .database }
 
+    /// Of one that watches zones: the kind of records that the program cares for.
+    package var heededType: CKRecord.RecordType? { nil }
+
     /// The subscription as the modules below know it.
     package final var subscription: Subscription {
-        Subscription(id: subscriptionID, kind: kind, notificationInfo: notificationInfo?.json)
+        Subscription(
+            id: subscriptionID,
+            kind: kind,
+            recordType: heededType,
+            notificationInfo: notificationInfo?.json
+        )
     }
 
     /// The subscription that the relay describes; `zoneID` is the watched zone as programs know it.
     package static func make(_ subscription: Subscription, zoneID: CKRecordZone.ID?) -> CKSubscription {
-        let made: CKSubscription =
-            if let zoneID {
-                CKRecordZoneSubscription(zoneID: zoneID, subscriptionID: subscription.id)
-            } else {
-                CKDatabaseSubscription(subscriptionID: subscription.id)
-            }
+        let made: CKSubscription
+        if let zoneID {
+            let zone = CKRecordZoneSubscription(zoneID: zoneID, subscriptionID: subscription.id)
+            zone.recordType = subscription.recordType
+            made = zone
+        } else {
+            let database = CKDatabaseSubscription(subscriptionID: subscription.id)
+            database.recordType = subscription.recordType
+            made = database
+        }
         made.notificationInfo = subscription.notificationInfo.flatMap { CKNotificationInfo(json: $0) }
         return made
     }
@@ -110,8 +122,9 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
 public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
     // Unchecked for `recordType`, which is for one thread.
 
-    /// The one kind of records to watch; kept for programs that set it, as the relay's notices hold no data: they tell of
-    /// every kind.
+    /// The one kind of records to watch; `nil`: every kind.
+    ///
+    /// Kept by the relay for programs that set it; its notices hold no data and tell of every kind all the same.
     public var recordType: CKRecord.RecordType?
 
     /// Names a subscription to the database that it is saved in.
@@ -120,7 +133,16 @@ public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
     }
 
     /// Reads what `encode(with:)` wrote.
-    public required init?(coder: NSCoder) { super.init(coder: coder) }
+    public required init?(coder: NSCoder) {
+        super.init(coder: coder)
+        recordType = coder.text("RecordType")
+    }
+
+    /// Writes name, kind of records and the look of notices.
+    public override func encode(with coder: NSCoder) {
+        super.encode(with: coder)
+        if let recordType { coder.encode(recordType as NSString, forKey: "RecordType") }
+    }
 
     /// An independent copy.
     public override func copy(with zone: NSZone? = nil) -> Any {
@@ -129,6 +151,8 @@ public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
         copy.notificationInfo = notificationInfo
         return copy
     }
+
+    package override var heededType: CKRecord.RecordType? { recordType }
 }
 
 /// Notices for one zone of a private or shared database.
@@ -137,8 +161,9 @@ public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable
 
     /// The zone that is watched.
     public let zoneID: CKRecordZone.ID
-    /// The one kind of records to watch; kept for programs that set it, as the relay's notices hold no data: they tell of
-    /// every kind.
+    /// The one kind of records to watch; `nil`: every kind.
+    ///
+    /// Kept by the relay for programs that set it; its notices hold no data and tell of every kind all the same.
     public var recordType: CKRecord.RecordType?
 
     /// Names a subscription to a zone.
@@ -152,12 +177,14 @@ public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable
         guard let zoneID = coder.object(CKRecordZone.ID.self, "ZoneID") else { return nil }
         self.zoneID = zoneID
         super.init(coder: coder)
+        recordType = coder.text("RecordType")
     }
 
-    /// Writes name, zone and the look of notices.
+    /// Writes name, zone, kind of records and the look of notices.
     public override func encode(with coder: NSCoder) {
         super.encode(with: coder)
         coder.encode(zoneID, forKey: "ZoneID")
+        if let recordType { coder.encode(recordType as NSString, forKey: "RecordType") }
     }
 
     /// An independent copy.
@@ -169,4 +196,5 @@ public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable
     }
 
     package override var kind: Subscription.Kind { .zone(zoneID.zone) }
+    package override var heededType: CKRecord.RecordType? { recordType }
 }

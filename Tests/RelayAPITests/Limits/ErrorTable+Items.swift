@@ -68,6 +68,17 @@ extension ErrorTableTests {
             in: "subscriptions"
         ),
         Row(
+            "a zone subscription to a type without a name",
+            "private/subscriptions/modify",
+            #"""
+            {"operations":[{"operationType":"create","subscription":
+             {"subscriptionID":"s","subscriptionType":"zone","recordType":""}}]}
+            """#,
+            is: 200,
+            "BAD_REQUEST",
+            in: "subscriptions"
+        ),
+        Row(
             "a public database subscription",
             "public/subscriptions/modify",
             #"{"operations":[{"operationType":"create","subscription":{"subscriptionID":"s","subscriptionType":"database"}}]}"#,

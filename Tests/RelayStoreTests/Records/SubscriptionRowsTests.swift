@@ -18,7 +18,8 @@ import Testing
             firesOnce: true
         )
         let watch = Subscription(id: "watch", kind: .query(query), notificationInfo: Array("{}".utf8))
-        let (all, zone) = (Subscription(id: "all", kind: .database), Subscription(id: "b", kind: .zone(ZoneID("one"))))
+        let all = Subscription(id: "all", kind: .database)
+        let zone = Subscription(id: "b", kind: .zone(ZoneID("one")), recordType: "Note")
         try await store.write { writer throws(RelayError) in
             try writer.put([watch], of: user, in: .public)
             try writer.put([zone, all], of: user, in: .private)

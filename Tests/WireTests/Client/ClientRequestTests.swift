@@ -76,13 +76,13 @@ import Wire
         )
         let info = Array(#"{"shouldSendContentAvailable":true}"#.utf8)
         let whole = Subscription(id: "all", kind: .database, notificationInfo: info)
-        let one = Subscription(id: "one", kind: .zone(bobs))
+        let one = Subscription(id: "one", kind: .zone(bobs), recordType: "Note")
         #expect(
             text(ClientRequest.modify(creating: [whole, one], deleting: ["old"])) == """
                 {"operations":[{"operationType":"create","subscription":{"subscriptionID":"all",\
                 "subscriptionType":"database","notificationInfo":{"shouldSendContentAvailable":true}}},\
                 {"operationType":"create","subscription":{"subscriptionID":"one","subscriptionType":"zone",\
-                "zoneID":{"zoneName":"Notes","ownerRecordName":"_bob"}}},\
+                "zoneID":{"zoneName":"Notes","ownerRecordName":"_bob"},"recordType":"Note"}},\
                 {"operationType":"delete","subscription":{"subscriptionID":"old"}}]}
                 """
         )

@@ -104,7 +104,7 @@ import Wire
                 """
                 {"subscriptions":[{"subscriptionID":"q","subscriptionType":"later"},
                 {"subscriptionID":"d","subscriptionType":"database","notificationInfo":{"soundName":"x"}},
-                {"subscriptionID":"z","subscriptionType":"zone"},{"subscriptionID":"gone","deleted":true},
+                {"subscriptionID":"z","subscriptionType":"zone","recordType":"Note"},{"subscriptionID":"gone","deleted":true},
                 {"subscriptionID":"e","serverErrorCode":"NOT_FOUND","reason":"R"}]}
                 """
             )
@@ -116,7 +116,7 @@ import Wire
                     Subscription(id: "d", kind: .database, notificationInfo: Array(#"{"soundName":"x"}"#.utf8))
                 )
         )
-        #expect(found[1] == .subscription(Subscription(id: "z", kind: .zone(nil))))
+        #expect(found[1] == .subscription(Subscription(id: "z", kind: .zone(nil), recordType: "Note")))
         #expect(found[2] == .deleted("gone"))
     }
 }
