@@ -93,6 +93,21 @@ import ZoneKit
         #expect(record.value(forKey: "date") as? Date == Date(timeIntervalSince1970: 1))
     }
 
+    /// As programs keep the measures of what they draw.
+    @Test func measuresAreNumbers() {
+        let record = note()
+        let width = CGFloat(1.5)
+        record["width"] = width
+        record.setValue(CGFloat(2), forKey: "height")
+        record["sizes"] = [CGFloat(1), 2.5]
+        record["count"] = 3
+        let read: CGFloat? = record["width"]
+        #expect(read == width && record["width"] as? Double == 1.5 && record["height"] as? CGFloat == 2)
+        #expect(record["count"] as? CGFloat == 3 && record["sizes"] as? [Double] == [1, 2.5])
+        #expect(record["sizes"] as? [CGFloat] == [1, 2.5])
+        #expect(NSPredicate(format: "width >= %f", width).evaluate(with: record))
+    }
+
     @Test func aDateIsReadAsItWasSetThoughTheWireIsCoarser() {
         let record = note()
         let date = Date(timeIntervalSince1970: 1_700_000_000.123_456_789)

@@ -30,6 +30,7 @@ extension UInt32: CKRecordValueProtocol {}
 extension UInt64: CKRecordValueProtocol {}
 extension Float: CKRecordValueProtocol {}
 extension Double: CKRecordValueProtocol {}
+extension CGFloat: CKRecordValueProtocol {}
 extension Date: CKRecordValueProtocol {}
 extension Data: CKRecordValueProtocol {}
 extension NSString: CKRecordValueProtocol {}
@@ -118,7 +119,7 @@ extension FieldValue {
     private static func elementType(of value: Any) -> FieldType.Scalar? {
         switch Swift.type(of: value) {
         case is [String].Type, is [NSString].Type: .string
-        case is [Double].Type, is [Float].Type: .double
+        case is [Double].Type, is [Float].Type, is [CGFloat].Type: .double
         case is [Date].Type, is [NSDate].Type: .timestamp
         case is [Data].Type, is [NSData].Type: .bytes
         case is [CKRecord.Reference].Type: .reference
