@@ -24,7 +24,6 @@ open class CKOperation: Operation, @unchecked Sendable {
 
     private let life = Mutex(Life())
     private var settings = CKOperationConfiguration()
-    private var hasOwnSettings = false
 
     /// Unlike that of every other operation.
     public let operationID: CKOperation.ID = UUID().uuidString
@@ -38,16 +37,18 @@ open class CKOperation: Operation, @unchecked Sendable {
 
     // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
     /// How it is to be carried out; CloudKit declares it so, and it is never `nil`.
+    ///
+    /// A copy goes in. One without a container gets that of the operation's database, if it has one already.
     open var configuration: CKOperation.Configuration! {
-        get {
-            hasOwnSettings = true
-            return settings
-        }
+        get { settings }
         set {
-            hasOwnSettings = newValue != nil
             settings = newValue?.independentCopy() ?? CKOperationConfiguration()
+            if settings.container == nil { settings.container = databaseContainer }
         }
     }
+
+    /// The container of the database that the operation works on, once that is said.
+    fileprivate var databaseContainer: CKContainer? { nil }
 
     // MARK: The older way to configure
 
@@ -157,15 +158,21 @@ open class CKOperation: Operation, @unchecked Sendable {
         settings.container ?? group?.defaultConfiguration?.container ?? .default()
     }
 
-    package var requestSettings: RequestSettings { RequestSettings(hasOwnSettings ? settings : nil, group) }
+    package var requestSettings: RequestSettings { RequestSettings(settings, group) }
 }
 
 /// An operation on one database.
 open class CKDatabaseOperation: CKOperation, @unchecked Sendable {
     /// The database; left out, the container's private one.
     ///
-    /// `CKDatabase.add` sets it.
-    open var database: CKDatabase?
+    /// `CKDatabase.add` sets it. The configuration's container is then the database's.
+    open var database: CKDatabase? {
+        didSet { if let container = databaseContainer { configuration.container = container } }
+    }
+
+    fileprivate override var databaseContainer: CKContainer? {
+        database.map { CKContainer(sharing: $0.session) }
+    }
 
     package var resolvedDatabase: CKDatabase {
         (database ?? resolvedContainer.privateCloudDatabase).configured(requestSettings)

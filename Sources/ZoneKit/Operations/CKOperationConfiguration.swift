@@ -14,10 +14,19 @@ public final class CKOperationConfiguration: NSObject, NSCopying, @unchecked Sen
     public var allowsCellularAccess = true
     /// Kept for programs that ask; operations end with the process.
     public var isLongLived = false
-    /// How long to wait for an answer to one request, in seconds.
-    public var timeoutIntervalForRequest: TimeInterval = 60
+    /// How long to wait for an answer to one request, in seconds; the default is 60.
+    public var timeoutIntervalForRequest: TimeInterval {
+        get { requestTimeout ?? 60 }
+        set { requestTimeout = newValue }
+    }
     /// How long the whole operation may take, in seconds; the default is a week.
-    public var timeoutIntervalForResource: TimeInterval = 604_800
+    public var timeoutIntervalForResource: TimeInterval {
+        get { resourceTimeout ?? 604_800 }
+        set { resourceTimeout = newValue }
+    }
+    /// As the program set them.
+    fileprivate var requestTimeout: TimeInterval?
+    fileprivate var resourceTimeout: TimeInterval?
 
     /// Makes one with the usual settings.
     public override init() {}
@@ -29,8 +38,8 @@ public final class CKOperationConfiguration: NSObject, NSCopying, @unchecked Sen
         copy.qualityOfService = qualityOfService
         copy.allowsCellularAccess = allowsCellularAccess
         copy.isLongLived = isLongLived
-        copy.timeoutIntervalForRequest = timeoutIntervalForRequest
-        copy.timeoutIntervalForResource = timeoutIntervalForResource
+        copy.requestTimeout = requestTimeout
+        copy.resourceTimeout = resourceTimeout
         return copy
     }
 
@@ -47,13 +56,15 @@ package struct RequestSettings: Sendable, Hashable {
     package init() {}
 
     init(_ configuration: CKOperationConfiguration?, _ group: CKOperationGroup?) {
-        if let configuration = configuration ?? group?.defaultConfiguration {
-            let usual = CKOperationConfiguration()
-            // No request waits for a network to come, so the whole operation's time is a bound for each request.
-            let limit = min(configuration.timeoutIntervalForRequest, configuration.timeoutIntervalForResource)
-            if limit != usual.timeoutIntervalForRequest {
-                timeout = .milliseconds(Int64(min(max(limit, 0.001), 604_800) * 1000))
-            }
+        // What the one leaves alone the other may say.
+        let merged = CKOperationConfiguration()
+        let common = group?.defaultConfiguration
+        merged.requestTimeout = configuration?.requestTimeout ?? common?.requestTimeout
+        merged.resourceTimeout = configuration?.resourceTimeout ?? common?.resourceTimeout
+        // No request waits for a network to come, so the whole operation's time is a bound for each request.
+        let limit = min(merged.timeoutIntervalForRequest, merged.timeoutIntervalForResource)
+        if limit != CKOperationConfiguration().timeoutIntervalForRequest {
+            timeout = .milliseconds(Int64(min(max(limit, 0.001), 604_800) * 1000))
         }
         if let group { self.group = group.label }
     }

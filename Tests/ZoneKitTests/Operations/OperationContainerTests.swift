@@ -1,0 +1,44 @@
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// In which container an operation works.
+@Suite struct OperationContainerTests {
+    private let database: CKDatabase
+
+    init() throws { database = try TestRelay().device(of: "alice").privateDatabase }
+
+    @Test func aDatabaseNamesItsContainer() {
+        let group = CKOperationGroup()
+        group.defaultConfiguration.timeoutIntervalForRequest = 7
+        let operation = CKFetchRecordsOperation(recordIDs: [])
+        #expect(operation.container == nil && operation.configuration.container == nil)
+        operation.group = group
+        operation.database = database
+        #expect(operation.container?.privateCloudDatabase == database)
+        #expect(operation.configuration.container?.privateCloudDatabase == database)
+        // What the group says is not lost by it, nor by being asked.
+        #expect(operation.requestSettings.timeout == .seconds(7))
+    }
+
+    @Test func aConfigurationWithoutAContainerKeepsTheDatabases() {
+        let operation = CKFetchRecordsOperation(recordIDs: [])
+        operation.database = database
+        operation.configuration = CKOperation.Configuration()
+        #expect(operation.configuration.container?.privateCloudDatabase == database)
+        #expect(operation.resolvedDatabase == database)
+    }
+
+    @Test func whatAnOperationLeavesAloneItsGroupSays() {
+        let group = CKOperationGroup()
+        group.defaultConfiguration.timeoutIntervalForRequest = 7
+        let operation = CKFetchRecordsOperation(recordIDs: [])
+        operation.group = group
+        operation.configuration.qualityOfService = .utility
+        #expect(operation.requestSettings.timeout == .seconds(7))
+        operation.configuration.timeoutIntervalForRequest = 5
+        #expect(operation.requestSettings.timeout == .seconds(5))
+        operation.timeoutIntervalForRequest = 60
+        #expect(operation.requestSettings.timeout == nil, "as long as requests usually may take")
+    }
+}
