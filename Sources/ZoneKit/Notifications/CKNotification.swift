@@ -163,6 +163,9 @@ public final class CKQueryNotification: CKNotification, @unchecked Sendable {
     public let recordID: CKRecord.ID?
     /// Whose database it is in.
     public let databaseScope: CKDatabase.Scope
+    /// Whether that is the public one.
+    @available(*, deprecated, message: "Use databaseScope instead")
+    public var isPublicDatabase: Bool { databaseScope == .public }
     /// Those of the fields asked for by `desiredKeys` that are text or numbers; `nil` if none were asked for.
     public let recordFields: [String: any CKRecordValueProtocol]?
 
