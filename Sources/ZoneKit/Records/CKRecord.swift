@@ -6,7 +6,8 @@ package import Synchronization
 ///
 /// A reference type as in CloudKit: whoever holds it sees its changes. Made by a program or fetched from a database,
 /// changed through its subscripts, and sent by one of the save calls, which send only what was changed since and bring
-/// this same object up to date. Safe to use from several threads; each single access is atomic.
+/// this same object up to date. Two objects of one record are not equal, as with CloudKit: compare their `recordID`s. Safe to
+/// use from several threads; each single access is atomic.
 open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     // Unchecked only because the class can be inherited from: all state is behind `state`, a Mutex.
 
@@ -141,15 +142,6 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     public func setParent(_ parentRecordID: CKRecord.ID?) {
         state.withLock { $0.setParent(parentRecordID?.recordName) }
     }
-
-    /// Equal when they are versions of one record: what they hold is not compared.
-    open override func isEqual(_ object: Any?) -> Bool {
-        guard let other = object as? CKRecord else { return false }
-        return self === other || recordID == other.recordID
-    }
-
-    /// Agrees with `isEqual(_:)`.
-    open override var hash: Int { recordID.hash }
 
     /// Type and address, for logs; no values.
     open override var description: String {
