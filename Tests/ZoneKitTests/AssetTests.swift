@@ -10,19 +10,18 @@ import ZoneTesting
     let phone: TestDevice
     let laptop: TestDevice
     let zone = CKRecordZone(zoneName: "Photos")
-    let folder: URL
+    let folder = TestFolder()
 
     init() async throws {
         relay = try TestRelay()
         phone = relay.device(of: "alice", named: "phone")
         laptop = relay.device(of: "alice", named: "laptop")
-        folder = FileManager.default.temporaryDirectory.appendingPathComponent("assets-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        try folder.make()
         try await phone.privateDatabase.save(zone)
     }
 
     private func file(_ name: String, _ text: String) throws -> URL {
-        let url = folder.appendingPathComponent(name)
+        let url = folder.url.appendingPathComponent(name)
         try Data(text.utf8).write(to: url)
         return url
     }
@@ -89,7 +88,7 @@ import ZoneTesting
     @Test func aMissingFileIsItsRecordsOwnFailure() async throws {
         let (good, bad) = (photo("good"), photo("bad"))
         good["title"] = "fine"
-        bad["image"] = CKAsset(fileURL: folder.appendingPathComponent("nowhere"))
+        bad["image"] = CKAsset(fileURL: folder.url.appendingPathComponent("nowhere"))
         let results = try await phone.privateDatabase.modifyRecords(
             saving: [good, bad],
             deleting: [],
@@ -145,7 +144,7 @@ import ZoneTesting
 
     /// More than two pieces of a download.
     private func largeFile(_ name: String) throws -> URL {
-        let url = folder.appendingPathComponent(name)
+        let url = folder.url.appendingPathComponent(name)
         var bytes = [UInt8](repeating: 7, count: 5 << 19)
         for index in stride(from: 0, to: bytes.count, by: 4096) {
             bytes[index] = UInt8(truncatingIfNeeded: index >> 12)

@@ -1,17 +1,20 @@
 import Foundation
 import Testing
 import ZoneKit
+import ZoneTesting
 
 /// Uploads over a connection that breaks, seen from the wire's side.
 @Suite struct ResumedUploadTests {
     static let place =
         #"{"tokens":[{"recordName":"a","fieldName":"image","url":"http://relay.example/asset/1/upload/x"}]}"#
     static let receipt = #"{"singleFile":{"fileChecksum":"AQ==","size":8,"receipt":"r"}}"#
+    private let folder = TestFolder()
     let file: URL
     let content = Array("12345678".utf8)
 
     init() throws {
-        file = FileManager.default.temporaryDirectory.appendingPathComponent("upload-\(UUID().uuidString)")
+        try folder.make()
+        file = folder.url.appendingPathComponent("upload")
         try Data(content).write(to: file)
     }
 
