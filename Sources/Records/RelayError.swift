@@ -34,4 +34,9 @@ package struct RelayError: Error, Hashable, Sendable {
     }
 
     package static func badRequest(_ reason: String) -> RelayError { RelayError(.badRequest, reason) }
+
+    /// A bad request for its size alone: natively `limitExceeded`.
+    package static func tooLarge(_ reason: String) -> RelayError {
+        RelayError(.badRequest, reason, fineCode: .limitExceeded)
+    }
 }

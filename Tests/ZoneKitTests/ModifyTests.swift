@@ -175,6 +175,19 @@ import ZoneTesting
         try await database.save(record)
     }
 
+    @Test func whatIsTooLargeIsOverALimit() async throws {
+        let (one, many, good) = (note("one"), note("many"), note("good"))
+        one["data"] = Data(count: 1_100_000)
+        for part in 0..<3 { many["part\(part)"] = String(repeating: "x", count: 400_000) }
+        let results = try await database.modifyRecords(saving: [one, many, good], deleting: [], atomically: false)
+        for large in [one, many] { expect(.limitExceeded) { _ = try results.saveResults[large.recordID]?.get() } }
+        _ = try results.saveResults[good.recordID]?.get()
+        let names = NSPredicate(format: "title IN %@", (0...250).map { "t\($0)" })
+        await expect(.limitExceeded) {
+            _ = try await database.records(matching: CKQuery(recordType: "Note", predicate: names), inZoneWith: zone)
+        }
+    }
+
     @Test(arguments: [CKDatabase.Scope.private, .public])
     func whatCannotBeSentFailsTheOthersOfTheDefaultZone(scope: CKDatabase.Scope) async throws {
         let database = alice.container.database(with: scope)

@@ -185,7 +185,7 @@ extension ModifyRecords {
                     operation.kind.mergesFields ? try merge(prepared.fields, into: record) : nil
                 } ?? prepared.fields.text.bytes
             guard fields.count <= request.rules.limits.recordBytes else {
-                throw .badRequest("The record is larger than \(request.rules.limits.recordBytes) bytes.")
+                throw .tooLarge("The record is larger than \(request.rules.limits.recordBytes) bytes.")
             }
             let keepsParent = (operation.kind.mergesFields && operation.record.parent == nil) || keepsParent(current)
             let record = StoredRecord(

@@ -175,7 +175,7 @@ package struct FieldPreparation: Sendable {
         _ rules: SchemaRules
     ) throws(RelayError) {
         guard size > rules.limits.fieldBytes else { return }
-        throw .badRequest("Field '\(record.name(of: field))' is larger than \(rules.limits.fieldBytes) bytes.")
+        throw .tooLarge("Field '\(record.name(of: field))' is larger than \(rules.limits.fieldBytes) bytes.")
     }
 
     private static func entry(

@@ -100,9 +100,9 @@ private struct FilterReader {
             throw RelayError.unexpectedInput
         }
         let elements = try json.elements()
-        guard (1...QueryCodec.listLimit).contains(elements.count) else {
-            throw RelayError.badRequest("A list in a filter has 1 to \(QueryCodec.listLimit) elements.")
-        }
+        let bounds = "A list in a filter has 1 to \(QueryCodec.listLimit) elements."
+        guard !elements.isEmpty else { throw RelayError.badRequest(bounds) }
+        guard elements.count <= QueryCodec.listLimit else { throw RelayError.tooLarge(bounds) }
         return try elements.map { try read($0, tag: element) }
     }
 

@@ -213,6 +213,7 @@ import Wire
             Operation(kind: "create", name: "n", fields: #"{"a":{"value":"\#(large)"},"b":{"value":"\#(large)"}}"#)
         )
         #expect(both.text("reason")?.contains("larger than") == true)
+        #expect(both.text("serverErrorCode") == "BAD_REQUEST" && both.text("ckErrorCode") == "LIMIT_EXCEEDED")
         let one = try await save(world, Operation(kind: "create", name: "n", fields: #"{"a":{"value":"\#(large)"}}"#))
         #expect(one.text("serverErrorCode") == nil)
     }
