@@ -46,6 +46,14 @@ extension Query {
             }
         }
 
+        /// Whether it asks if a scalar is one of its values.
+        package var isEquality: Bool {
+            switch self {
+            case .equals, .notEquals, .in, .notIn: true
+            default: false
+            }
+        }
+
         package var looksForTokens: Bool { self == .containsAllTokens || self == .containsAnyTokens }
 
         /// Whether it takes several values.

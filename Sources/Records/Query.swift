@@ -69,7 +69,8 @@ package struct Query: Hashable, Sendable {
         package var comparator: Comparator
         /// One value; several for comparators that take lists.
         ///
-        /// Of system fields: text for names and tags, milliseconds for moments.
+        /// Of system fields: text for names and tags, milliseconds for moments. A record's name in one zone alone is a
+        /// reference, until the zone is known that is asked.
         package var values: [FieldValue]
         /// For `near`: the circle's radius in metres.
         package var distance: Double?

@@ -61,6 +61,7 @@ package struct QueryRecords: Sendable {
 
     /// The query as this caller may ask it; `nil` where no record of the type can be theirs to read.
     private func restrictedQuery(of type: RecordType, _ schema: Schema) -> Query? {
+        let query = query.meant(in: database)
         guard database.scope == .public, !database.rights(toType: type, in: schema).contains(.read) else {
             return query
         }

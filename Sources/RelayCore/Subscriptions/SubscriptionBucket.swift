@@ -8,6 +8,8 @@ struct SubscriptionEntry {
     let query: SubscribedQuery
     /// `nil` while the schema does not have what the query asks for: then nothing matches it.
     private(set) var match: QueryMatch?
+    /// The query and its type, where it means other records in one zone than in another.
+    private var zoned: (query: Query, type: RecordType)?
     /// One field and the values it must have one of; `nil` where the query asks for no equality.
     private(set) var anchor: (field: Query.Field, keys: [QueryKey])?
 
@@ -22,11 +24,16 @@ struct SubscriptionEntry {
     mutating func read(_ schema: Schema) {
         match = nil
         anchor = nil
+        zoned = nil
         guard let type = schema.types[query.recordType],
             let parsed = try? QueryCodec.read(JSONDocument(parsing: query.json).root, schema: schema),
             (try? QueryCheck(parsed, of: type).checkFilters()) != nil
         else { return }
         match = QueryMatch(parsed.filters, type: type)
+        if parsed.namesZones {
+            let database = DatabaseAddress(scope: key.scope, caller: Caller(.user(key.user), deviceID: ""))
+            zoned = (parsed.meant(in: database), type)
+        }
         anchor =
             parsed.filters
             .first { [.equals, .in, .listContains].contains($0.comparator) && $0.field != .anySearchable }
@@ -37,6 +44,12 @@ struct SubscriptionEntry {
     func mayRead(_ record: StoredRecord, _ schema: Schema) -> Bool {
         let subscriber = Caller(.user(key.user), deviceID: "")
         return DatabaseAddress(scope: .public, caller: subscriber).rights(to: record, in: schema).contains(.read)
+    }
+
+    /// Whether a record of this zone matches.
+    func holds(for values: QueryValues, in zone: ZoneID) -> Bool {
+        guard let zoned else { return match?.holds(for: values) ?? false }
+        return QueryMatch(zoned.query.asked(of: zone).filters, type: zoned.type).holds(for: values)
     }
 
     func match(_ event: RecordEvents, _ record: StoredRecord) -> SubscriptionIndex.Match {
@@ -100,7 +113,7 @@ struct SubscriptionBucket {
         let values = try QueryValues(record, fields: fieldNames)
         return candidates.compactMap { key in
             guard let entry = entries[key], entry.query.firesOn.contains(event),
-                entry.query.zone.map({ $0 == zone }) ?? true, entry.match?.holds(for: values) ?? false
+                entry.query.zone.map({ $0 == zone }) ?? true, entry.holds(for: values, in: zone)
             else { return nil }
             return entry
         }

@@ -63,7 +63,7 @@ final class QueryRun {
                 if page.isFull { break }
             }
             self.zone = zone
-            query = zone.aliases.asked(asked)
+            query = zone.aliases.asked(asked.asked(of: zone.id))
             try visit()
         }
         return page.page

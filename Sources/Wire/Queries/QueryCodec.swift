@@ -131,11 +131,14 @@ private struct FilterReader {
         }
     }
 
-    /// Names and tags as text, moments as milliseconds; a reference stands for the name it holds.
+    /// Names and tags as text, moments as milliseconds; a reference stands for the name it holds, and where a record of one
+    /// zone is meant for that zone too.
     private func read(_ json: JSONValue, of system: Query.SystemField, tag: FieldType.Scalar?) throws -> FieldValue {
         switch system {
         case .created, .modified:
             return try FieldCodec.read(json, as: .scalar(.timestamp), of: field)
+        case .recordName where comparator.isEquality && json["zoneID"] != nil:
+            return try FieldCodec.read(json, as: .scalar(.reference), of: field)
         case .recordName, .createdBy, .modifiedBy:
             return .string(json.isObject ? try json.required("recordName").string() : try json.string())
         case .changeTag:

@@ -206,6 +206,47 @@ import Wire
         }
     }
 
+    /// What a reference leads to is a record of one zone, whatever other zones have of its name.
+    @Test func aReferenceThatNamesAZoneMeansThatOneAlone() async throws {
+        try await world.makeZone("Other")
+        for zone in ["Notes", "Other"] {
+            let target = #"{"recordName":"f","action":"NONE"}"#
+            try await save("a", #"{"folder":{"value":\#(target)},"all":{"value":[\#(target)]}}"#, in: zone)
+        }
+        let here = #"{"recordName":"f","zoneID":{"zoneName":"Notes"}}"#
+        let name = #"{"recordName":"a","zoneID":{"zoneName":"Notes"}}"#
+        let nowhere = #"{"recordName":"f","zoneID":{"zoneName":"Notes","ownerRecordName":"_nobody"}}"#
+        let cases: [(String, [String])] = [
+            (filter("folder", "EQUALS", #"{"recordName":"f"}"#), ["Notes", "Other"]),
+            (filter("folder", "EQUALS", here), ["Notes"]),
+            (filter("folder", "NOT_EQUALS", here), ["Other"]),
+            (filter("folder", "IN", "[\(here)]", type: "REFERENCE_LIST"), ["Notes"]),
+            (filter("folder", "EQUALS", nowhere), []),
+            (filter("all", "LIST_CONTAINS", here), ["Notes"]),
+            (filter("all", "NOT_LIST_CONTAINS", here), ["Other"]),
+            (filter("all", "LIST_CONTAINS_ALL", #"[{"recordName":"f"},\#(here)]"#, type: "REFERENCE_LIST"), ["Notes"]),
+            (filter("___recordID", "EQUALS", name), ["Notes"]),
+            (filter("recordName", "NOT_IN", "[\(name)]", type: "REFERENCE_LIST"), ["Other"]),
+            (
+                filter("recordName", "GREATER_THAN", #"{"recordName":"A","zoneID":{"zoneName":"Notes"}}"#),
+                ["Notes", "Other"]
+            ),
+        ]
+        for (filter, expected) in cases {
+            let query = #"{"recordType":"Note","filterBy":[\#(filter)]}"#
+            let everywhere = try await ask(query, zone: nil)
+            #expect(everywhere.status == 200, "\(everywhere.json.text("reason") ?? "")")
+            #expect(try zones(of: everywhere) == expected, "\(filter)")
+            for zone in ["Notes", "Other"] {
+                #expect(try zones(of: await ask(query, zone: zone)) == expected.filter { $0 == zone }, "\(filter)")
+            }
+        }
+    }
+
+    private func zones(of answer: Answer) throws -> [String] {
+        try answer.items("records").compactMap { $0["zoneID"]?.text("zoneName") }.sorted()
+    }
+
     @Test func keysAndNumbersComeAsAsked() async throws {
         try await saveNotes()
         let answer = try await ask(

@@ -108,6 +108,22 @@ import Wire
         #expect(told(phone) == ["one:r-Notes:1", "default:r-_defaultZone:1"])
     }
 
+    @Test func aReferenceThatNamesAZoneIsHeardOfFromThatOneAlone() async throws {
+        let world = try SubscriptionWorld()
+        for zone in ["Notes", "Other"] { try await world.makeZone(zone) }
+        let folder = #"{"folder":{"value":{"recordName":"f","action":"NONE"}}}"#
+        try await world.change("seed", folder, zone: "Notes")
+        let named = #"{"value":{"recordName":"f","zoneID":{"zoneName":"Notes"}}}"#
+        try await world.subscribe(
+            "notes",
+            filters: #"{"comparator":"EQUALS","fieldName":"folder","fieldValue":\#(named)}"#
+        )
+        let phone = await world.device()
+        for zone in ["Notes", "Other"] { try await world.change("r-\(zone)", folder, zone: zone) }
+        await world.settle()
+        #expect(told(phone) == ["notes:r-Notes:1"])
+    }
+
     @Test func alertsCarryTheFieldsThatWereAskedFor() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe(
