@@ -18,12 +18,20 @@ package struct ShareInput: Sendable {
         if let record = json["forRecord"] {
             root = (try record.required("recordName").string(), try record["recordChangeTag"]?.string())
         }
-        publicPermission = try json["publicPermission"].flatMap(ParticipantInput.permission)
+        publicPermission = try json["publicPermission"].map(Self.publicPermission)
         accessRequests = try json["accessRequests"].map { json throws(JSONError) in try AccessRequestsInput(json) }
         guard let list = json["participants"] else { return }
         var participants: [ParticipantInput] = []
         for element in try list.elements() { participants.append(try ParticipantInput(element)) }
         self.participants = participants
+    }
+
+    /// `UNKNOWN` is for answers alone: what everybody may do is not to be guessed.
+    private static func publicPermission(_ json: JSONValue) throws(JSONError) -> Share.Permission {
+        guard let permission = try ParticipantInput.permission(json) else {
+            throw json.mismatch("NONE, READ_ONLY or READ_WRITE")
+        }
+        return permission
     }
 }
 

@@ -120,6 +120,17 @@ import Wire
         #expect(made.code == "ACCESS_DENIED")
     }
 
+    /// `UNKNOWN` stands in answers alone: whom it lets in, nobody could say.
+    @Test func anUnknownPublicPermissionIsRefused() async throws {
+        let world = try World()
+        try await world.makeZone()
+        #expect(try await world.refusal(World.share(publicly: "UNKNOWN")) == "BAD_REQUEST")
+        #expect(try await world.record(Share.zoneWideName).text("serverErrorCode") == "NOT_FOUND")
+        try await world.one(World.share(publicly: "READ_ONLY"))
+        #expect(try await world.refusal(World.share("forceUpdate", publicly: "UNKNOWN")) == "BAD_REQUEST")
+        #expect(try await world.record(Share.zoneWideName).text("publicPermission") == "READ_ONLY")
+    }
+
     @Test func aChangedPermissionHoldsAtOnce() async throws {
         let world = try World()
         try await world.makeZone()
