@@ -23,7 +23,7 @@ func lookupSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
         writer.key("subscriptions")
         writer.array(ids) { writer, id in
             if let subscription = found.first(where: { $0.id == id }) { return writer.subscription(subscription) }
-            writer.failure(ofSubscription: id, RelayError(.notFound, "Subscription not found"))
+            writer.failure(ofSubscription: id, .subscriptionNotFound)
         }
     }
 }
@@ -54,7 +54,8 @@ func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnsw
         writer.array(read) { writer, item in
             let outcome = item.result.flatMap { _ in carriedOut.popFirst() ?? .failure(.accessDenied) }
             switch outcome {
-            case .success(.save(let subscription)): writer.subscription(subscription)
+            case .success(.save(let subscription)), .success(.update(let subscription)):
+                writer.subscription(subscription)
             case .success(.delete(let id)):
                 writer.object {
                     $0.member("subscriptionID", id)

@@ -20,9 +20,22 @@ struct SubscriptionOperation {
         let id = id
         do throws(RelayError) {
             guard !id.isEmpty else { throw .badRequest("subscriptionID is required.") }
-            result = .success(type == "delete" ? .delete(id: id) : .save(try Self.read(subscription, id, context)))
+            result = .success(try Self.operation(type, subscription, id, context))
         } catch {
             result = .failure(error)
+        }
+    }
+
+    private static func operation(
+        _ type: String,
+        _ json: JSONValue,
+        _ id: String,
+        _ context: RequestContext
+    ) throws(RelayError) -> ModifySubscriptions.Operation {
+        switch type {
+        case "create": .save(try read(json, id, context))
+        case "update": .update(try read(json, id, context))
+        default: .delete(id: id)
         }
     }
 

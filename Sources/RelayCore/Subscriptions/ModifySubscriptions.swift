@@ -5,12 +5,15 @@ package import Records
 /// Wire reference 12.
 package struct ModifySubscriptions: Sendable {
     package enum Operation: Hashable, Sendable {
+        /// Makes one, or replaces that of the same name.
         case save(Subscription)
+        /// Replaces one that is there.
+        case update(Subscription)
         case delete(id: String)
 
         package var id: String {
             switch self {
-            case .save(let subscription): subscription.id
+            case .save(let subscription), .update(let subscription): subscription.id
             case .delete(let id): id
             }
         }
@@ -30,7 +33,7 @@ package struct ModifySubscriptions: Sendable {
 
     /// Attempts all, in order; each stands for itself.
     ///
-    /// Saving one again and deleting one that is gone are successes.
+    /// Saving one again and deleting one that is gone are successes; updating one that is not there is none.
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         guard let user = database.caller.user else { return [] }
         var known = Set(try writer.subscriptions(of: user, in: database.scope).map(\.id))
@@ -38,7 +41,8 @@ package struct ModifySubscriptions: Sendable {
         for operation in operations {
             do throws(RelayError) {
                 switch operation {
-                case .save(let subscription):
+                case .save(let subscription), .update(let subscription):
+                    if case .update = operation, !known.contains(subscription.id) { throw .subscriptionNotFound }
                     let checked = try check(subscription)
                     guard known.contains(checked.id) || known.count < limits.subscriptionsPerDatabase else {
                         throw RelayError(
@@ -85,4 +89,8 @@ package struct ModifySubscriptions: Sendable {
         }
         return checked
     }
+}
+
+extension RelayError {
+    package static let subscriptionNotFound = RelayError(.notFound, "Subscription not found")
 }

@@ -60,6 +60,14 @@ extension ErrorTableTests {
             in: "subscriptions"
         ),
         Row(
+            "a missing subscription updated",
+            "private/subscriptions/modify",
+            #"{"operations":[{"operationType":"update","subscription":{"subscriptionID":"no","subscriptionType":"database"}}]}"#,
+            is: 200,
+            "NOT_FOUND",
+            in: "subscriptions"
+        ),
+        Row(
             "a public zone subscription",
             "public/subscriptions/modify",
             #"{"operations":[{"operationType":"create","subscription":{"subscriptionID":"s","subscriptionType":"zone"}}]}"#,
