@@ -155,6 +155,21 @@ import Wire
         #expect(try World.names(try await world.changes(since: token)).sorted() == ["-item", "-part"])
     }
 
+    /// Nothing says that parents may not, so they may; nobody who follows them may be kept by it.
+    @Test func parentsThatGoRoundInACircleHoldNobodyUp() async throws {
+        let world = try await lists()
+        let round = [Self.child("other", of: "part2"), Self.child("part2", of: "other")]
+        try await world.modify(round).checked()
+        try await shareList(world)
+        try await world.one(Self.child("item", of: "part"))
+        try await world.one(World.share(name: "second", root: "other", with: []))
+        try await world.one(Self.child("item", of: "list"))
+        #expect(try World.names(try await world.changes()).sorted() == ["item", "list", "part", "share"])
+        let all = ["share", "second", "secret", "list", "item", "part", "other", "part2"]
+        try await world.modify(all.map(World.delete)).checked()
+        #expect(try World.names(try await world.changes(as: "alice", in: "private")) == [])
+    }
+
     /// What takes a name after its record has left the hierarchy is nobody's business there.
     @Test func whatIsGoneIsWhatItWasWhenItWasSeen() async throws {
         let world = try await lists()
