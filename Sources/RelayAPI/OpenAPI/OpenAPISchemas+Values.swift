@@ -81,7 +81,7 @@ extension OpenAPISchemas {
                 "createShortGUID": { "type": "boolean", "default": false, "description": "Makes the link that a share of this record will have." },
                 "forRecord": { "type": "object", "required": ["recordName"], "description": "Of a new cloudkit.share record: the root of what it shares; absent, the whole zone.",
                   "properties": { "recordName": { "type": "string" }, "recordChangeTag": { "type": "string" } } },
-                "publicPermission": { "$ref": "#/components/schemas/SharePermission" },
+                "publicPermission": { "type": "string", "enum": ["NONE", "READ_ONLY", "READ_WRITE"] },
                 "participants": { "type": "array", "maxItems": 101, "items": { "$ref": "#/components/schemas/ParticipantInput" }, "description": "Of a cloudkit.share record: all who shall be in it." },
                 "accessRequests": { "$ref": "#/components/schemas/AccessRequestsInput" },
                 "desiredKeys": { "type": "array", "nullable": true, "items": { "type": "string" } } } }
