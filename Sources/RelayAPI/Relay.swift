@@ -104,6 +104,7 @@ package final class Relay: Sendable {
             assets: self.assets,
             couriers: couriers,
             pushes: pushes,
+            stores: stores,
             queryUse: queryUse,
             random: random
         )

@@ -13,6 +13,7 @@ final class RequestServices: Sendable {
     let couriers: Couriers
     /// Who takes in devices that sleep; `nil` where nobody wakes them.
     let pushes: PushDesk?
+    private let stores: any StoreCatalog
     /// Counts what queries ask of indexes.
     let queryUse: QueryUse
     /// Makes names for records whose client made none.
@@ -25,9 +26,11 @@ final class RequestServices: Sendable {
         assets: AssetDesk,
         couriers: Couriers,
         pushes: PushDesk?,
+        stores: any StoreCatalog,
         queryUse: QueryUse,
         random: RandomSource
     ) {
+        self.stores = stores
         self.authenticator = authenticator
         self.assets = assets
         self.couriers = couriers
@@ -35,6 +38,11 @@ final class RequestServices: Sendable {
         self.queryUse = queryUse
         newRecordName = { random.uuid().uppercased() }
         newSecret = { Base64URL.encode(random.bytes(16)) }
+    }
+
+    /// A schema as it is now; `nil` where nobody has used that environment.
+    func schema(of home: ContainerEnvironment) -> Schema? {
+        stores.isThere(home) ? try? stores.store(of: home).currentSchema : nil
     }
 }
 
@@ -137,6 +145,13 @@ final class RequestContext: Sendable {
             selection.numbersAsStrings = try flag.bool()
         }
         return selection
+    }
+}
+
+extension RequestContext: TypeWitness {
+    func isOnlyInDevelopment(_ type: String) -> Bool {
+        guard home.environment == .production else { return false }
+        return services.schema(of: ContainerEnvironment(home.container, .development))?.types[type] != nil
     }
 }
 

@@ -161,7 +161,11 @@ import Testing
         let title = #"{"fieldName":"title","comparator":"EQUALS","fieldValue":{"value":"x"}}"#
         #expect(try query(connection, title).records?.count == 2)
         let body = #"{"fieldName":"body","comparator":"EQUALS","fieldValue":{"value":"x"}}"#
-        #expect(try query(connection, body).reason == "Field 'body' is not marked queryable")
+        #expect(
+            try query(connection, body).reason
+                == "Field 'body' is not marked queryable. zonecast schema diff shows the missing index; "
+                + "console: Schema > Indexes."
+        )
 
         // A query is read by the new schema too: a number without a tag is a moment where the field is one.
         let dated = Self.notes.replacingOccurrences(

@@ -23,7 +23,8 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         limit: try context.resultsLimit(of: body),
         after: try body["continuationMarker"].map {
             try QueryMarker.decode(seal.open($0.string()), of: query, in: zone)
-        }
+        },
+        types: context
     )
     // What somebody tries at the console says nothing of what apps need.
     if !context.database.isOperators {

@@ -42,7 +42,8 @@ final class RecordsWrite: Sendable {
             mayGrow: context.schemaMayGrow,
             scope: context.database.scope,
             limits: context.limits,
-            assets: context
+            assets: context,
+            types: context
         )
         let schema = context.store.currentSchema
         assetTypes = context.assets.types(of: context.home, in: schema)

@@ -136,9 +136,10 @@ struct SubscriptionOperation {
         }
         if let type = schema.types[subscribed.recordType] { return try QueryCheck(query, of: type).checkFilters() }
         guard context.home.environment == .development, NameRules.isIdentifier(subscribed.recordType) else {
-            throw RelayError(
-                .notFound,
-                "Record type '\(subscribed.recordType.prefix(64))' does not exist in this environment."
+            throw RelayError.unknownType(
+                subscribed.recordType,
+                context,
+                else: "Record type '\(subscribed.recordType.prefix(64))' does not exist in this environment."
             )
         }
     }

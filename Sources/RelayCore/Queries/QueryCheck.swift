@@ -85,7 +85,7 @@ package struct QueryCheck {
             let field = try declared(own)
             if case .list = field.type { throw .badRequest("Field '\(name)' is a list and cannot be sorted by") }
             guard !field.isEncrypted, !field.type.isAsset else {
-                throw .badRequest("Field '\(name)' is not marked sortable")
+                throw .unmarked(name, "sortable")
             }
             guard (field.type == .scalar(.location)) == (sort.relativeLocation != nil) else {
                 throw .badRequest(
@@ -122,13 +122,23 @@ package struct QueryCheck {
         guard !type.indexes(of: field).contains(index) else { return }
         let name = name ?? (field == .system(.recordName) ? "recordName" : field.name)
         let word = index == .queryable ? "queryable" : index == .sortable ? "sortable" : "searchable"
-        throw .badRequest("Field '\(name)' is not marked \(word)")
+        throw .unmarked(name, word)
     }
 
     private func unfit(_ filter: Query.Filter, _ type: String) -> RelayError {
         .badRequest(
             "Field '\(filter.field.name)' has a value type of \(type) and cannot be queried using filter type "
                 + filter.comparator.rawValue
+        )
+    }
+}
+
+extension RelayError {
+    /// CloudKit's words, which programs look for, and where the index is to be had; experience reference 7.
+    fileprivate static func unmarked(_ field: String, _ index: String) -> RelayError {
+        .badRequest(
+            "Field '\(field)' is not marked \(index). "
+                + "zonecast schema diff shows the missing index; console: Schema > Indexes."
         )
     }
 }

@@ -10,14 +10,17 @@ package struct QueryRecords: Sendable {
     package var query: Query
     package var limit: Int
     package var position: Query.Position?
+    private let types: (any TypeWitness)?
 
     package init(
         _ query: Query,
         in zone: ZoneID?,
         of database: DatabaseAddress,
         limit: Int,
-        after position: Query.Position? = nil
+        after position: Query.Position? = nil,
+        types: (any TypeWitness)? = nil
     ) {
+        self.types = types
         self.query = query
         self.zone = zone
         self.database = database
@@ -29,11 +32,10 @@ package struct QueryRecords: Sendable {
     package func read(from reader: any StoreReader) throws(RelayError) -> QueryPage {
         let schema = try reader.schema
         guard let type = schema.queryable(query.recordType) else {
-            throw RelayError(
-                .notFound,
-                // Programs look for these words.
-                "Did not find record type: \(query.recordType.prefix(64)). It does not exist in this environment."
-            )
+            var error = RelayError.unknownType(query.recordType, types)
+            // Programs look for these words.
+            error.reason = "Did not find record type: \(query.recordType.prefix(64)). \(error.reason)"
+            throw error
         }
         try QueryCheck(query, of: type).check()
         if let position, position.keys.count != QueryOrder(query).sorts.count {

@@ -39,7 +39,7 @@ package struct FieldPreparation: Sendable {
         cleared = []
         let isShare = known.name == Share.recordType
         let mayGrow = isShare || rules.mayGrow
-        try Self.checkType(known.name, isKnown: known.definition != nil, mayGrow: mayGrow)
+        if known.definition == nil { try Self.checkUnknown(known.name, mayGrow: mayGrow, rules) }
         var growing = GrowingType(known)
         var writer = FieldsWriter(reserving: 512)
         var place = 0
@@ -72,15 +72,16 @@ package struct FieldPreparation: Sendable {
         growth = isShare ? nil : growing.growth
     }
 
-    private static func checkType(_ name: String, isKnown: Bool, mayGrow: Bool) throws(RelayError) {
-        guard isKnown || mayGrow else {
-            throw RelayError(
-                .notFound,
-                "Record type '\(name.prefix(64))' does not exist in this environment; " + SchemaRules.whyNotGrown
+    private static func checkUnknown(_ name: String, mayGrow: Bool, _ rules: SchemaRules) throws(RelayError) {
+        guard mayGrow else {
+            throw .unknownType(
+                name,
+                rules.types,
+                else: "Record type '\(name.prefix(64))' does not exist in this environment; " + SchemaRules.whyNotGrown
             )
         }
         // What no schema can grow by is as unknown as it is where the schema does not grow; a limit is a limit.
-        guard isKnown || NameRules.isIdentifier(name) else {
+        guard NameRules.isIdentifier(name) else {
             let isOfGoodLength = (1...255).contains(name.utf8.count)
             throw RelayError(
                 isOfGoodLength ? .notFound : .badRequest,

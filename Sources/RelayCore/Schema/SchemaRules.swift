@@ -13,17 +13,43 @@ package final class SchemaRules: Sendable {
     package let scope: DatabaseScope
     package let limits: Limits
     package let assets: any AssetJudge
+    /// Tells more of types that are not there, where anybody can.
+    let types: (any TypeWitness)?
 
     package init(
         mayGrow: Bool,
         scope: DatabaseScope,
         limits: Limits,
-        assets: any AssetJudge = NoReceipts()
+        assets: any AssetJudge = NoReceipts(),
+        types: (any TypeWitness)? = nil
     ) {
+        self.types = types
         self.mayGrow = mayGrow
         self.scope = scope
         self.limits = limits
         self.assets = assets
+    }
+}
+
+/// Knows the container's other schema; asked only where a type is missing.
+package protocol TypeWitness: Sendable {
+    /// Whether the request is for production and only development has a type of this name: its author forgot to promote it.
+    func isOnlyInDevelopment(_ type: String) -> Bool
+}
+
+extension RelayError {
+    /// Of a type that the schema does not have; `else` is what there is to say where no other schema has it either.
+    ///
+    /// Experience reference 7.
+    package static func unknownType(
+        _ name: String,
+        _ witness: (any TypeWitness)?,
+        else advice: String = "It does not exist in this environment."
+    ) -> RelayError {
+        let promotion =
+            "Record type \"\(name.prefix(64))\" exists in development but not in production. "
+            + "zonecast schema promote --dry-run shows what would change."
+        return RelayError(.notFound, witness?.isOnlyInDevelopment(name) == true ? promotion : advice)
     }
 }
 

@@ -29,6 +29,9 @@ package protocol StoreCatalog: Sendable {
     /// The store, made where there was none; the caller has seen that the container exists.
     func store(of home: ContainerEnvironment) throws(RelayError) -> any Store
 
+    /// Whether somebody has used the environment.
+    func isThere(_ home: ContainerEnvironment) -> Bool
+
     /// The container's assets; likewise.
     func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep
 }

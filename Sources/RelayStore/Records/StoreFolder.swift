@@ -119,8 +119,7 @@ package final class StoreFolder: StoreCatalog {
     /// Writes that wait for their commits, in all open stores.
     package var waitingWrites: Int { open.withLock { Array($0.stores.values) }.reduce(0) { $0 + $1.waitingWrites } }
 
-    /// Whether somebody has used the environment.
-    func isThere(_ home: ContainerEnvironment) -> Bool {
+    package func isThere(_ home: ContainerEnvironment) -> Bool {
         if open.withLock({ $0.stores[home] != nil }) { return true }
         return folder.map { FileManager.default.fileExists(atPath: Self.path(of: home, in: $0)) } ?? false
     }

@@ -312,6 +312,31 @@ import Wire
         }
     }
 
+    /// Whoever forgot to promote a type is told so, wherever they meet it.
+    @Test func aTypeOfDevelopmentAloneIsToldInProduction() async throws {
+        try await save("a", #"{"title":{"value":"a"}}"#)
+        let told =
+            #"Record type "Note" exists in development but not in production. "#
+            + "zonecast schema promote --dry-run shows what would change."
+        let query = try await world.ask(
+            "private/records/query",
+            #"{"query":{"recordType":"Note"}}"#,
+            environment: "production"
+        )
+        #expect(query.code == "NOT_FOUND" && query.json.text("reason") == "Did not find record type: Note. " + told)
+        for (type, expected) in [("Note", told), ("Other", "does not exist in this environment")] {
+            let record = #"{"operationType":"create","record":{"recordType":"\#(type)"}}"#
+            let write = try await world.ask(
+                "private/records/modify",
+                #"{"operations":[\#(record)]}"#,
+                environment: "production"
+            )
+            let item = try #require(try write.items("records").first)
+            #expect(item.text("serverErrorCode") == "NOT_FOUND")
+            #expect(item.text("reason")?.contains(expected) == true, "\(item.text("reason") ?? "")")
+        }
+    }
+
     /// What asks for which index, on a type that has none; the declared ones let it pass.
     static let indexRules: [(query: String, reason: String, cure: @Sendable (inout RecordType) -> Void)] = [
         ("{}", "Field 'recordName' is not marked queryable", { $0.systemIndexes[.recordName] = .queryable }),
