@@ -177,6 +177,7 @@ import Testing
         ("plain", get + "\r\n", "GET / - "),
         ("empty line first", "\r\n" + get + "\r\n", "GET / - "),
         ("blanks around a value", "GET / HTTP/1.1\r\nHost: \t x \t\r\n\r\n", "GET / - "),
+        ("a tab behind a length", post + "Content-Length: 3\t \t\r\nX-A: a\tb\t\r\n\r\nabc", "127.0.0.1\nabc"),
         ("bytes above ASCII in a value", get + "X-A: grüße\r\n\r\n", "GET / - "),
         ("Host with a port", "GET / HTTP/1.1\r\nHost: x:65535\r\n\r\n", "GET / - "),
         ("Host with an empty port", "GET / HTTP/1.1\r\nHost: x:\r\n\r\n", "GET / - "),

@@ -151,6 +151,7 @@ final class RequestDecoder: ByteToMessageDecoder {
     private func feed(_ count: Int, _ context: ChannelHandlerContext, _ buffer: inout ByteBuffer) throws {
         let length = leftOver + count
         guard var slice = buffer.getSlice(at: buffer.readerIndex, length: length) else { return }
+        if case .head = stage { Self.blankTabs(atFieldEndsOf: &slice) }
         _ = try parser.decode(context: context, buffer: &slice)
         leftOver = slice.readableBytes
         buffer.moveReaderIndex(forwardBy: length - leftOver)
@@ -174,6 +175,22 @@ final class RequestDecoder: ByteToMessageDecoder {
                 index += 1
             }
             return bytes.count
+        }
+    }
+
+    /// Tabs may stand behind a field's value as blanks may (RFC 9110, 5.5), but the parser takes none behind a length.
+    private static func blankTabs(atFieldEndsOf head: inout ByteBuffer) {
+        let (tab, blank) = (UInt8(ascii: "\t"), UInt8(ascii: " "))
+        // Nearly no head has any.
+        guard head.readableBytesView.contains(tab) else { return }
+        var isAtEnd = false
+        for index in stride(from: head.writerIndex - 1, through: head.readerIndex, by: -1) {
+            switch head.getInteger(at: index, as: UInt8.self) {
+            case UInt8(ascii: "\r"), UInt8(ascii: "\n"): isAtEnd = true
+            case tab: if isAtEnd { head.setInteger(blank, at: index) }
+            case blank: break
+            default: isAtEnd = false
+            }
         }
     }
 
