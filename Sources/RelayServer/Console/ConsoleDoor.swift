@@ -24,10 +24,25 @@ package struct ConsoleDoor: Sendable {
     /// Answers what is for the console, and leaves the rest to `others`.
     package func before(_ others: @escaping RelayServer.Responder) -> RelayServer.Responder {
         return { request in
+            if let way = welcome(request) { return way }
             guard let end = Self.end(of: request.path) else { return await others(request) }
             guard let parts else { return Self.shut }
             return await respond(String(end), request, parts)
         }
+    }
+
+    /// Leads somebody with a browser and no more than the relay's address to the console, or where that is shut to their
+    /// own account.
+    ///
+    /// Programs are told in the wire's form that nothing is there.
+    private func welcome(_ request: APIRequest) -> APIResponse? {
+        guard request.path == "/", request.method == .get || request.method == .head,
+            request.headers[.accept]?.contains("text/html") ?? false
+        else { return nil }
+        var response = APIResponse(status: .seeOther)
+        response.headers[.location] = parts == nil ? "account" : "console/"
+        response.headers[.cacheControl] = "no-store"
+        return response
     }
 
     private func respond(_ end: String, _ request: APIRequest, _ parts: ConsoleParts) async -> APIResponse {

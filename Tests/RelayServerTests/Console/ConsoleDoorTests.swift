@@ -32,6 +32,16 @@ import Testing
         }
     }
 
+    @Test(arguments: [(true, "console/"), (false, "account")])
+    func aBrowserAtTheRootIsLedToAPage(isOpen: Bool, place: String) async throws {
+        let world = try ConsoleWorld(isOpen: isOpen)
+        let browser = ["Accept": "text/html,application/xhtml+xml,*/*;q=0.8"]
+        let answer = try await world.ask(.get, "/", headers: browser)
+        #expect(answer.status == .seeOther && answer.headers[.location] == place)
+        #expect(try await world.ask(.get, "/", headers: ["Accept": "*/*"]).status == .teapot)
+        #expect(try await world.ask(.post, "/", headers: browser).status == .teapot)
+    }
+
     @Test func pagesHoldNoInlineScriptAndNothingForeign() async throws {
         let world = try ConsoleWorld()
         let page = try await world.ask(.get, "/behind/a/proxy/console/")
