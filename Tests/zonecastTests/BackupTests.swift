@@ -12,6 +12,7 @@ import Testing
         var records: Int
         var assets: Int
         var missingAssets: Int
+        var bytes: Int
     }
 
     private struct Verified: Decodable {
@@ -117,6 +118,26 @@ import Testing
         let fresh = try save(["n2", "n3", "n4"], on: device).compactMap(\.recordChangeTag)
         #expect(tags.isDisjoint(with: fresh), "no number is given twice")
         #expect(again.stop().status == 0)
+    }
+
+    @Test func itsSizeIsThatOfAllThatIsInIt() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        try makeZone(on: connection)
+        let before = try backup("create").json(Row.self).bytes
+        let picture = String(repeating: "p", count: 2_000_000)
+        try save(["with file"], fields: upload(picture, on: connection), on: connection)
+        let made = try backup("create").json(Row.self)
+        #expect(relay.stop().status == 0)
+        #expect(made.bytes - before >= 2_000_000 && made.bytes - before < 3_000_000, "\(before), \(made.bytes)")
+        // Of one that counted no assets they are counted when it is looked at.
+        let path = made.backup + "/manifest.json"
+        let text = try String(contentsOfFile: path, encoding: .utf8)
+        let older = text.replacing(/\n *"assetBytes" : \d+,/, with: "")
+        #expect(older != text)
+        try older.write(toFile: path, atomically: true, encoding: .utf8)
+        let listed = try backup("list").json([String: [Row]].self)["backups"]
+        #expect(listed?.last?.bytes == made.bytes)
     }
 
     @Test func eachKindOfDamageIsFound() throws {

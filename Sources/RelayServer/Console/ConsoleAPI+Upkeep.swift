@@ -107,7 +107,7 @@ extension ConsoleAPI {
         init(_ backup: Backup) {
             name = backup.name
             made = backup.manifest.made
-            bytes = backup.manifest.files.reduce(0) { $0 + $1.bytes }
+            bytes = backup.bytes
             zones = backup.manifest.zones
             records = backup.manifest.records
             assets = backup.manifest.assets

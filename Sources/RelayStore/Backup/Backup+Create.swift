@@ -87,15 +87,18 @@ extension Backup {
             let contents = try StoreContents(ofFile: copied)
             file.zones = contents.zones
             file.records = contents.records
+            var assetBytes: Int64 = 0
             for asset in contents.assets {
                 let place = "\(SQLiteStore.Place.assetFolder(ofFile: path))/\(asset.prefix(2))/\(asset)"
                 if FileManager.default.fileExists(atPath: "\(data)/\(place)") {
                     try files.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
                     file.assets += 1
+                    assetBytes += try BackupFiles.size(of: "\(target)/\(place)")
                 } else {
                     manifest.missingAssets += 1
                 }
             }
+            file.assetBytes = assetBytes
         }
         manifest.files.append(file)
     }

@@ -40,11 +40,28 @@ package struct Backup: Sendable {
             package var zones: Int
             package var records: Int
             package var assets: Int
+            /// What the copied assets take; `nil` in backups of versions that did not count it.
+            package var assetBytes: Int64?
         }
 
         package var zones: Int { files.reduce(0) { $0 + $1.zones } }
         package var records: Int { files.reduce(0) { $0 + $1.records } }
         package var assets: Int { files.reduce(0) { $0 + $1.assets } }
+    }
+
+    /// What it takes to keep it elsewhere: files and assets.
+    package var bytes: Int64 {
+        let files = (manifest.files + (manifest.settings ?? [])).reduce(0) { $0 + $1.bytes }
+        guard manifest.files.allSatisfy({ $0.assets == 0 || $0.assetBytes != nil }) else { return walkedBytes }
+        return manifest.files.reduce(files) { $0 + ($1.assetBytes ?? 0) }
+    }
+
+    private var walkedBytes: Int64 {
+        var (walk, bytes) = (FileWalk(path), Int64(0))
+        while let file = try? walk.next() {
+            if file.path != Self.manifestName { bytes += file.size }
+        }
+        return bytes
     }
 
     /// Reads the manifest of the backup at `path`.

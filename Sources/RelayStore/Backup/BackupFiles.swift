@@ -47,6 +47,12 @@ struct BackupFiles {
         return (hasher.finalize().map { String(format: "%02x", $0) }.joined(), bytes)
     }
 
+    static func size(of path: String) throws -> Int64 {
+        var facts = stat()
+        guard stat(path, &facts) == 0 else { throw failure(path) }
+        return Int64(facts.st_size)
+    }
+
     /// Makes a folder with all above it that are missing; the names of those are on the disk when this returns.
     func makeFolder(_ path: String) throws {
         let path = path.hasPrefix("/") ? path : FileManager.default.currentDirectoryPath + "/" + path

@@ -85,7 +85,7 @@ struct BackupRow: Encodable {
         let manifest = backup.manifest
         self.backup = backup.path
         made = Date(timeIntervalSince1970: Double(manifest.made / 1000)).formatted(.iso8601)
-        bytes = (manifest.files + (manifest.settings ?? [])).reduce(0) { $0 + $1.bytes }
+        bytes = backup.bytes
         zones = manifest.zones
         records = manifest.records
         assets = manifest.assets
