@@ -187,17 +187,18 @@ struct DemoPaint: Sendable {
     func green(_ text: String) -> String { code("32", text) }
     func yellow(_ text: String) -> String { code("33", text) }
 
-    /// A line of the log; checks and refusals are read to their end, so they get as many lines as they need.
+    /// A line of the log; checks and refusals are read to their end and addresses opened, so they get as many lines as they
+    /// need.
     func log(_ line: String, _ width: Int) -> [String] {
         let isCheck = line.contains(" check ")
-        let isWhole = isCheck || line.contains(" refused ")
+        let isWhole = isCheck || line.contains(" refused ") || line.contains("://")
         let cut = (isWhole ? wrapped(line, width) : [line]).map { fit($0, width) }
         if line.contains("✘") || line.contains("kill -9") || line.contains(" refuse") { return cut.map(red) }
         if isCheck { return cut.map(green) }
         return line.contains("conflict") || line.contains("offline") ? cut.map(yellow) : cut
     }
 
-    /// Broken between words; what follows stands under the log's last column.
+    /// Broken between words; what follows stands under the log's last column, or before it where it is too long for that.
     private func wrapped(_ line: String, _ width: Int) -> [String] {
         let indent = String(repeating: " ", count: min(33, width / 3))
         var lines: [String] = []
@@ -207,7 +208,7 @@ struct DemoPaint: Sendable {
         for word in words {
             if last.count + 1 + word.count > width {
                 lines.append(last)
-                last = indent + word
+                last = String(indent.prefix(max(0, width - word.count))) + word
             } else {
                 last += " " + word
             }

@@ -104,6 +104,17 @@ import Testing
         #expect(shown.contains("· held"))
     }
 
+    @Test func anAddressIsThereToItsEnd() {
+        var screen = screen()
+        let link = "http://127.0.0.1:43211/console/#setup=K7Q2-9M4D-K7Q2-9M4D-K7Q2"
+        screen.log.append(
+            DemoLine(seconds: 0, who: "demo", what: "console", detail: "\(link)  (one use, 15 minutes)").text
+        )
+        let shown = screen.lines(width: 80, height: 24, hasColour: false)
+        #expect(shown.contains { $0.contains(link) }, "\(shown)")
+        #expect(shown.contains { $0.contains("(one use, 15 minutes)") })
+    }
+
     @Test func saysThatTheRelayIsDownAndWhatToPress() {
         var down = screen()
         down.isRelayRunning = false
