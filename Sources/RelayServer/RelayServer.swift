@@ -63,7 +63,7 @@ package struct RelayServer: Service {
         if limits.connections < configuration.limits.connections {
             logger.warning(
                 "Fewer connections are taken than limits.connections allows. For more, raise the limit of open files.",
-                metadata: ["connections": "\(limits.connections)"]
+                metadata: ["connections": .stringConvertible(limits.connections)]
             )
         }
         counts = ConnectionCounts(limits: limits, trustedProxies: configuration.trustedProxies)

@@ -14,7 +14,9 @@ import Testing
         var message: String
         var request: String?
         var path: String?
-        var status: String?
+        var status: Int?
+        var ms: Double?
+        var bytes: Int?
     }
 
     @Test func everyRequestIsALineOfJSONWithItsIdentifierAndNothingPrivate() throws {
@@ -36,22 +38,36 @@ import Testing
         let lines = try text.split(separator: "\n").map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }
         let requests = lines.filter { $0.message == "request" }
         #expect(requests.map(\.request) == identifiers)
-        #expect(requests.map(\.status) == ["\(saved.status)", "\(refused.status)"])
+        #expect(requests.map(\.status) == [saved.status, refused.status])
+        #expect(requests.allSatisfy { $0.ms != nil && $0.bytes != nil })
         #expect(requests.map(\.path) == [place + "records/modify", place + "records/query"])
         for secret in ["alice", "nonsense", "Secret", "ckWebAuthToken"] { #expect(!text.contains(secret), "\(secret)") }
     }
 
     @Test func aLineCannotBeForgedByWhatIsInIt() {
         let date = Date(timeIntervalSince1970: 0)
-        let facts: Logger.Metadata = ["path": "a b\n\"c\"\u{1}", "status": "200"]
+        let facts: Logger.Metadata = ["path": "a b\n\"c\"\u{1}", "status": .stringConvertible(200)]
         #expect(
             LogLines.line(at: date, .info, "request", facts, .text)
                 == #"1970-01-01T00:00:00.000Z info request path="a b\n\"c\"\u0001" status=200"#
         )
         #expect(
             LogLines.line(at: date, .error, "x\ny", facts, .json)
-                == #"{"time":"1970-01-01T00:00:00.000Z","level":"error","message":"x\ny","path":"a b\n\"c\"\u0001","status":"200"}"#
+                == #"{"time":"1970-01-01T00:00:00.000Z","level":"error","message":"x\ny","path":"a b\n\"c\"\u0001","status":200}"#
         )
+    }
+
+    @Test func linesAreCountedFromTheEndOfAnyLog() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let log = folder.path + "/log"
+        let text = (0..<5).map { "2026-01-01T00:00:00Z info line\($0)\n" }.joined()
+        try text.write(toFile: log, atomically: true, encoding: .utf8)
+        for (count, first) in [("2", 3), ("5", 0), ("9", 0)] {
+            let expected = text.split(separator: "\n").dropFirst(first).map { $0 + "\n" }.joined()
+            #expect(try Command.run(["logs", "--file", log, "--lines", count]).output == expected)
+            #expect(try Command.run(["logs", "--lines", count], input: text).output == expected)
+        }
+        #expect(try Command.run(["logs", "--file", log]).output == text)
     }
 
     @Test(arguments: [

@@ -41,23 +41,25 @@ struct LogsCommand: ParsableCommand {
         )
     )
     var data: String?
-    @Option(help: ArgumentHelp("Of the service's log, how many lines back.", valueName: "count"))
-    var lines = 200
+    @Option(
+        help: ArgumentHelp(
+            "How many lines of the log to look through, from its end. (default: 200 of the service's, all of others)",
+            valueName: "count"
+        )
+    )
+    var lines: Int?
 
     func validate() throws {
-        guard (1...1_000_000).contains(lines) else { throw ValidationError("--lines is a number from 1 to 1000000.") }
+        guard (1...1_000_000).contains(lines ?? 1) else {
+            throw ValidationError("--lines is a number from 1 to 1000000.")
+        }
     }
 
     func run() throws {
         let filter = LogFilter(errors: errors, operation: operation, request: request, users: try pseudonyms())
-        if let file { return try show(try Self.tail(file, follow: follow), filter) }
-        if isatty(STDIN_FILENO) == 0, !follow {
-            while let line = readLine() {
-                if filter.admits(line) { Terminal.say(line) }
-            }
-            return
-        }
-        var arguments = ["journalctl", "--unit", "zonecast", "--output", "cat", "--lines", "\(lines)"]
+        if let file { return try show(try tail(file), filter) }
+        if isatty(STDIN_FILENO) == 0, !follow { return showInput(filter) }
+        var arguments = ["journalctl", "--unit", "zonecast", "--output", "cat", "--lines", "\(lines ?? 200)"]
         if follow { arguments.append("--follow") }
         try show(arguments, filter)
     }
@@ -80,14 +82,32 @@ struct LogsCommand: ParsableCommand {
         return Set(names)
     }
 
-    private static func tail(_ file: String, follow: Bool) throws -> [String] {
+    private func showInput(_ filter: LogFilter) {
+        guard let lines else {
+            while let line = readLine() {
+                if filter.admits(line) { Terminal.say(line) }
+            }
+            return
+        }
+        // Which lines are the last is known at the end alone; no more than those are kept.
+        var (last, count) = ([String](), 0)
+        while let line = readLine() {
+            if last.count < lines { last.append(line) } else { last[count % lines] = line }
+            count += 1
+        }
+        let first = count > lines ? count % lines : 0
+        for line in last[first...] + last[..<first] where filter.admits(line) { Terminal.say(line) }
+    }
+
+    private func tail(_ file: String) throws -> [String] {
         guard FileManager.default.isReadableFile(atPath: file) else {
             throw CommandFailure(
                 .failed,
                 "\(file) cannot be read. Name the relay's log with --file, or run this as whoever may read it."
             )
         }
-        return follow ? ["tail", "-n", "+1", "-F", file] : ["cat", "--", file]
+        let start = lines.map { "\($0)" } ?? "+1"
+        return ["tail", "-n", start] + (follow ? ["-F"] : []) + ["--", file]
     }
 
     /// Runs a program of the system and shows the lines that are looked for.

@@ -36,14 +36,25 @@ struct LogLines: LogHandler {
         _ format: LogFormat
     ) -> String {
         let time = date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
-        let facts = metadata.map { ($0.key, "\($0.value)") }.sorted { $0.0 < $1.0 }
+        let facts = metadata.sorted { $0.key < $1.key }
         switch format {
         case .text:
-            let words = facts.map { "\($0.0)=\(quoted($0.1))" }
+            let words = facts.map { "\($0.key)=\(quoted("\($0.value)"))" }
             return ([time, level.rawValue, message] + words).joined(separator: " ")
         case .json:
-            let members = [("time", time), ("level", level.rawValue), ("message", message)] + facts
-            return "{" + members.map { "\(json($0.0)):\(json($0.1))" }.joined(separator: ",") + "}"
+            let start = [("time", json(time)), ("level", json(level.rawValue)), ("message", json(message))]
+            let members = start + facts.map { ($0.key, json($0.value)) }
+            return "{" + members.map { "\(json($0.0)):\($0.1)" }.joined(separator: ",") + "}"
+        }
+    }
+
+    /// A number where the value was given as one, else a string.
+    private static func json(_ value: Logger.MetadataValue) -> String {
+        guard case .stringConvertible(let number) = value else { return json("\(value)") }
+        switch number {
+        case let number as any BinaryInteger: return "\(number)"
+        case let number as Double where number.isFinite: return "\(number)"
+        default: return json("\(number)")
         }
     }
 
@@ -52,7 +63,7 @@ struct LogLines: LogHandler {
         text.isEmpty || text.contains { $0 == " " || $0 == "\"" || $0 == "=" || $0.isNewline } ? json(text) : text
     }
 
-    /// A JSON string; whole numbers go without quotes only where the value is one, so all are text.
+    /// A JSON string.
     private static func json(_ text: String) -> String {
         var out = "\""
         for scalar in text.unicodeScalars {

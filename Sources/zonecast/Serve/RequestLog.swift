@@ -21,15 +21,14 @@ struct RequestLog: Sendable {
 
     /// Notes an answered request, and how long the answer took to make.
     func note(_ response: APIResponse, to request: APIRequest, in time: Duration) {
-        let took = String(format: "%.1f", time.milliseconds)
         var facts: Logger.Metadata = [
             "request": "\(response.usual?.requestID ?? response.otherHeaders[.requestUUID] ?? "-")",
             "method": "\(request.method)",
             // The query holds tokens and stays out.
             "path": "\(Self.loggable(request.path))",
-            "status": "\(response.status.code)",
-            "ms": "\(took)",
-            "bytes": "\(response.sentLength)",
+            "status": .stringConvertible(response.status.code),
+            "ms": .stringConvertible((time.milliseconds * 10).rounded() / 10),
+            "bytes": .stringConvertible(response.sentLength),
         ]
         if let code = response.errorCode { facts["error"] = "\(code.rawValue)" }
         if let caller = response.caller {
