@@ -106,6 +106,8 @@ import Testing
         #expect(export.output.contains(#""recordName":"n3""#))
 
         #expect(try zonecast("user", "delete", "dev-ada").status == 2, "nobody can be asked here")
+        // Whom the relay lets in no more can still be deleted.
+        #expect(try zonecast("user", "disable", "dev-ada").status == 0)
         let deleted = try zonecast("user", "delete", "dev-ada", "--yes")
         #expect(deleted.status == 0 && deleted.output.contains("2 zones"), "\(deleted.complaint)")
         #expect(try zonecast("user", "show", "dev-ada").status == 1)
@@ -115,6 +117,10 @@ import Testing
         let list = "/database/1/\(container)/development/private/zones/list?ckWebAuthToken=dev-ada"
         #expect(!String(decoding: try connection.send("POST", list, body: "{}").body, as: UTF8.self).contains("Lists"))
         #expect(relay.stop().status == 0)
+        #expect(try zonecast("user", "disable", "dev-ada").status == 0)
+        #expect(try zonecast("user", "delete", "dev-ada", "--yes").status == 3, "no relay runs")
+        #expect(try zonecast("user", "list").output.contains("disabled"), "and so they stay")
+        #expect(try zonecast("user", "disable", "dev-ada", "--undo").status == 0)
         let late = try zonecast("user", "export", "dev-ada")
         #expect(late.status == 3 && late.complaint.contains("zonecast serve"))
     }
