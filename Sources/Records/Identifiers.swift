@@ -13,6 +13,12 @@ package struct ContainerID: Hashable, Sendable, CustomStringConvertible {
     }
 
     package var description: String { name }
+
+    /// What to say of a text that is no container's name.
+    package static func rule(brokenBy text: String) -> String {
+        "'\(text.prefix(64))' cannot be a container: a name has 1 to 255 letters, digits, '.', '-' and '_', no '.' first, "
+            + "such as iCloud.org.example.notes."
+    }
 }
 
 /// The two lives of a container.

@@ -124,9 +124,11 @@ package struct Route: Hashable, Sendable {
         }
         let isDevice = segments[start] == "device"
         segments.removeFirst(start + 1)
-        guard segments.count >= 5, segments[0] == "1", let container = ContainerID(segments[1]),
-            let environment = Environment(rawValue: segments[2])
-        else { throw .unknownPath }
+        guard segments.count >= 5, segments[0] == "1" else { throw .unknownPath }
+        guard let container = ContainerID(segments[1]) else {
+            throw RelayError(.notFound, ContainerID.rule(brokenBy: segments[1]))
+        }
+        guard let environment = Environment(rawValue: segments[2]) else { throw .unknownPath }
         let named = isDevice ? nil : DatabaseScope(pathName: segments[3])
         guard let operation = Operation(rawValue: segments[(named == nil ? 3 : 4)...].joined(separator: "/")),
             named != nil || operation.needsNoDatabase, !isDevice || operation.isOfDevice

@@ -110,7 +110,7 @@ extension ConsoleAPI {
         .post("containers/add") { call in
             let name = try call.body(Named.self).id
             guard let container = ContainerID(name) else {
-                throw ConsoleRefusal("A container's name is like iCloud.org.example.notes.")
+                throw ConsoleRefusal(ContainerID.rule(brokenBy: name))
             }
             try call.parts.accounts.addContainer(container)
             try call.note("container.create", name)

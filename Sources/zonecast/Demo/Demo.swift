@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import Records
 import RelayStore
 
 /// `zonecast demo`: a relay and its clients, live.
@@ -66,8 +67,8 @@ struct Demo: AsyncParsableCommand {
     @Option(help: "A relay that is running elsewhere, instead of one of the demo's own.")
     var url: String?
 
-    @Option(help: "The container to play in.")
-    var container = "iCloud.org.zonecast.demo"
+    @Option(help: ArgumentHelp("The container to play in. (default: iCloud.org.zonecast.demo)", valueName: "id"))
+    var container: ContainerID?
 
     @Option(help: "The container's API token, for a relay that is not in --dev.")
     var apiToken: String?
@@ -206,7 +207,7 @@ struct Demo: AsyncParsableCommand {
         }
         return DemoPlace(
             url: address,
-            container: container,
+            container: container?.name ?? "iCloud.org.zonecast.demo",
             apiToken: apiToken,
             webTokens: tokens,
             folder: folder,

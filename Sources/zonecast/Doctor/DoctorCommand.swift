@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import Records
 import RelayAPI
 import RelayServer
 import RelayStore
@@ -26,7 +27,7 @@ struct DoctorCommand: AsyncParsableCommand {
     var url: String?
 
     @Option(help: ArgumentHelp("With --url: a container to try in.", valueName: "id"))
-    var container: String?
+    var container: ContainerID?
 
     @Option(help: "With --url: the container's API token.")
     var apiToken: String?
@@ -92,7 +93,11 @@ struct DoctorCommand: AsyncParsableCommand {
                 next: "zonecast doctor --url \(address) --container ID --api-token … --web-token …"
             )
         }
-        let credentials = DoctorCredentials(container: container ?? "_doctor", apiToken: apiToken, webToken: webToken)
+        let credentials = DoctorCredentials(
+            container: container?.name ?? "_doctor",
+            apiToken: apiToken,
+            webToken: webToken
+        )
         return await RoundTrip(address: address, credentials: credentials).check()
     }
 

@@ -169,6 +169,18 @@ import Wire
         #expect(try found.items("subscriptions").first?.text("subscriptionType") == "database")
         #expect(try await world.ask("records/lookup", #"{"records":[]}"#).status == 404)
     }
+
+    /// Also where any container is made for whoever asks for it.
+    @Test(arguments: ["a,b", "a%20b", ".a", String(repeating: "a", count: 256)])
+    func whatNoContainerCanBeCalledIsToldWithTheRule(_ name: String) async throws {
+        let path = "/database/1/\(name)/development/private/zones/list"
+        let request = APIRequest(method: .post, path: path, query: "ckAPIToken=x&ckWebAuthToken=dev-alice")
+        let response = await world.relay.respond(to: request)
+        #expect(response.status == .notFound)
+        let error = try JSONDocument(parsing: response.body).root
+        #expect(error.text("serverErrorCode") == "NOT_FOUND")
+        #expect(error.text("reason")?.contains("1 to 255 letters, digits, '.', '-' and '_'") == true)
+    }
 }
 
 extension HTTPField.Name {

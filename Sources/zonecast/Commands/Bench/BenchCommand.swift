@@ -42,7 +42,7 @@ struct BenchCommand: AsyncParsableCommand {
     var json = false
 
     func validate() throws {
-        guard ContainerID(container) != nil else { throw ValidationError("'\(container)' is no container's name.") }
+        guard ContainerID(container) != nil else { throw ValidationError(ContainerID.rule(brokenBy: container)) }
         guard (1...60).contains(seconds) else { throw ValidationError("--seconds is a number from 1 to 60.") }
         guard (1...64).contains(clients) else { throw ValidationError("--clients is a number from 1 to 64.") }
     }
