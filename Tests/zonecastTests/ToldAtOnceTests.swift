@@ -29,6 +29,32 @@ import Testing
         }
     }
 
+    // MARK: Data folders
+
+    @Test func aDamagedFileIsNamedWithWhatToDo() throws {
+        try makeContainer()
+        let place = "\(folder.path)/containers/iCloud.a.b"
+        try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+        let garbage = Data(String(repeating: "garbage ", count: 1_000).utf8)
+        try garbage.write(to: URL(fileURLWithPath: "\(place)/development.sqlite"))
+        let container = ["--container", "iCloud.a.b", "--data", folder.path]
+        let looks = [["schema", "export"] + container, ["storage", "info", "--data", folder.path]]
+        for look in looks { try expectDamage("\(place)/development.sqlite", told: look) }
+        for ending in ["-wal", "-shm"] { unlink("\(folder.path)/relay.sqlite\(ending)") }
+        try garbage.write(to: URL(fileURLWithPath: "\(folder.path)/relay.sqlite"))
+        for command in [["user", "list"], ["serve", "--listen", "127.0.0.1:0"]] {
+            try expectDamage("relay.sqlite", told: command + ["--data", folder.path])
+        }
+    }
+
+    private func expectDamage(_ file: String, told command: [String]) throws {
+        let run = try Command.run(command)
+        #expect(run.status == 1)
+        #expect(run.complaint.contains("\(file) in the data folder \(folder.path) is damaged."), "\(run.complaint)")
+        #expect(run.complaint.contains("zonecast doctor --data \(folder.path) shows where"))
+        #expect(run.complaint.contains("zonecast backup restore latest --data \(folder.path)"))
+    }
+
     // MARK: Backups
 
     @Test func noBackupsIsSaidOnlyWhereThereCouldBeSome() throws {

@@ -21,6 +21,7 @@ package enum CredentialRefusal: Error, Hashable, Sendable {
     init(_ error: DirectoryError) {
         switch error {
         case .unavailable(let text): self = .unavailable(text)
+        case .damaged(let file): self = .unavailable("\(file) is damaged")
         case .exists, .missing, .invalid: self = .failed
         }
     }

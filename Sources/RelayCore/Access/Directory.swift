@@ -10,6 +10,8 @@ package enum DirectoryError: Error, Hashable, Sendable {
     case invalid(String)
     /// The disk or the file refuses; the text is for the log, not for a client.
     case unavailable(String)
+    /// A file is not as it was written; the text names it, for the log as well.
+    case damaged(String)
 }
 
 /// Who is who: what the running relay asks, and the little it adds.

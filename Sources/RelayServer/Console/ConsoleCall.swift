@@ -37,6 +37,8 @@ struct ConsoleRefusal: Error, Encodable {
         case DirectoryError.missing(let what): self.init("There is no \(what).", status: 404)
         case DirectoryError.invalid(let text): self.init(text)
         case DirectoryError.unavailable: self.init("The data folder cannot be used; the log says why.", status: 503)
+        case DirectoryError.damaged:
+            self.init("A file of the data folder is damaged; zonecast doctor says which, and what to do.", status: 503)
         case let error as RelayError: self.init(error.reason, status: error.status ?? error.code.status)
         case let failure as BackupFailure: self.init(failure.description, status: 409)
         case is DecodingError: self.init("The console's page and this relay do not fit each other; load it anew.")

@@ -160,7 +160,7 @@ package final class AccountStore: Directory {
         } catch let error as DirectoryError {
             throw error
         } catch {
-            throw .unavailable("relay.sqlite: \(FolderAccess.words(for: error))")
+            throw DirectoryError(error, in: "relay.sqlite")
         }
     }
 

@@ -32,7 +32,7 @@ package struct StoreFiles: Sendable {
 
     /// `nil` where nobody has used the environment.
     ///
-    /// - Throws: `DirectoryError.unavailable` where the file cannot be read.
+    /// - Throws: `DirectoryError` where the file cannot be read.
     package init?(of home: ContainerEnvironment, in folder: String) throws {
         let path = StoreFolder.path(of: home, in: folder)
         guard FileManager.default.fileExists(atPath: path) else { return nil }
@@ -51,7 +51,7 @@ package struct StoreFiles: Sendable {
                 while let row = try rows.next() { used.insert(Hex.encode(row[0] as Data)) }
             }
         } catch let error as DatabaseError {
-            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+            throw DirectoryError(error, in: path)
         }
         assets = Self.assets(in: SQLiteStore.Place.assetFolder(ofFile: path), used)
         missing = used.subtracting(assets.map(\.hash)).sorted()

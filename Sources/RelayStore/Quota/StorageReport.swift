@@ -26,7 +26,7 @@ package struct StorageReport: Sendable {
     ///   - home: The container's environment.
     ///   - month: Whose transfers are told.
     ///   - count: How many users are named.
-    /// - Throws: `DirectoryError.unavailable` where the file cannot be used.
+    /// - Throws: `DirectoryError` where the file cannot be used.
     package init(folder: String, home: ContainerEnvironment, month: CalendarMonth, naming count: Int) throws {
         let path = StoreFolder.path(of: home, in: folder)
         guard FileManager.default.fileExists(atPath: path) else { return }
@@ -41,7 +41,7 @@ package struct StorageReport: Sendable {
                 owners = try Self.owners(count, database)
             }
         } catch let error as DatabaseError {
-            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+            throw DirectoryError(error, in: path)
         }
     }
 
@@ -62,7 +62,7 @@ package struct StorageReport: Sendable {
                 return (try reader.committedUse(of: user).total, zones.count)
             }
         } catch let error as DatabaseError {
-            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+            throw DirectoryError(error, in: path)
         }
     }
 
@@ -88,7 +88,7 @@ package struct StorageReport: Sendable {
                 )
             }
         } catch let error as DatabaseError {
-            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+            throw DirectoryError(error, in: path)
         }
     }
 

@@ -7,7 +7,7 @@ import Synchronization
 /// A container's schemas in a data folder, for the command line: beside a running relay, whose next commit and reads
 /// notice what is changed here.
 ///
-/// Throws `DirectoryError.unavailable` where a file cannot be used.
+/// Throws `DirectoryError` where a file cannot be used.
 package struct SchemaFolder: Sendable {
     private let folder: String
     private let container: ContainerID
@@ -113,14 +113,10 @@ package struct SchemaFolder: Sendable {
             let connections = try StoreConnections(.file(path: path))
             defer { connections.close() }
             return try body(connections)
-        } catch let error as DatabaseError where StoreFailure.isDamage(error) {
-            throw DirectoryError.unavailable("\(path(of: environment)) is damaged; restore a backup")
         } catch let error as DiskCalls.Failure {
             throw DirectoryError.unavailable("\(path(of: environment)): \(error)")
-        } catch is StoreFailure {
-            throw DirectoryError.unavailable("\(path(of: environment)) is damaged; restore a backup")
-        } catch let error as DatabaseError {
-            throw DirectoryError.unavailable("\(path(of: environment)): \(error.message ?? "\(error.resultCode)")")
+        } catch  where error is StoreFailure || error is DatabaseError {
+            throw DirectoryError(error, in: path(of: environment))
         }
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import RelayCore
 
 /// What a person can do about a folder or a disk, before SQLite's own words are shown to them.
 package enum FolderAccess {
@@ -34,5 +35,13 @@ package enum FolderAccess {
         guard let error = error as? DatabaseError else { return reason(error) + "." }
         guard error.resultCode != .SQLITE_FULL else { return "the disk is full. Make room on it." }
         return (error.message ?? "SQLite error \(error.resultCode.rawValue)") + "."
+    }
+}
+
+extension DirectoryError {
+    /// What went wrong in this file.
+    init(_ error: any Error, in file: String) {
+        let words = FolderAccess.words(for: error)
+        self = StoreFailure.isDamage(error) ? .damaged(file) : .unavailable("\(file): \(words)")
     }
 }

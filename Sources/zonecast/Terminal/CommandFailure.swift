@@ -39,7 +39,17 @@ struct CommandFailure: Error, CustomStringConvertible {
         case .invalid(let text):
             self.init(.failed, text)
         case .unavailable(let text):
-            self.init(.failed, "The data folder \(folder) cannot be used: \(text)")
+            let stop = text.hasSuffix(".") ? "" : "."
+            self.init(
+                .failed,
+                "The data folder \(folder) cannot be used: \(text)\(stop) See: zonecast doctor --data \(folder)"
+            )
+        case .damaged(let file):
+            self.init(
+                .failed,
+                "\(file) in the data folder \(folder) is damaged. zonecast doctor --data \(folder) shows where; "
+                    + "zonecast backup restore latest --data \(folder) puts the newest backup in its place."
+            )
         }
     }
 }

@@ -38,22 +38,10 @@ struct StorageCommand: ParsableCommand {
         }
 
         func run() throws {
-            let homes = try options.withDirectory { store in
+            let rows = try options.withDirectory { store in
                 try store.containers().flatMap { found in
-                    Records.Environment.allCases.map { ContainerEnvironment(found.container, $0) }
+                    try Records.Environment.allCases.compactMap { try row(ContainerEnvironment(found.container, $0)) }
                 }
-            }
-            let rows = try homes.compactMap { home -> Row? in
-                guard let files = try StoreFiles(of: home, in: options.folder) else { return nil }
-                return Row(
-                    container: home.container.name,
-                    environment: home.environment.rawValue,
-                    layout: files.layout,
-                    recordBytes: files.bytes,
-                    logBytes: files.logBytes,
-                    assets: files.assets.count,
-                    assetBytes: files.assets.reduce(0) { $0 + $1.bytes }
-                )
             }
             var disk = statvfs()
             let free = statvfs(options.folder, &disk) == 0 ? Int64(disk.f_bavail) * Int64(disk.f_frsize) : 0
@@ -71,6 +59,19 @@ struct StorageCommand: ParsableCommand {
                 },
                 heading: ["CONTAINER", "ENVIRONMENT", "RECORDS", "LOG", "ASSETS", "ASSET BYTES", "LAYOUT"],
                 empty: "No container has been used yet."
+            )
+        }
+
+        private func row(_ home: ContainerEnvironment) throws -> Row? {
+            guard let files = try StoreFiles(of: home, in: options.folder) else { return nil }
+            return Row(
+                container: home.container.name,
+                environment: home.environment.rawValue,
+                layout: files.layout,
+                recordBytes: files.bytes,
+                logBytes: files.logBytes,
+                assets: files.assets.count,
+                assetBytes: files.assets.reduce(0) { $0 + $1.bytes }
             )
         }
     }
