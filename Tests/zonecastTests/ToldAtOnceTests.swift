@@ -55,6 +55,14 @@ import Testing
         #expect(run.complaint.contains("zonecast backup restore latest --data \(folder.path)"))
     }
 
+    @Test(.enabled(if: FileManager.default.fileExists(atPath: "/proc/self"), "there is no /proc here"))
+    func aDemoWithoutAPlaceForItsFilesSaysSo() throws {
+        let run = try Command.run(["demo"], environment: ["TMPDIR": "/proc"])
+        #expect(run.status == 1)
+        #expect(run.complaint.contains("/proc cannot be written: "), "\(run.complaint)")
+        #expect(run.complaint.contains("TMPDIR=/var/tmp zonecast demo"), "\(run.complaint)")
+    }
+
     // MARK: Backups
 
     @Test func noBackupsIsSaidOnlyWhereThereCouldBeSome() throws {

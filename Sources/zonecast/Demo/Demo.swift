@@ -98,9 +98,7 @@ struct Demo: AsyncParsableCommand {
         let recorder = try record.flatMap { path in
             try DemoRecorder.Form(path: path).map { try DemoRecorder(path: path, form: $0) }
         }
-        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-demo-\(UUID().uuidString)")
-            .path
-        try FileManager.default.createDirectory(atPath: folder + "/relay", withIntermediateDirectories: true)
+        let folder = try DemoFolder.make()
         let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
         let signals = DemoSignals {
             try? recorder?.end()
@@ -113,17 +111,26 @@ struct Demo: AsyncParsableCommand {
         defer { signals.end() }
         Terminal.beforeEndingUnread { signals.end() }
         let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)
-        let world = DemoWorld(
-            try await place(relay, folder, journal),
-            relay: relay,
-            clients: clients,
-            pace: .milliseconds(Int(rest * 1000))
-        )
+        do {
+            let world = DemoWorld(
+                try await place(relay, folder, journal),
+                relay: relay,
+                clients: clients,
+                pace: .milliseconds(Int(rest * 1000))
+            )
+            try await play(world, isPlain: isPlain, recorder)
+        } catch {
+            throw DemoFolder.trouble(in: folder) ?? error
+        }
+    }
+
+    /// From the first client's start to the last one's end.
+    private func play(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws {
         let held: Bool
         do {
             try await world.checkRelay()
             try await world.whileItAnswers { try await world.ready() }
-            held = try await play(world, isPlain: isPlain, recorder)
+            held = try await show(world, isPlain: isPlain, recorder)
         } catch {
             await world.close()
             throw error
@@ -132,7 +139,7 @@ struct Demo: AsyncParsableCommand {
         guard held else { throw CommandFailure(.failed, "A check did not hold; the line with ✘ says which.") }
     }
 
-    private func play(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws -> Bool {
+    private func show(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws -> Bool {
         let stage = DemoStage(world: world, recorder: recorder)
         var held = false
         if isPlain {

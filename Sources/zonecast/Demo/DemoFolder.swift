@@ -1,0 +1,39 @@
+import Foundation
+import RelayStore
+
+/// Where a demo's relay and clients keep their files while it runs: a folder of its own among the temporary ones.
+enum DemoFolder {
+    /// Bytes that a demo wants to find free: what a tour writes, and as much again.
+    private static let room: Int64 = 32_000_000
+
+    /// Makes the folder, with one in it for the relay; throws where the demo would soon fail there.
+    static func make() throws -> String {
+        let place = FileManager.default.temporaryDirectory
+        let folder = place.appendingPathComponent("zonecast-demo-\(UUID().uuidString)").path
+        do {
+            try FileManager.default.createDirectory(atPath: folder + "/relay", withIntermediateDirectories: true)
+        } catch {
+            throw refusal("\(place.path) cannot be written: \(FolderAccess.reason(error)).", "Name")
+        }
+        if let trouble = trouble(in: folder) {
+            try? FileManager.default.removeItem(atPath: folder)
+            throw trouble
+        }
+        return folder
+    }
+
+    /// Why nothing can be kept in a folder, if that is for want of room: whatever fails in it then fails by that.
+    static func trouble(in folder: String) -> CommandFailure? {
+        var disk = statvfs()
+        guard statvfs(folder, &disk) == 0 else { return nil }
+        let free = Int64(disk.f_bavail) * Int64(disk.f_frsize)
+        guard free < room else { return nil }
+        let place = FileManager.default.temporaryDirectory.path
+        let what = "\(place) has \(ByteCount.text(free)) free, and a demo needs \(ByteCount.text(room))."
+        return refusal(what, "Make room, or name")
+    }
+
+    private static func refusal(_ what: String, _ way: String) -> CommandFailure {
+        CommandFailure(.failed, "\(what) \(way) another folder for the demo's files: TMPDIR=/var/tmp zonecast demo")
+    }
+}
