@@ -139,6 +139,34 @@ import Testing
         #expect(checked.complaint.contains(words), "\(checked.complaint)")
     }
 
+    @Test func checkTellsEveryMistakeAtOnce() throws {
+        let mistakes: [(text: String, told: [String])] = [
+            (
+                "listen: nowhere\nstorag.url: x\nlimits.body: many\ntls-cert: /none.pem\n",
+                [
+                    "line 2: \"storag.url\" is not a key", "line 1, listen: \"nowhere\"",
+                    "line 3, limits.body: \"many\"", "tls-cert needs tls-key",
+                ]
+            ),
+            // What is no YAML has no values to look at.
+            (
+                "storag.url: x\n???\ndata: a\ndata: b\n",
+                ["line 2: write one", "line 1: \"storag.url\" is not a key", "line 4: \"data\" is there twice"]
+            ),
+            (
+                "dev: true\nlisten: 0.0.0.0:8080\nmetrics.token-file: /none\n",
+                ["allowed on loopback only", "metrics.token-file: /none holds no token"]
+            ),
+        ]
+        for (text, told) in mistakes {
+            let checked = try Command.run(["config", "check", try file("zonecast.yaml", text)])
+            #expect(checked.status == 2)
+            let lines = checked.complaint.split(separator: "\n")
+            #expect(lines.count == told.count, "\(checked.complaint)")
+            for (line, words) in zip(lines, told) { #expect(line.contains(words)) }
+        }
+    }
+
     @Test func aMarkOfTheEncodingIsNoMistake() throws {
         let path = try file("zonecast.yaml", "\u{FEFF}listen: 127.0.0.1:9\ndata: x\n")
         let checked = try Command.run(["config", "check", path])

@@ -72,7 +72,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Check a configuration file, and the files that it names. Exit code 2 if there is a mistake."
+            abstract: "Check a configuration file, and the files that it names. Tells all mistakes; exit code 2 if any."
         )
 
         @Argument(help: "The file.")
@@ -83,11 +83,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
         func run() async throws {
             let reading = try await ConfigurationReading(flags: [:], environment: [:], file: file)
-            do {
-                try reading.settings.checkStart()
-            } catch let fault as TLSFault {
-                throw CommandFailure(.usage, fault.description)
-            }
+            try reading.settings.checkStart()
             let count = reading.origins.values.count { $0 != .standard }
             if json { return try Terminal.say(json: ["keysSet": count]) }
             Terminal.tell("\(count) keys set, 0 unknown")

@@ -24,33 +24,34 @@ struct ConfigurationReading {
     ///   - flags: values given on the command line, by key.
     ///   - environment: the process's; only `ZONECAST_…` counts.
     ///   - file: the path of a YAML file.
-    /// - Throws: a `CommandFailure` that names the first thing that cannot be.
+    /// - Throws: a `CommandFailure` with a line for each thing that cannot be.
     init(flags: [String: String], environment: [String: String], file: String?) async throws {
+        var faults: [String] = []
         self.flags = flags
-        self.environment = try Self.own(environment)
+        self.environment = Self.own(environment, &faults)
         filePath = file
-        lines = try file.map { try Self.lines(of: $0) } ?? [:]
-        let reader = ConfigReader(providers: try await providers())
+        lines = try file.map { try Self.lines(of: $0, &faults) } ?? [:]
+        let reader = ConfigReader(providers: try await providers(besides: faults))
         let keys = ConfigurationKeys.all
         // Other defaults hang on this one.
-        for key in keys where key.name == "dev" { try apply(key, reader) }
+        for key in keys where key.name == "dev" { _ = apply(key, reader) }
         settings = ServeSettings(isDev: settings.isDev)
-        for key in keys { try apply(key, reader) }
-        try settings.settleTLS()
+        faults += keys.compactMap { apply($0, reader) }
+        do { try settings.settleTLS() } catch { faults.append("\(error)") }
+        guard faults.isEmpty else { throw CommandFailure(faults) }
     }
 
-    private mutating func apply(_ key: ConfigurationKey, _ reader: ConfigReader) throws {
+    /// What is wrong with the value, if something is.
+    private mutating func apply(_ key: ConfigurationKey, _ reader: ConfigReader) -> String? {
         let name = ConfigKey(key.name)
         // A list in the file is an array; everything else is text that the key itself understands.
         guard let text = reader.string(forKey: name) ?? reader.stringArray(forKey: name)?.joined(separator: ",") else {
             origins[key.name] = .standard
-            return
+            return nil
         }
         let origin = origin(of: key)
         origins[key.name] = origin
-        guard key.write(&settings, text) else {
-            throw CommandFailure(.usage, "\(place(of: key, origin)): \"\(text)\" is not \(key.form).")
-        }
+        return key.write(&settings, text) ? nil : "\(place(of: key, origin)): \"\(text)\" is not \(key.form)."
     }
 
     private func origin(of key: ConfigurationKey) -> Origin {
@@ -68,7 +69,8 @@ struct ConfigurationReading {
         }
     }
 
-    private func providers() async throws -> [any ConfigProvider] {
+    /// `faults` may be why the file cannot be read as YAML, and say it better.
+    private func providers(besides faults: [String]) async throws -> [any ConfigProvider] {
         let given = flags.map { (AbsoluteConfigKey(ConfigKey($0.key)), Self.value($0.value)) }
         let variables = environment.map { (String($0.key.dropFirst(Self.prefix.count)), $0.value) }
         let providers: [any ConfigProvider] = [
@@ -81,6 +83,7 @@ struct ConfigurationReading {
             let path = ConfigReader(provider: InMemoryProvider(values: ["filePath": Self.value(filePath)]))
             return providers + [try await FileProvider<YAMLSnapshot>(config: path)]
         } catch {
+            guard faults.isEmpty else { throw CommandFailure(faults) }
             throw CommandFailure(
                 .usage,
                 "\(Self.name(of: filePath)) is not YAML: \(error). Write lines like  listen: 127.0.0.1:8080"
@@ -99,31 +102,25 @@ struct ConfigurationReading {
     private static let otherVariables: Set<String> = ["ZONECAST_CONFIG"]
 
     /// Leaves alone what looks like no setting at all: other programs may use the same beginning.
-    private static func own(_ environment: [String: String]) throws -> [String: String] {
+    private static func own(_ environment: [String: String], _ faults: inout [String]) -> [String: String] {
         let ours = environment.filter { $0.key.hasPrefix(prefix) && !otherVariables.contains($0.key) }
         let names = ConfigurationKeys.all.map(\.environmentName)
         for name in ours.keys.sorted() where !names.contains(name) {
             let rest = String(name.dropFirst(prefix.count))
             let near = ConfigurationKeys.suggestion(for: rest, among: names.map { String($0.dropFirst(prefix.count)) })
             guard let near else { continue }
-            throw CommandFailure(
-                .usage,
-                "\"\(name)\" in the environment is not a setting. Did you mean \"\(prefix)\(near)\"?"
-            )
+            faults.append("\"\(name)\" in the environment is not a setting. Did you mean \"\(prefix)\(near)\"?")
         }
         return ours.filter { names.contains($0.key) }
     }
 
-    private static func lines(of path: String) throws -> [String: Int] {
+    private static func lines(of path: String, _ faults: inout [String]) throws -> [String: Int] {
         guard let data = FileManager.default.contents(atPath: path) else {
             throw CommandFailure(.usage, "\(path) cannot be read. Name the configuration file with --config.")
         }
         let file = ConfigurationFile(String(decoding: data, as: UTF8.self))
-        if let line = file.oddLines.first {
-            throw CommandFailure(
-                .usage,
-                "\(name(of: path)) line \(line): write one  key: value  on a line, nested keys further in."
-            )
+        faults += file.oddLines.map {
+            "\(name(of: path)) line \($0): write one  key: value  on a line, nested keys further in."
         }
         var lines: [String: Int] = [:]
         let known = Set(ConfigurationKeys.all.map(\.name))
@@ -131,10 +128,11 @@ struct ConfigurationReading {
             let place = "\(name(of: path)) line \(entry.line): \"\(entry.name)\""
             guard known.contains(entry.name) else {
                 let meant = hint(ConfigurationKeys.suggestion(for: entry.name))
-                throw CommandFailure(.usage, "\(place) is not a key.\(meant)")
+                faults.append("\(place) is not a key.\(meant)")
+                continue
             }
-            guard lines.updateValue(entry.line, forKey: entry.name) == nil else {
-                throw CommandFailure(.usage, "\(place) is there twice. Keep one of the two.")
+            if lines.updateValue(entry.line, forKey: entry.name) != nil {
+                faults.append("\(place) is there twice. Keep one of the two.")
             }
         }
         return lines
@@ -143,4 +141,9 @@ struct ConfigurationReading {
     private static func hint(_ suggestion: String?) -> String {
         suggestion.map { " Did you mean \"\($0)\"?" } ?? " All keys: zonecast config reference"
     }
+}
+
+extension CommandFailure {
+    /// All that is wrong with a configuration, a line for each.
+    init(_ faults: [String]) { self.init(.usage, faults.joined(separator: "\n")) }
 }

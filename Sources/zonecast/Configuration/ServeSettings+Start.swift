@@ -3,16 +3,27 @@ import RelayServer
 
 /// What `serve` looks at before it starts, and `config check` without starting.
 extension ServeSettings {
-    /// Throws what a relay with these settings would say instead of starting: of addresses that are too open, and of
+    /// Throws all that a relay with these settings would say instead of starting: of addresses that are too open, and of
     /// files that keys name and that cannot be used.
     func checkStart() throws {
-        try Serve.checkLoopback(self)
-        if let files = server.tls { _ = try files.end() }
-        _ = try metricsToken()
-        // Any key does: only the files are looked at.
-        _ = try push.settings(relayKey: [UInt8](repeating: 1, count: 32))
-        if traces.endpoint != nil { _ = try traces.tokenFile.map { try Tracing.token(in: $0) } }
-        if alerts.receiver != nil { _ = try alerts.settings() }
+        let checks: [() throws -> Void] = [
+            { try Serve.checkLoopback(self) },
+            { _ = try server.tls?.end() },
+            { _ = try metricsToken() },
+            // Any key does: only the files are looked at.
+            { _ = try push.settings(relayKey: [UInt8](repeating: 1, count: 32)) },
+            { if traces.endpoint != nil { _ = try traces.tokenFile.map { try Tracing.token(in: $0) } } },
+            { if alerts.receiver != nil { _ = try alerts.settings() } },
+        ]
+        let faults = checks.compactMap { check -> String? in
+            do {
+                try check()
+                return nil
+            } catch {
+                return "\(error)"
+            }
+        }
+        guard faults.isEmpty else { throw CommandFailure(faults) }
     }
 
     /// What opens `GET /metrics`, from its file; `nil` where the configuration names none.

@@ -135,7 +135,8 @@ struct DoctorCommand: AsyncParsableCommand {
             return reading.settings
         } catch {
             let next = "zonecast config reference lists what can be set"
-            report.add(Finding("configuration", .problem, "\(error)", next: next))
+            let found = "\(error)".split(separator: "\n").joined(separator: " ")
+            report.add(Finding("configuration", .problem, found, next: next))
             return nil
         }
     }
