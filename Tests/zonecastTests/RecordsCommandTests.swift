@@ -59,6 +59,20 @@ import Testing
         #expect(broken.status == 2 && broken.complaint.contains("line 4"))
     }
 
+    @Test func anImportSharesNothing() throws {
+        #expect(try run("zones", "create", "Notes", "Copy", zone: nil).status == 0)
+        #expect(try run("records", "create", "Note", "title=n", "--name", "n").status == 0)
+        let shared = try run("shares", "create", "Notes", zone: nil)
+        #expect(shared.status == 0, "\(shared.complaint)")
+        let exported = try run("records", "export").output
+        #expect(exported.contains("cloudkit.share"))
+        let imported = try run("records", "import", "-", zone: "Copy", input: exported)
+        #expect(imported.status == 0 && imported.complaint.contains("1 share was left out"), "\(imported.complaint)")
+        #expect(imported.output.hasPrefix("saved    n") && !imported.output.contains("share"))
+        let copy = try run("records", "export", zone: "Copy").output
+        #expect(copy.contains(#""recordName":"n""#) && !copy.contains("cloudkit.share"))
+    }
+
     @Test func refusalsSayWhatToDo() throws {
         let nobody = try run("records", "get", "x", as: nil)
         #expect(nobody.status == 4 && nobody.complaint.contains("ZONECAST_WEB_TOKEN"))

@@ -78,7 +78,10 @@ extension RecordsCommand {
     struct Import: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Save records from lines of JSON, as export prints them.",
-            discussion: "Records that are there are replaced. Deleted ones are left out."
+            discussion: """
+                Records that are there are replaced. Deleted ones are left out, and so are shares: what is imported is the
+                importer's alone until they share it.
+                """
         )
 
         @Argument(help: "The file; - for standard input.")
@@ -92,14 +95,22 @@ extension RecordsCommand {
                 ? FileHandle.standardInput.readDataToEndOfFile() : FileManager.default.contents(atPath: file)
             guard let input else { throw CommandFailure(.usage, "\(file) cannot be read.") }
             var batch: [JSONDocument] = []
+            var shares = 0
             for (number, line) in input.split(separator: UInt8(ascii: "\n")).enumerated() {
                 guard let document = try? JSONDocument(parsing: Array(line)), document.root.isObject else {
                     throw CommandFailure(.usage, "\(file) line \(number + 1) is not a record in JSON.")
                 }
-                if (try? document.root["deleted"]?.bool()) != true { batch.append(document) }
+                if document.root.isShare {
+                    shares += 1
+                } else if (try? document.root["deleted"]?.bool()) != true {
+                    batch.append(document)
+                }
                 if batch.count == RecordWrite.mostInOne { try await save(&batch) }
             }
             if !batch.isEmpty { try await save(&batch) }
+            guard shares > 0, !Terminal.isQuiet else { return }
+            let what = shares == 1 ? "1 share was" : "\(shares) shares were"
+            Terminal.complain("\(what) left out. To share what was imported: zonecast shares create --help")
         }
 
         private func save(_ batch: inout [JSONDocument]) async throws {
@@ -131,5 +142,13 @@ extension RecordsCommand {
                 json: remote.json
             )
         }
+    }
+}
+
+extension JSONValue {
+    /// Whether it is a share's record: saved again, it would share the zone that it is saved in.
+    fileprivate var isShare: Bool {
+        let type = text("recordType")
+        return type == Share.recordType || type == Share.misspeltRecordType
     }
 }
