@@ -73,6 +73,12 @@ import Testing
         #expect(copy.contains(#""recordName":"n""#) && !copy.contains("cloudkit.share"))
     }
 
+    @Test func databasesAreOfferedByTheirNames() throws {
+        let help = try Command.run(["records", "get", "--help"]).output
+        let words = help.split { $0.isWhitespace }.joined(separator: " ")
+        #expect(words.contains("(values: public, private, shared; default: private)"), "\(help)")
+    }
+
     @Test func refusalsSayWhatToDo() throws {
         let nobody = try run("records", "get", "x", as: nil)
         #expect(nobody.status == 4 && nobody.complaint.contains("ZONECAST_WEB_TOKEN"))

@@ -4,21 +4,20 @@ import Wire
 
 /// Which database of a relay a command speaks to, and how it answers.
 struct RemoteOptions: ParsableArguments {
+    /// By the names of the wire; `DatabaseScope` is known by the numbers that notices have.
+    enum Database: String, ExpressibleByArgument, CaseIterable { case `public`, `private`, shared }
+
     @OptionGroup var relay: RelayOptions
-    @Option(help: "public or private, or shared.")
-    var database: DatabaseScope = .private
+    @Option(help: "Which of the container's databases.")
+    var database = Database.private
     @Flag(help: "Answer with JSON as it is on the wire, one line for each thing.")
     var json = false
 
     /// Sends one call of the database and gives the answer.
     func call(_ operation: String, _ body: borrowing JSONWriter) async throws -> JSONValue {
         let text = String(decoding: body.bytes, as: UTF8.self)
-        return try await relay.call("\(database.pathName)/\(operation)", text)
+        return try await relay.call("\(database.rawValue)/\(operation)", text)
     }
-}
-
-extension DatabaseScope: ExpressibleByArgument {
-    package init?(argument: String) { self.init(pathName: argument) }
 }
 
 /// Which zone a command works in.
