@@ -119,6 +119,14 @@ import ZoneTesting
         }
     }
 
+    /// Another client may have written it, or a relay of another make.
+    @Test(arguments: ["a b", "@count", "", "SELF.a"])
+    func aNameThatNoFieldHasIsNotMadeAPredicateOf(_ name: String) throws {
+        let query = Query(recordType: "Post", filters: [Query.Filter(.own(name), .equals, [.int64(1)])])
+        #expect(CKQuery(query).predicate.evaluate(with: CKRecord(recordType: "Post")))
+        #expect(try CKQuery(query).query() == query)
+    }
+
     @Test func ordersByFieldsAndByDistance() async throws {
         let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: "count > 0"))
         query.sortDescriptors = [NSSortDescriptor(key: "count", ascending: false)]

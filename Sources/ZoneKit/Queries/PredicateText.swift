@@ -47,10 +47,10 @@ extension Query.Filter {
         }
     }
 
-    /// `nil` for values that no program has a type for.
+    /// `nil` for values that no program has a type for, and for names that no field has.
     fileprivate func arguments(in zone: CKRecordZone.ID) -> [Any]? {
         let objects = values.compactMap { object($0, in: zone) }
-        guard objects.count == values.count, let first = objects.first else { return nil }
+        guard objects.count == values.count, let first = objects.first, field.isNamed else { return nil }
         var arguments: [Any] = field == .anySearchable ? [] : [field.programName]
         arguments.append(comparator.takesList ? objects : first)
         if let distance { arguments.append(NSNumber(value: distance)) }
@@ -67,6 +67,12 @@ extension Query.Filter {
 }
 
 extension Query.Field {
+    /// Whether its name is one that a field can have: Apple's own reader of formats ends a program for some others.
+    fileprivate var isNamed: Bool {
+        programName.first?.isLetter == true
+            && programName.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_") }
+    }
+
     /// The name that programs have for it.
     fileprivate var programName: String {
         switch self {
