@@ -187,20 +187,29 @@ struct DemoPaint: Sendable {
     func green(_ text: String) -> String { code("32", text) }
     func yellow(_ text: String) -> String { code("33", text) }
 
-    /// A line of the log; checks and refusals are read to their end and addresses opened, so they get as many lines as they
-    /// need.
+    /// A line of the log; checks and refusals are read to their end, so they get as many lines as they need, and so does an
+    /// address.
     func log(_ line: String, _ width: Int) -> [String] {
         let isCheck = line.contains(" check ")
-        let isWhole = isCheck || line.contains(" refused ") || line.contains("://")
-        let cut = (isWhole ? wrapped(line, width) : [line]).map { fit($0, width) }
+        let isWhole = isCheck || line.contains(" refused ")
+        // An address and what is said of it have room beside each other only at the line's start.
+        let indent: Int? = isWhole ? min(33, width / 3) : cutsAddress(line, width) ? 2 : nil
+        let cut = (indent.map { wrapped(line, width, indent: $0) } ?? [line]).map { fit($0, width) }
         if line.contains("✘") || line.contains("kill -9") || line.contains(" refuse") { return cut.map(red) }
         if isCheck { return cut.map(green) }
         return line.contains("conflict") || line.contains("offline") ? cut.map(yellow) : cut
     }
 
-    /// Broken between words; what follows stands under the log's last column, or before it where it is too long for that.
-    private func wrapped(_ line: String, _ width: Int) -> [String] {
-        let indent = String(repeating: " ", count: min(33, width / 3))
+    /// Whether an address would lose its end, and be none any more.
+    private func cutsAddress(_ line: String, _ width: Int) -> Bool {
+        guard let start = line.firstRange(of: "://") else { return false }
+        let end = line[start.upperBound...].firstIndex(of: " ") ?? line.endIndex
+        return line.distance(from: line.startIndex, to: end) > width
+    }
+
+    /// Broken between words.
+    private func wrapped(_ line: String, _ width: Int, indent: Int) -> [String] {
+        let indent = String(repeating: " ", count: indent)
         var lines: [String] = []
         // The blanks between the columns are words of no letters.
         var words = line.split(separator: " ", omittingEmptySubsequences: false)[...]
@@ -208,7 +217,7 @@ struct DemoPaint: Sendable {
         for word in words {
             if last.count + 1 + word.count > width {
                 lines.append(last)
-                last = String(indent.prefix(max(0, width - word.count))) + word
+                last = indent + word
             } else {
                 last += " " + word
             }
