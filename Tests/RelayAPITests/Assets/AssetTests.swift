@@ -188,6 +188,17 @@ import Wire
         #expect(try await save(asset).text("serverErrorCode") == nil)
     }
 
+    /// The receipt knows the size: another one harms nobody, and is not what anybody reads.
+    @Test func anAssetIsAsLargeAsWhatWasUploaded() async throws {
+        let asset = try await upload()
+        let size = #""size":\#(content.count)"#
+        #expect(asset.contains(size))
+        let saved = try await save(asset.replacing(size, with: #""size":5"#))
+        #expect(try saved.field("file")?["size"]?.int64() == Int64(content.count))
+        let without = try await save(asset.replacing("\(size),", with: ""))
+        #expect(without.text("serverErrorCode") == "BAD_REQUEST")
+    }
+
     @Test func whatAFieldHoldsMayBeSavedAgainThereAndNowhereElse() async throws {
         _ = try await save(try await upload())
         let held = try await world.ask("private/records/lookup", #"{"records":[{"recordName":"p"}]}"#)
