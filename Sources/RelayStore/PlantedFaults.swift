@@ -44,6 +44,11 @@ extension StoreFailure {
 }
 
 extension SQLiteStore {
+    /// How many numbers are left out between two lives: so many that another future would hardly give the same ones.
+    static func leap(_ random: UInt64) -> UInt64 {
+        PlantedFault.numberReused.isPlanted ? 0 : random % (1 << 20)
+    }
+
     private struct TooEarly: Error {}
 
     /// Whether the batch is answered, or told of, before it is committed: no, and then nothing has happened.

@@ -102,7 +102,7 @@ private struct ZonePageRequest {
         let page = try context.store.read { reader throws(RelayError) in
             try changes.read(
                 from: reader,
-                epoch: context.store.epoch,
+                epochs: context.store.epochs,
                 lendingAllBut: wholeTypes
             ) { record in
                 switch record {
@@ -147,13 +147,13 @@ private func databasePage(
         token: try token?.string(),
         limit: try context.resultsLimit(of: context.body)
     )
-    let epoch = context.store.epoch
+    let epochs = context.store.epochs
     // Ours: tells a client that was refused for its schema when it is worth another try.
     let tellsSchema = try context.body["schemaVersion"]?.bool() ?? false
-    let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader, epoch: epoch) }
+    let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader, epochs: epochs) }
     return EndpointAnswer { writer in
         writer.key("zones")
-        writer.array(page.zones) { $0.zone($1, epoch: epoch) }
+        writer.array(page.zones) { $0.zone($1, epoch: epochs.current) }
         writer.member(tokenKey, page.token)
         writer.member("moreComing", page.moreComing)
         if tellsSchema { writer.member("schemaVersion", context.store.currentSchema.version) }

@@ -122,7 +122,7 @@ package final class RelayAdmission: NoticeAdmission {
                 // A device without a token has seen nothing yet, so all there is is news to it: notices reference 2.
                 for scope in [DatabaseScope.private, .shared] where !subscriptions.items.isEmpty {
                     let token = since[scope]
-                    let news = try self.news(for: device, in: scope, since: token, reader, epoch: store.epoch)
+                    let news = try self.news(for: device, in: scope, since: token, reader, store.epochs)
                     known.news[scope] = news
                     // Alerts are for what came since; nobody wants one for each record there ever was.
                     guard let token else { continue }
@@ -145,7 +145,7 @@ package final class RelayAdmission: NoticeAdmission {
         in scope: DatabaseScope,
         since token: String?,
         _ reader: any StoreReader,
-        epoch: UInt64
+        _ epochs: Epochs
     ) throws(RelayError) -> NoticeCatchUp.News {
         let caller = Caller(.user(device.address.user), deviceID: device.deviceID)
         let changes = DatabaseChanges(
@@ -154,10 +154,10 @@ package final class RelayAdmission: NoticeAdmission {
             limit: hub.limits.catchUpZones
         )
         do throws(RelayError) {
-            let page = try changes.read(from: reader, epoch: epoch)
+            let page = try changes.read(from: reader, epochs: epochs)
             guard !page.moreComing else { return .manyZones }
             return .zones(
-                page.zones.map { .init($0.id, syncToken: $0.isDeleted ? nil : $0.token(epoch: epoch).encoded) }
+                page.zones.map { .init($0.id, syncToken: $0.isDeleted ? nil : $0.token(epoch: epochs.current).encoded) }
             )
         } catch {
             guard error.fineCode == .changeTokenExpired else { throw error }

@@ -13,7 +13,7 @@ struct TracedStore: Store {
         self.trace = trace
     }
 
-    var epoch: UInt64 { store.epoch }
+    var epochs: Epochs { store.epochs }
     var currentSchema: Schema { store.currentSchema }
 
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result {

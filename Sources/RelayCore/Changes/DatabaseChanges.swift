@@ -24,14 +24,14 @@ package struct DatabaseChanges: Sendable {
     }
 
     /// Throws `badRequest` in the public database and `changeTokenExpired` for a token of elsewhere.
-    package func read(from reader: any StoreReader, epoch: UInt64) throws(RelayError) -> Page {
+    package func read(from reader: any StoreReader, epochs: Epochs) throws(RelayError) -> Page {
         guard database.scope != .public else {
             throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
         }
         let zones = try reader.zones(in: database)
         let latest = zones.last?.lastChange ?? 0
-        let end = Self.token(of: database, epoch: epoch, position: latest)
-        let start = try position(atMost: latest, expecting: end)
+        let end = Self.token(of: database, epoch: epochs.current, position: latest)
+        let start = try position(atMost: latest, expecting: end, epochs)
         var changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 && (start != nil || !$0.isDeleted) }
         if changed.contains(where: \.isDeleted) {
             // Of zones that had one name after the other the last is told: in one page with another's end, who reads could
@@ -45,7 +45,7 @@ package struct DatabaseChanges: Sendable {
         let last = changed[Self.end(ofPageOf: limit)]
         return Page(
             zones: Array(changed.prefix(limit)),
-            token: Self.token(of: database, epoch: epoch, position: last.lastChange),
+            token: Self.token(of: database, epoch: epochs.current, position: last.lastChange),
             moreComing: true
         )
     }
@@ -58,10 +58,14 @@ package struct DatabaseChanges: Sendable {
         return ChangeToken(kind: .database, log: log.sum, epoch: epoch, position: position)
     }
 
-    private func position(atMost latest: UInt64, expecting end: ChangeToken) throws(RelayError) -> UInt64? {
+    private func position(
+        atMost latest: UInt64,
+        expecting end: ChangeToken,
+        _ epochs: Epochs
+    ) throws(RelayError) -> UInt64? {
         guard let text = token else { return nil }
         guard let token = ChangeToken(encoded: text), token.kind == .database, token.log == end.log,
-            token.epoch == end.epoch, token.position <= latest
+            epochs.admit(token), token.position <= latest
         else { throw .changeTokenExpired }
         return token.position
     }

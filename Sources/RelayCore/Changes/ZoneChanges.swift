@@ -49,20 +49,20 @@ package struct ZoneChanges: Sendable {
     /// Hands the page's records to `visit` in their order; where `wholeTypes` is given, those of other types as they
     /// lie in the store, if they can.
     ///
-    /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone, another
-    /// epoch or the future.
+    /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone or another
+    /// past of the store, and for one of the future.
     package func read(
         from reader: any StoreReader,
-        epoch: UInt64,
+        epochs: Epochs,
         lendingAllBut wholeTypes: Set<String>?,
         visit: (VisitedRecord) -> Void
     ) throws(RelayError) -> Page {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
-        let start = try Start(token, of: zone, epoch: epoch)
+        let start = try Start(token, of: zone, epochs)
         // Read backwards, what is written meanwhile comes after the page that was the first.
         let top = start.top ?? zone.lastChange
-        var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epoch, position: top)
+        var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epochs.current, position: top)
         guard let range = start.range(upTo: zone.lastChange) else {
             return Page(zone: zone, token: end, moreComing: false)
         }
@@ -120,10 +120,10 @@ package struct ZoneChanges: Sendable {
     /// The same, with every record whole.
     package func read(
         from reader: any StoreReader,
-        epoch: UInt64,
+        epochs: Epochs,
         visit: (StoredRecord) -> Void
     ) throws(RelayError) -> Page {
-        try read(from: reader, epoch: epoch, lendingAllBut: nil) { if case .whole(let record) = $0 { visit(record) } }
+        try read(from: reader, epochs: epochs, lendingAllBut: nil) { if case .whole(let record) = $0 { visit(record) } }
     }
 
     /// How many pages of tombstones one answer may pass over.
@@ -139,10 +139,10 @@ package struct ZoneChanges: Sendable {
         /// In the middle of a listing from nothing: where it ends.
         private var listingEnd: UInt64 = 0
 
-        init(_ text: String?, of zone: Zone, epoch: UInt64) throws(RelayError) {
+        init(_ text: String?, of zone: Zone, _ epochs: Epochs) throws(RelayError) {
             guard let text else { return }
             guard let token = ChangeToken(encoded: text), token.kind != .database, token.log == zone.identity,
-                token.epoch == epoch, max(token.position, token.top) <= zone.lastChange
+                epochs.admit(token), max(token.position, token.top) <= zone.lastChange
             else { throw .changeTokenExpired }
             if token.kind == .reverse { (ceiling, top) = (token.position, token.top) }
             position = token.kind == .reverse ? token.floor : token.position

@@ -5,8 +5,9 @@ package import Records
 /// Reads see one committed state each. Writes are carried out one after the other, many to a commit. Calls take
 /// batches, so that a store across a network would serve as well.
 package protocol Store: Sendable {
-    /// Drawn when the store was made or restored; part of every token.
-    var epoch: UInt64 { get }
+    /// One is drawn when the store is made, when it is restored, and for every life of it in which something is written; part
+    /// of every token.
+    var epochs: Epochs { get }
 
     /// The schema as of the latest commit, mostly without a look at the disk: for what is prepared ahead of a write, and for
     /// reading requests.
@@ -132,6 +133,11 @@ package enum FeedStates: Sendable {
     case all
     /// No tombstones.
     case living
+}
+
+extension Store {
+    /// The epoch that runs.
+    package var epoch: UInt64 { epochs.current }
 }
 
 extension StoreReader {

@@ -85,7 +85,7 @@ extension ConsoleAPI {
                     of: DatabaseAddress(scope: .private, caller: owner),
                     token: ask.syncToken.isEmpty ? nil : ask.syncToken,
                     limit: min(max(ask.limit ?? 200, 1), 200)
-                ).read(from: reader, epoch: store.epoch) { rows.append(FeedAnswer.Row($0, in: ask.zone.id)) }
+                ).read(from: reader, epochs: store.epochs) { rows.append(FeedAnswer.Row($0, in: ask.zone.id)) }
                 return FeedAnswer(
                     token: page.token.encoded,
                     lastChange: page.zone.lastChange,

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 package import Records
+import RelayCore
 
 extension Backup {
     /// Change numbers go on this much later after a restore.
@@ -127,10 +128,7 @@ extension Backup {
         // A backup of an earlier version too.
         try StoreLayout.migrate(queue)
         try queue.write { database in
-            try database.execute(
-                sql: "UPDATE fact SET value = ? WHERE name = 'epoch'",
-                arguments: [Int64(bitPattern: draw())]
-            )
+            try Epochs.replace(by: draw(), in: database)
             // The public zone keeps no log; its number only holds the place of the last one given.
             try database.execute(
                 sql: "UPDATE zone_stamp SET last_change = (SELECT max(last_change) FROM zone_stamp) + ? WHERE zone = 1",

@@ -12,8 +12,10 @@ package final class SQLiteStore: Store {
         case memory
     }
 
-    package var epoch: UInt64 { epochNow.load(ordering: .relaxed) }
-    private let epochNow: Atomic<UInt64>
+    package var epochs: Epochs { epochsNow.withLock { $0 } }
+    private let epochsNow: Mutex<Epochs>
+    /// Whether this life has begun an epoch; looked at by whoever commits.
+    private let hasBegun: Atomic<Bool>
     let tuning: QueryTuning
     private let rememberedWrites: Int
 
@@ -76,7 +78,8 @@ package final class SQLiteStore: Store {
         isShared = if case .file = place { true } else { false }
         assets = place.assetFolder(draw, disk)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
-        epochNow = Atomic(state.epoch)
+        epochsNow = Mutex(state.epochs)
+        hasBegun = Atomic(state.isNew)
         committed = Mutex(CommittedState(names: state.names, schema: state.schema))
         var memory = SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange)
         for watcher in state.queries {
@@ -204,6 +207,7 @@ package final class SQLiteStore: Store {
         }
         if commitsTooLate(batch) { return }
         do {
+            try beginEpoch()
             let done = try transaction { writer in batch.forEach { $0.run(in: writer) } }
             if !done.isEmpty { onCommit(done) }
             finish(batch, nil)
@@ -219,6 +223,21 @@ package final class SQLiteStore: Store {
             if StoreFailure.isDamage(error) { onDamage() }
             finish(batch, StoreFailure.relayError(for: error))
         }
+    }
+
+    /// Before the first write of this life: another epoch, and numbers that none of before can have reached.
+    ///
+    /// In a commit of its own, so that no token of the old epoch can be from beyond its end. Whoever puts the file back to an
+    /// earlier state thus makes neither tokens nor change tags mean something else than they did.
+    private func beginEpoch() throws {
+        guard !hasBegun.load(ordering: .relaxed) else { return }
+        guard let last = memory.withLock({ $0?.lastChange }) else { return }
+        let next = draw()
+        try connections.write { try Epochs.follow(by: next, after: last, in: $0) }
+        epochsNow.withLock { $0 = $0.followed(by: next, after: last) }
+        let leap = Self.leap(draw())
+        memory.withLock { $0?.lastChange += leap }
+        hasBegun.store(true, ordering: .relaxed)
     }
 
     /// Tells each write and lets go of it, so that it ends on the thread that answers, where its memory is from.
@@ -330,13 +349,8 @@ package final class SQLiteStore: Store {
     /// To be called while nobody writes.
     package func renewEpoch() throws {
         let epoch = draw()
-        try connections.write { database in
-            try database.execute(
-                sql: "UPDATE fact SET value = ? WHERE name = 'epoch'",
-                arguments: [Int64(bitPattern: epoch)]
-            )
-        }
-        epochNow.store(epoch, ordering: .relaxed)
+        try connections.write { try Epochs.replace(by: epoch, in: $0) }
+        epochsNow.withLock { $0 = Epochs(current: epoch) }
     }
 }
 

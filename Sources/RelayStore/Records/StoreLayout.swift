@@ -39,6 +39,7 @@ enum StoreLayout {
         migrator.registerMigration("22 the living and the dead") { try $0.execute(sql: livingAndDead) }
         migrator.registerMigration("23 time of the public database") { try $0.execute(sql: lastModified) }
         migrator.registerMigration("24 stamps of zones") { try $0.execute(sql: zoneStamps) }
+        migrator.registerMigration("25 ended epochs") { try $0.execute(sql: endedEpochs) }
         return migrator
     }
 
@@ -203,6 +204,11 @@ enum StoreLayout {
             SELECT z.id, z.owner, z.name, z.identity, s.last_change, z.deleted, z.purged, s.record_bytes, s.asset_bytes,
                 z.shared, z.loss, s.last_modified
             FROM zone_row z JOIN zone_stamp s ON s.zone = z.id;
+        """
+
+    /// How far each epoch before the one that runs has come.
+    private static let endedEpochs = """
+        CREATE TABLE ended_epoch (epoch INTEGER PRIMARY KEY, last_change INTEGER NOT NULL) STRICT;
         """
 
     /// Which records use which asset; what nobody uses is removed from the folder.

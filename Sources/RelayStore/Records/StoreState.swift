@@ -4,17 +4,20 @@ import RelayCore
 
 /// What a store keeps in memory, read when it opens.
 struct StoredState {
-    var epoch: UInt64
+    var epochs: Epochs
+    /// Whether the file has been made just now.
+    var isNew = false
     var names = StoreNames()
     var schema = Schema()
     var lastChange: UInt64
     var queries: [CommittedSubscription]
 
     init(_ database: Database, draw: () -> UInt64) throws {
-        if let kept = try Int64.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'epoch'") {
-            epoch = UInt64(bitPattern: kept)
+        if let kept = try Epochs(of: database) {
+            epochs = kept
         } else {
-            epoch = try StoreLayout.begin(database, draw: draw)
+            epochs = Epochs(current: try StoreLayout.begin(database, draw: draw))
+            isNew = true
         }
         // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
         let greatest = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone_stamp") ?? 0)

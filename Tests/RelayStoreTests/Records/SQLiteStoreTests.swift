@@ -17,10 +17,10 @@ import Testing
         return try await body(folder.appendingPathComponent("store.sqlite").path)
     }
 
-    private func open(_ path: String, onCommit: @escaping @Sendable (Commit) -> Void = { _ in }) throws
-        -> SQLiteStore
+    private func open(_ path: String, seed: UInt64 = 7, onCommit: @escaping @Sendable (Commit) -> Void = { _ in })
+        throws -> SQLiteStore
     {
-        let drawn = Mutex(UInt64(7))
+        let drawn = Mutex(seed)
         return try SQLiteStore(
             .file(path: path),
             draw: {
@@ -75,6 +75,58 @@ import Testing
                 limit: 100_000
             ) { record, _ in names.append(record.name) }
             return names
+        }
+    }
+
+    /// One page since a token: its names, its token.
+    private func page(_ store: SQLiteStore, _ id: ZoneID, since token: String? = nil) throws -> ([String], String) {
+        let database = DatabaseAddress(scope: .private, caller: Caller(.user(user), deviceID: ""))
+        return try store.read { reader throws(RelayError) in
+            var names: [String] = []
+            let page = try ZoneChanges(zone: id, of: database, token: token, limit: 1_000)
+                .read(from: reader, epochs: store.epochs) { names.append($0.name) }
+            return (names, page.token.encoded)
+        }
+    }
+
+    /// As by `cp` over the file, or when a machine's disk goes back to a snapshot: nobody tells the store.
+    @Test func aFileThatWasPutBackTakesNothingOfTheFutureItLostForItsPast() async throws {
+        try await withFile { path in
+            let first = try open(path, seed: 100)
+            let zone = try await makeZone("Notes", in: first).id
+            try await save(["a"], in: zone, of: first)
+            let early = try page(first, zone).1
+            first.close()
+            let kept = try Data(contentsOf: URL(fileURLWithPath: path))
+
+            let second = try open(path, seed: 200)
+            for number in 0..<30 { try await save(["lost-\(number)"], in: zone, of: second) }
+            let (lost, late) = try page(second, zone, since: early)
+            #expect(lost.count == 30, "the token of an earlier life is good")
+            let tags = try second.read { reader throws(RelayError) in
+                guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
+                return Set(try reader.records(named: lost, in: zone).values.map(\.changeTag))
+            }
+            second.close()
+            #expect(!FileManager.default.fileExists(atPath: path + "-wal"))
+            try kept.write(to: URL(fileURLWithPath: path))
+
+            let third = try open(path, seed: 300)
+            #expect(throws: RelayError.changeTokenExpired) { try page(third, zone, since: late) }
+            for number in 0..<60 { try await save(["new-\(number)"], in: zone, of: third) }
+            #expect(throws: RelayError.changeTokenExpired) { try page(third, zone, since: late) }
+            let (new, latest) = try page(third, zone, since: early)
+            #expect(new.count == 60)
+            third.close()
+
+            let fourth = try open(path, seed: 400)
+            #expect(try page(fourth, zone, since: latest).0.isEmpty)
+            let given = try fourth.read { reader throws(RelayError) in
+                guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
+                return Set(try reader.records(named: new, in: zone).values.map(\.changeTag))
+            }
+            #expect(tags.count == 30 && tags.isDisjoint(with: given))
+            fourth.close()
         }
     }
 

@@ -1,0 +1,48 @@
+import GRDB
+import RelayCore
+
+/// How the epochs of a store are kept in its file.
+extension Epochs {
+    /// So many that have ended are remembered: a client that was away for more lives of a relay starts over.
+    private static let mostEnded = 10_000
+
+    /// `nil` where the file is new.
+    init?(of database: Database) throws {
+        guard let current = try Int64.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'epoch'") else {
+            return nil
+        }
+        var ends: [UInt64: UInt64] = [:]
+        let rows = try Row.fetchCursor(database, sql: "SELECT epoch, last_change FROM ended_epoch")
+        while let row = try rows.next() {
+            ends[UInt64(bitPattern: row["epoch"])] = UInt64(bitPattern: row["last_change"])
+        }
+        self.init(current: UInt64(bitPattern: current), ends: ends)
+    }
+
+    /// Lets another one follow that which runs and has come to the number `last`.
+    static func follow(by next: UInt64, after last: UInt64, in database: Database) throws {
+        try database.execute(
+            sql: """
+                INSERT OR REPLACE INTO ended_epoch (epoch, last_change) SELECT value, ? FROM fact WHERE name = 'epoch';
+                DELETE FROM ended_epoch WHERE last_change < (
+                    SELECT last_change FROM ended_epoch ORDER BY last_change DESC LIMIT 1 OFFSET \(mostEnded)
+                )
+                """,
+            arguments: [Int64(bitPattern: last)]
+        )
+        try setCurrent(next, in: database)
+    }
+
+    /// Puts another one in the place of all there were: no token of before is served any more.
+    static func replace(by next: UInt64, in database: Database) throws {
+        try database.execute(sql: "DELETE FROM ended_epoch")
+        try setCurrent(next, in: database)
+    }
+
+    private static func setCurrent(_ epoch: UInt64, in database: Database) throws {
+        try database.execute(
+            sql: "UPDATE fact SET value = ? WHERE name = 'epoch'",
+            arguments: [Int64(bitPattern: epoch)]
+        )
+    }
+}
