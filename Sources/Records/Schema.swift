@@ -87,10 +87,11 @@ package struct RecordType: Hashable, Sendable {
     /// Wire reference 4.8.
     package static let usersName = "Users"
 
-    /// What it is before anybody declares it.
+    /// What it is before anybody declares it: without any index, since whoever may query it has a list of all users.
     package static let users = RecordType(
         fields: ["roles": Field(.list(.int64), indexes: [])],
-        grants: [.world: .read, .creator: .write]
+        grants: [.world: .read, .creator: .write],
+        systemIndexes: [:]
     )
 
     /// What every share record may hold.

@@ -141,6 +141,30 @@ import Wire
         #expect(answer.json.text("ckErrorCode") == "LIMIT_EXCEEDED")
     }
 
+    @Test func usersAreListedOnlyWhereTheOperatorHasMadeAnIndex() async throws {
+        _ = try await people(["ada@example.org", "bo@example.org"], discoverable: true)
+        let queries = [
+            #"{"recordType":"Users"}"#,
+            #"{"recordType":"Users","sortBy":[{"systemFieldName":"createdTimestamp"}]}"#,
+            #"{"recordType":"Users","filterBy":[{"systemFieldName":"createdTimestamp","comparator":"GREATER_THAN","#
+                + #""fieldValue":{"value":0,"type":"TIMESTAMP"}}]}"#,
+        ]
+        for query in queries {
+            for user in [nil, "bob"] {
+                let answer = try await world.ask("public/records/query", as: user, #"{"query":\#(query)}"#)
+                #expect(answer.status == 400 && answer.code == "BAD_REQUEST", "\(query)")
+            }
+        }
+        var listed = RecordType.users
+        listed.systemIndexes[.recordName] = .queryable
+        let indexed = listed
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let store = try world.stores.store(of: home)
+        try await store.write { writer throws(RelayError) in try writer.define([RecordType.usersName: indexed]) }
+        let answer = try await world.ask("public/records/query", as: nil, #"{"query":{"recordType":"Users"}}"#)
+        #expect(try answer.items("records").count >= 2)
+    }
+
     @Test func everyUserHasAUsersRecordOnlyTheyMayWrite() async throws {
         let users = try await people(["ada@example.org"], discoverable: false)
         let user = try #require(users.first)
