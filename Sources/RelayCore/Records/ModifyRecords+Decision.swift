@@ -249,7 +249,7 @@ extension ModifyRecords {
         }
 
         /// What was prepared ahead, where that still holds.
-        private func preparation(of operation: Operation, type: String) throws(RelayError) -> PreparedFields {
+        func preparation(of operation: Operation, type: String) throws(RelayError) -> PreparedFields {
             if let prepared = operation.prepared, prepared.fields.growth == nil, grown.isEmpty,
                 request.schemaVersion == schema.version
             {

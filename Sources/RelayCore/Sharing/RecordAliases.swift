@@ -168,7 +168,8 @@ extension ModifyRecords.Decision {
 
     /// The outcomes by the names that the caller gave.
     func viewed(_ outcomes: [ModifyRecords.Outcome], of given: ModifyRecords) -> [ModifyRecords.Outcome] {
-        guard !aliases.isEmpty else { return outcomes }
+        // Other names are those of shared zones, where whoever writes may read.
+        guard !aliases.isEmpty else { return readable(outcomes) }
         return zip(given.operations, outcomes).map { operation, outcome in
             switch outcome {
             case .saved(let record): .saved(aliases.viewed(record))

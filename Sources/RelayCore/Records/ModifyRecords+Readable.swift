@@ -1,0 +1,26 @@
+import Records
+import Wire
+
+extension ModifyRecords.Decision {
+    /// The outcomes as the caller may read them: of a record that they may write and not read, only what they sent.
+    ///
+    /// To write and not to read is granted in the public database alone.
+    func readable(_ outcomes: [ModifyRecords.Outcome]) -> [ModifyRecords.Outcome] {
+        guard request.database.scope == .public else { return outcomes }
+        return zip(request.operations, outcomes).map { operation, outcome in
+            switch outcome {
+            case .saved(var record) where !mayRead(record):
+                let sent = try? preparation(of: operation, type: record.type)
+                record.update { $0.fields = sent?.fields.text.bytes ?? FieldsJSON.empty }
+                return .saved(record)
+            case .failed(let name, let error, let server?) where !mayRead(server):
+                return .failed(name: name, error, server: nil)
+            default: return outcome
+            }
+        }
+    }
+
+    private func mayRead(_ record: StoredRecord) -> Bool {
+        request.database.rights(to: record, in: schema).contains(.read)
+    }
+}

@@ -1,0 +1,93 @@
+import Records
+import RelayCore
+import RelayStore
+import Testing
+import Wire
+
+/// What the roles of a schema give in the public database.
+///
+/// Errors reference 4.
+@Suite struct PublicRightsTests {
+    let world: RelayWorld
+
+    init() throws { world = try RelayWorld() }
+
+    private func grant(_ grants: [Role: Rights]) async throws {
+        let type = RecordType(
+            fields: ["title": .init(.scalar(.string), indexes: []), "secret": .init(.scalar(.string), indexes: [])],
+            grants: grants
+        )
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let store = try world.stores.store(of: home)
+        try await store.write { writer throws(RelayError) in try writer.define(["Note": type]) }
+    }
+
+    /// One record's outcome.
+    private func save(
+        _ kind: String,
+        _ fields: String,
+        name: String = "a",
+        tag: String? = nil,
+        as user: String?,
+        extra: String = ""
+    ) async throws -> JSONValue {
+        let operation = RelayWorld.Operation(kind: kind, name: name, tag: tag, fields: fields)
+        let body = #"{"operations":[\#(operation.json)]\#(extra)}"#
+        let answer = try await world.ask("public/records/modify", as: user, body)
+        return try answer.json["records"]?.elements().first ?? answer.json
+    }
+
+    private func lookUp(_ name: String, as user: String) async throws -> JSONValue {
+        let answer = try await world.ask("public/records/lookup", as: user, #"{"records":[{"recordName":"\#(name)"}]}"#)
+        return try #require(try answer.items("records").first)
+    }
+
+    private static let whole = #"{"title":{"value":"t"},"secret":{"value":"s"}}"#
+    private static let title = #"{"title":{"value":"of bob"}}"#
+
+    // MARK: To write and not to read
+
+    @Test func whoMayWriteAndNotReadGetsBackWhatTheySent() async throws {
+        try await grant([.authenticated: [.create, .write]])
+        #expect(try await save("create", Self.whole, as: "alice").text("serverErrorCode") == nil)
+        let tag = try await save("forceUpdate", Self.title, as: "bob")
+        #expect(try tag.field("title")?.string() == "of bob")
+        #expect(try tag.field("secret") == nil && tag.text("recordChangeTag") != nil)
+        let cleared = try await save("forceUpdate", #"{"title":{"value":null}}"#, as: "bob")
+        #expect(try cleared.required("fields").members().isEmpty)
+        // Nothing is lost by that.
+        try await grant([.world: .read, .authenticated: .write])
+        #expect(try await lookUp("a", as: "carol").field("secret")?.string() == "s")
+        #expect(try await save("forceUpdate", Self.title, as: "bob").field("secret")?.string() == "s")
+    }
+
+    @Test func aConflictShowsTheRecordToReadersAlone() async throws {
+        try await grant([.authenticated: [.create, .write]])
+        _ = try await save("create", Self.whole, as: "alice")
+        for isReader in [false, true] {
+            if isReader { try await grant([.authenticated: [.read, .create, .write]]) }
+            for (kind, tag) in [("update", "stale"), ("create", nil), ("replace", "stale"), ("delete", "stale")] {
+                let answer = try await save(kind, Self.title, tag: tag, as: "bob")
+                #expect(answer.text("serverErrorCode") == "CONFLICT", "\(kind)")
+                #expect(answer.hasMember("serverRecord") == isReader, "\(kind)")
+            }
+        }
+    }
+
+    @Test func itsCreatorMayReadWhatOthersOnlyWrite() async throws {
+        try await grant([.authenticated: [.create, .write], .creator: .read])
+        _ = try await save("create", Self.whole, as: "alice")
+        #expect(try await save("forceUpdate", Self.title, as: "bob").field("secret") == nil)
+        #expect(try await save("forceUpdate", Self.title, as: "alice").field("secret")?.string() == "s")
+    }
+
+    @Test func aRepeatTellsAWriterNothingNewEither() async throws {
+        try await grant([.authenticated: [.create, .write]])
+        let extra = #","operationID":"once""#
+        _ = try await save("create", Self.title, as: "bob", extra: extra)
+        _ = try await save("forceUpdate", Self.whole, as: "alice")
+        let again = try await save("create", Self.title, as: "bob", extra: extra)
+        #expect(try again.field("title")?.string() == "of bob")
+        #expect(try again.field("secret") == nil)
+    }
+}
