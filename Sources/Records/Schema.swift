@@ -113,8 +113,13 @@ package struct RecordType: Hashable, Sendable {
     }
 
     /// The union of what the caller's roles are given.
-    package func rights(of roles: some Sequence<Role>) -> Rights {
-        roles.reduce(into: Rights()) { $0.formUnion(grants[$1] ?? []) }
+    ///
+    /// Whoever makes a record is its creator, so that creating is given to all who are signed in where it is given to
+    /// creators.
+    package func rights(of roles: some Collection<Role>) -> Rights {
+        let given = roles.reduce(into: Rights()) { $0.formUnion(grants[$1] ?? []) }
+        guard grants[.creator]?.contains(.create) ?? false, roles.contains(.authenticated) else { return given }
+        return given.union(.create)
     }
 }
 

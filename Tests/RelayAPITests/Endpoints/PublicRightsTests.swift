@@ -1,3 +1,4 @@
+import HTTPTypes
 import Records
 import RelayCore
 import RelayStore
@@ -89,5 +90,24 @@ import Wire
         let again = try await save("create", Self.title, as: "bob", extra: extra)
         #expect(try again.field("title")?.string() == "of bob")
         #expect(try again.field("secret") == nil)
+    }
+
+    // MARK: Creators
+
+    @Test func whatCreatorsMayMakeAllWhoAreSignedInMay() async throws {
+        try await grant([.creator: [.read, .create]])
+        #expect(try await save("create", Self.whole, as: "alice").text("recordChangeTag") != nil)
+        #expect(try await save("create", Self.whole, name: "b", as: nil).text("serverErrorCode") != nil)
+        #expect(try await save("forceUpdate", Self.title, as: "alice").text("serverErrorCode") == "ACCESS_DENIED")
+        #expect(try await lookUp("a", as: "bob").text("serverErrorCode") == "NOT_FOUND")
+        let limits = try await world.ask("public/limits", as: "bob", method: .get)
+        let rights = try limits.json.required("rights").required("Note").elements()
+        #expect(try rights.map { try $0.string() } == ["CREATE"])
+    }
+
+    @Test(arguments: [Rights.read, .write, [.read, .write]])
+    func whatCreatorsMayDoElseMakesNothing(_ rights: Rights) async throws {
+        try await grant([.creator: rights])
+        #expect(try await save("create", Self.whole, as: "alice").text("serverErrorCode") == "ACCESS_DENIED")
     }
 }
