@@ -25,6 +25,11 @@ struct ConsoleRefusal: Error, Encodable {
         self.error = error
     }
 
+    static let otherPage = ConsoleRefusal(
+        "This address is for the console's own page. If this is that page, the proxy before the relay has to pass on the "
+            + "Host header, or the relay needs the setting public-url.",
+        status: 403
+    )
     static let signInFirst = ConsoleRefusal("Sign in first.", status: 401, code: .signIn)
 
     private enum CodingKeys: String, CodingKey { case code, error }

@@ -106,8 +106,9 @@ package struct ConsoleDoor: Sendable {
     private func answer(_ name: String, _ request: APIRequest, _ parts: ConsoleParts) async -> APIResponse {
         var response: APIResponse
         do {
-            guard ConsoleGuard.isOwnPage(request) || ConsoleDownloads.isDownload(name, request) else {
-                throw ConsoleRefusal("This address is for the console's own page.", status: 403)
+            let isOwn = ConsoleGuard.isOwnPage(request, publicURL: parts.facts.publicURL)
+            guard isOwn || ConsoleDownloads.isDownload(name, request) else {
+                throw ConsoleRefusal.otherPage
             }
             if let answered = try await ConsoleSignIn(parts, guardian, request).answer(name) {
                 response = answered

@@ -81,10 +81,23 @@ final class ConsoleGuard: Sendable {
         }
     }
 
-    /// Whether the console's own page asks.
-    static func isOwnPage(_ request: APIRequest) -> Bool {
-        guard let headerName, request.headers[headerName] != nil else { return false }
-        return isFromNoOtherSite(request)
+    /// Whether the console's own page asks, which is at `publicURL` or where the request was sent.
+    static func isOwnPage(_ request: APIRequest, publicURL: String?) -> Bool {
+        guard let headerName, request.headers[headerName] != nil, isFromNoOtherSite(request) else { return false }
+        // What reads is sent without an origin, and its answer is for no other page in any case.
+        return request.method == .get || request.method == .head || isOfOwnOrigin(request, publicURL)
+    }
+
+    /// As far as an `Origin` is there: only the host counts, since a proxy may end TLS.
+    private static func isOfOwnOrigin(_ request: APIRequest, _ publicURL: String?) -> Bool {
+        guard let origin = request.headers[.origin] else { return true }
+        let parts = origin.lowercased().split(separator: "://", maxSplits: 1)
+        guard parts.count == 2 else { return false }
+        let called = HTTPField.Name("Host").flatMap { request.headers[$0] }
+        let known = publicURL?.split(separator: "://", maxSplits: 1).last?.split(separator: "/").first.map(String.init)
+        // Browsers leave a scheme's own port out, and some proxies put it in.
+        let names = [parts[1], parts[1] + (parts[0] == "https" ? ":443" : ":80")]
+        return [called, known].compactMap { $0?.lowercased() }.contains { name in names.contains { $0 == name } }
     }
 
     /// As far as the browser says where a request comes from.

@@ -105,7 +105,8 @@ import Testing
     func whereARequestComesFromCounts(site: String, isAdmitted: Bool) async throws {
         let world = try ConsoleWorld()
         try await world.enter()
-        let headers = ["Sec-Fetch-Site": site, "Origin": "https://evil.example"]
+        world.host = "relay.example"
+        let headers = ["Sec-Fetch-Site": site, "Origin": "https://relay.example"]
         let expected: HTTPResponse.Status = isAdmitted ? .ok : .forbidden
         #expect(try await world.ask(.get, "/console/api/session", headers: headers).status == expected)
         let body = #"{"id":"iCloud.org.example.csrf"}"#
@@ -114,6 +115,40 @@ import Testing
         #expect(try world.accounts.containers().isEmpty == !isAdmitted)
         for name in Self.readings where !isAdmitted {
             #expect(try await world.ask(.get, "/console/api/\(name)", headers: headers).status == .forbidden, "\(name)")
+        }
+    }
+
+    /// An old browser says no more than the origin, and whatever has the header may still be somebody else's.
+    @Test(arguments: [
+        ("https://relay.example", true), ("http://relay.example", true), ("https://Relay.Example", true),
+        ("https://evil.example", false), ("null", false), ("https://relay.example:8443", false), ("", false),
+        ("https://relay.example.evil.example", false), ("relay.example", false), ("http://relay.example:443", false),
+    ])
+    func aChangeComesFromThePagesOwnOrigin(origin: String, isAdmitted: Bool) async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        for host in ["relay.example", origin.hasPrefix("https") ? "relay.example:443" : "relay.example:80"] {
+            world.host = host
+            let answer = try await world.ask(
+                .post,
+                "/console/api/containers/add",
+                body: #"{"id":"iCloud.org.example.n\#(host.count)"}"#,
+                headers: ["Origin": origin]
+            )
+            #expect(answer.status == (isAdmitted ? .ok : .forbidden), "\(host): \(answer.text)")
+        }
+        #expect(try world.accounts.containers().count == (isAdmitted ? 2 : 0))
+    }
+
+    @Test func aChangeMayComeFromThePublicAddress() async throws {
+        let world = try ConsoleWorld(publicURL: "https://sync.example/relay")
+        try await world.enter()
+        world.host = "127.0.0.1:8080"
+        let body = #"{"id":"iCloud.org.example.proxied"}"#
+        for (origin, expected) in [("https://evil.example", 403), ("https://sync.example", 200)] {
+            let headers = ["Origin": origin]
+            let answer = try await world.ask(.post, "/console/api/containers/add", body: body, headers: headers)
+            #expect(answer.status.code == expected, "\(origin)")
         }
     }
 

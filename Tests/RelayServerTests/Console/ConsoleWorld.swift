@@ -25,7 +25,7 @@ final class ConsoleWorld: Sendable {
     }
     private let stores: StoreFolder
 
-    init(isOpen: Bool = true, push: (any PushGateway)? = nil) throws {
+    init(isOpen: Bool = true, publicURL: String? = nil, push: (any PushGateway)? = nil) throws {
         let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
         accounts = try AccountStore(
             folder: folder,
@@ -57,7 +57,7 @@ final class ConsoleWorld: Sendable {
                 version: "0",
                 isDev: true,
                 isSecure: false,
-                publicURL: nil,
+                publicURL: publicURL,
                 data: folder,
                 started: 0,
                 limits: Limits(),
