@@ -82,6 +82,11 @@ extension Authenticator {
         return found.flatMap { $0.isDisabled ? nil : $0 }
     }
 
+    /// Another one after each change of the password.
+    func passwordMark(of account: Account.ID) throws(CredentialRefusal) -> [UInt8] {
+        try wrapping { () throws(DirectoryError) in try directory.passwordMark(of: account) }
+    }
+
     /// Also ends every sign-in of the account.
     func setPassword(_ password: String, of account: Account.ID) throws(CredentialRefusal) {
         try wrapping { () throws(DirectoryError) in try directory.setPassword(password, of: account) }

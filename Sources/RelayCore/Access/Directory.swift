@@ -54,6 +54,8 @@ package protocol Directory: Sendable {
     func devAccount(named name: String) throws(DirectoryError) -> Account
     /// The account if the password is its own and it is not disabled; takes as long for an address nobody has.
     func account(email: String, password: String) throws(DirectoryError) -> Account?
+    /// Another one for each password that the account is given, telling nothing of it; empty without a password.
+    func passwordMark(of account: Account.ID) throws(DirectoryError) -> [UInt8]
 
     /// The name this container knows the account by, drawn on first use.
     func user(of account: Account.ID, in home: ContainerEnvironment) throws(DirectoryError) -> UserID

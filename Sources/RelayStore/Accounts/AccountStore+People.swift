@@ -54,6 +54,16 @@ extension AccountStore {
         return account
     }
 
+    package func passwordMark(of account: Account.ID) throws(DirectoryError) -> [UInt8] {
+        let salt = try read { db in
+            try Data.fetchOne(
+                db.cachedStatement(sql: "SELECT salt FROM accounts WHERE id = ? AND salt IS NOT NULL"),
+                arguments: [account.number]
+            )
+        }
+        return salt.map { Array($0) } ?? []
+    }
+
     /// All of them, in the order they were made.
     package func accounts() throws(DirectoryError) -> [Account] {
         try read { db in try Row.fetchAll(db, sql: "SELECT * FROM accounts ORDER BY id").map(Self.account) }

@@ -121,6 +121,31 @@ import Testing
         #expect(try world.store.profiles(of: world.alice.id).count == 1)
     }
 
+    @Test func aNewPasswordEndsTicketsOfTheOldOne() async throws {
+        try await open()
+        try world.store.setPassword("another horse", of: world.alice.id)
+        let answer = await browser.submit("/account", ["given": "Eve"], action: "name")
+        #expect(answer.status == .forbidden)
+        #expect(try world.store.account(world.alice.id)?.name.given == nil)
+    }
+
+    /// Whoever changes it on the page goes on there; a page that was open elsewhere does not.
+    @Test func thePageThatChangesThePasswordStaysOpen() async throws {
+        try await open()
+        let other = try Browser(world)
+        try await other.open("/account")
+        await other.submit("/account", ["email": "alice@example.org", "password": "correct horse"], action: "open")
+        await browser.submit(
+            "/account",
+            ["current": "correct horse", "new": "another horse", "again": "another horse"],
+            action: "password"
+        )
+        await browser.submit("/account", ["given": "Alice"], action: "name")
+        #expect(browser.page.contains("Your name is saved."))
+        await other.submit("/account", ["given": "Eve"], action: "name")
+        #expect(try world.store.account(world.alice.id)?.name.given == "Alice")
+    }
+
     @Test func aDisabledAccountsTicketIsWorthNothing() async throws {
         try await open()
         try world.store.setDisabled(true, of: world.alice.id)

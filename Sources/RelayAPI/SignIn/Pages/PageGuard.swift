@@ -51,23 +51,30 @@ struct PageGuard: Sendable {
         return ConstantTime.areEqual(Array(seal.utf8), Array(formSeal(cookie).utf8))
     }
 
-    /// Says that this browser's user has just shown the account's password.
-    func ticket(for account: Account.ID, cookie: String, at now: Timestamp) -> String {
+    /// Says that this browser's user has just shown the account's password, whose mark it is.
+    func ticket(for account: Account.ID, passwordMark: [UInt8], cookie: String, at now: Timestamp) -> String {
         let end = (now + Self.ticketLifetime).milliseconds
-        return "\(account.number).\(end)." + seal(account.number, end, cookie)
+        return "\(account.number).\(end)." + seal(account.number, end, passwordMark, cookie)
     }
 
-    /// Whose account the page is, if the ticket is of this browser and its time is not over.
-    func account(ofTicket ticket: String, cookie: String, at now: Timestamp) -> Account.ID? {
+    /// Whose account the page is, if the ticket is of this browser, its time is not over and the password still the same.
+    func account<Failure>(
+        ofTicket ticket: String,
+        cookie: String,
+        at now: Timestamp,
+        passwordMark: (Account.ID) throws(Failure) -> [UInt8]
+    ) throws(Failure) -> Account.ID? {
         let parts = ticket.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 3, let number = Int64(parts[0]), let end = Int64(parts[1]), now.milliseconds < end,
-            ConstantTime.areEqual(Array(parts[2].utf8), Array(seal(number, end, cookie).utf8))
-        else { return nil }
-        return Account.ID(number)
+        guard parts.count == 3, let number = Int64(parts[0]), let end = Int64(parts[1]), now.milliseconds < end else {
+            return nil
+        }
+        let account = Account.ID(number)
+        let seal = seal(number, end, try passwordMark(account), cookie)
+        return ConstantTime.areEqual(Array(parts[2].utf8), Array(seal.utf8)) ? account : nil
     }
 
-    private func seal(_ account: Int64, _ end: Int64, _ cookie: String) -> String {
-        Hex.encode(tag("ticket", Array("\(account).\(end).\(cookie)".utf8)))
+    private func seal(_ account: Int64, _ end: Int64, _ passwordMark: [UInt8], _ cookie: String) -> String {
+        Hex.encode(tag("ticket", Array("\(account).\(end).\(Hex.encode(passwordMark)).\(cookie)".utf8)))
     }
 
     private func tag(_ purpose: String, _ bytes: [UInt8]) -> HMAC<SHA256>.MAC {

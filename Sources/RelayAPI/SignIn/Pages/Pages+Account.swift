@@ -26,7 +26,7 @@ extension Pages {
                     return refusal(error) { door($0, $1, email: email) }
                 }
             }
-            guard let id = fields["ticket"].flatMap({ account(ofTicket: $0, visit) }),
+            guard let id = try self.account(ofTicket: fields["ticket"] ?? "", visit),
                 let account = try authenticator.account(id)
             else { return door(.cookies, .forbidden) }
             let outcome = try await carryOut(fields, account, from: request.remoteAddress)
@@ -56,7 +56,7 @@ extension Pages {
         let page = AccountPage(formSeal: visit.formSeal).open(
             account,
             apps: try authenticator.apps(of: account.id),
-            ticket: ticket(for: account.id, visit),
+            ticket: try ticket(for: account.id, visit),
             outcome: outcome
         )
         return visit.answer(page, isSecure: isSecure)

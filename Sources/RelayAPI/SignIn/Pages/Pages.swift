@@ -103,12 +103,18 @@ struct Pages: Sendable {
         return fields
     }
 
-    func ticket(for account: Account.ID, _ visit: Visit) -> String {
-        guardian.ticket(for: account, cookie: visit.cookie, at: time.now())
+    func ticket(for account: Account.ID, _ visit: Visit) throws(CredentialRefusal) -> String {
+        let mark = try authenticator.passwordMark(of: account)
+        return guardian.ticket(for: account, passwordMark: mark, cookie: visit.cookie, at: time.now())
     }
 
-    func account(ofTicket ticket: String, _ visit: Visit) -> Account.ID? {
-        guardian.account(ofTicket: ticket, cookie: visit.cookie, at: time.now())
+    func account(ofTicket ticket: String, _ visit: Visit) throws(CredentialRefusal) -> Account.ID? {
+        try guardian.account(
+            ofTicket: ticket,
+            cookie: visit.cookie,
+            at: time.now(),
+            passwordMark: authenticator.passwordMark(of:)
+        )
     }
 
     var isSecure: Bool {
