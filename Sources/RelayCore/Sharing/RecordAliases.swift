@@ -5,8 +5,9 @@ import Wire
 ///
 /// A participant may choose the name of a new record, and the zone may have one of that name where they cannot see it. To
 /// refuse the name would tell them so. Instead the new record is kept under a name of the relay's, and whoever sees the
-/// hierarchy finds it under the chosen one. Should the record that had the name before ever come into their sight, it is
-/// the one shown under the relay's name: the two names are exchanged, so no two records of a view ever have the same.
+/// hierarchy finds it under the chosen one, unless they see the record that has the name: to them it goes on leading there,
+/// and the new one is shown as it is kept. So nobody can make a name that others know lead to a record of his own, and no
+/// two records of a view ever have the same.
 package struct RecordAliases: Hashable, Sendable {
     private var kept: [String: String] = [:]
     private var shown: [String: String] = [:]

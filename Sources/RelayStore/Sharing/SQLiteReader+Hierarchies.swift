@@ -8,7 +8,7 @@ extension SQLiteReader {
     /// Which entries a view shows: those of the shares that the user has joined in the zone.
     ///
     /// `?1` is the user's number, `?2` the zone's.
-    private static let joined = """
+    static let joined = """
         SELECT s.id FROM participant p JOIN share s ON s.id = p.share
         WHERE p.user = ?1 AND s.zone = ?2 AND p.accepted = 1 AND p.permission > 1
         """

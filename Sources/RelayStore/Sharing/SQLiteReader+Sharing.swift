@@ -159,9 +159,9 @@ extension SQLiteReader {
         statement.bind(2, zone)
         var view = ZoneView(user: user, shares: [])
         var last: UInt64 = 0
-        var renamed: [Int64] = []
+        var hasAliases = false
         while try statement.step() {
-            if statement.bool(4) { renamed.append(statement.int(0)) }
+            if statement.bool(4) { hasAliases = true }
             view.shares.append(
                 .init(
                     share: statement.int(0),
@@ -172,15 +172,31 @@ extension SQLiteReader {
             last = max(last, statement.unsigned(3))
         }
         statement.reset()
-        for share in renamed { try readAliases(in: share, into: &view.aliases) }
+        if hasAliases { view.aliases = try aliases(for: number, in: zone) }
         return (view, last)
     }
 
-    private func readAliases(in share: Int64, into aliases: inout RecordAliases) throws {
-        let statement = try SQL("SELECT shown, kept FROM share_alias WHERE share = ?", in: database)
+    /// A name leads to the record that has it wherever that is in sight, whatever others have chosen since; and where two
+    /// hierarchies give one name to different records, to neither.
+    private func aliases(for user: Int64, in zone: Int64) throws -> RecordAliases {
+        let statement = try SQL(
+            """
+            SELECT a.shown, min(a.kept) FROM share_alias a WHERE a.share IN (\(Self.joined)) AND NOT EXISTS (
+                SELECT 1 FROM share_entry e
+                WHERE e.name = a.shown AND e.zone = ?2 AND e.gone = 0 AND e.share IN (\(Self.joined)))
+            GROUP BY a.shown HAVING count(*) = 1
+            """,
+            in: database
+        )
         defer { statement.reset() }
-        statement.bind(1, share)
-        while try statement.step() { aliases.add(statement.text(0), for: statement.text(1)) }
+        statement.bind(1, user)
+        statement.bind(2, zone)
+        var found: [String: String] = [:]
+        while try statement.step() { found[statement.text(0)] = statement.text(1) }
+        var aliases = RecordAliases()
+        // Where a name that the relay gave was chosen by somebody in its turn, its own record is not in sight.
+        for (shown, kept) in found where found[kept] == nil { aliases.add(shown, for: kept) }
+        return aliases
     }
 
     func zones(sharedWith user: UserID) throws(RelayError) -> [Zone] {

@@ -36,6 +36,8 @@ extension SQLiteWriter {
         let zone: Zone
         /// Which share covers those of them that were looked at.
         var covers: [String: Int64?] = [:]
+        /// Whether some share of the zone shows records under other names; `nil` until something moves.
+        var hasAliases: Bool?
         /// The greatest number given out in each share.
         var latest: [Int64: UInt64] = [:]
 
@@ -43,6 +45,12 @@ extension SQLiteWriter {
             self.records = Dictionary(records.map { ($0.name, $0) }) { $1 }
             self.zone = zone
         }
+    }
+
+    private func mayShowAliases(_ update: inout EntryUpdate) throws -> Bool {
+        let known = try update.hasAliases ?? hasAliases(in: update.zone)
+        update.hasAliases = known
+        return known
     }
 
     /// A hierarchy that has just come to be shared: nobody has a token of its feed yet, so its records stand there with the
@@ -84,7 +92,7 @@ extension SQLiteWriter {
         return try statement.step() ? statement.int(0) : nil
     }
 
-    private func cover(ofEntry name: String, in zone: Zone) throws -> Int64? {
+    func cover(ofEntry name: String, in zone: Zone) throws -> Int64? {
         let statement = try SQL(
             "SELECT share FROM share_entry WHERE name = ? AND zone = ? AND gone = 0",
             in: database
@@ -140,6 +148,9 @@ extension SQLiteWriter {
         at change: UInt64,
         _ update: inout EntryUpdate
     ) throws {
+        if old != new, try mayShowAliases(&update) {
+            try bearerMoves(name, from: old, to: new, in: update.zone, at: change)
+        }
         if let old, old != new {
             let statement = try SQL(
                 """
@@ -182,45 +193,5 @@ extension SQLiteWriter {
             }
             return false
         }
-    }
-
-    // MARK: Aliases
-
-    func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError) {
-        try attempt {
-            let insert = try SQL(
-                "INSERT OR REPLACE INTO share_alias (share, shown, kept) VALUES (?, ?, ?)",
-                in: database
-            )
-            insert.bind(1, share)
-            insert.bind(2, shown)
-            insert.bind(3, kept)
-            try insert.run()
-            let mark = try SQL("UPDATE share SET has_aliases = 1 WHERE id = ?", in: database)
-            mark.bind(1, share)
-            try mark.run()
-            try beginAnew(share, whereSeen: shown, in: zone)
-        }
-    }
-
-    /// Those who see the name that was taken, because another share shows it to them, see it move: for them all begins anew.
-    private func beginAnew(_ share: Int64, whereSeen name: String, in zone: Zone) throws {
-        guard let other = try cover(ofEntry: name, in: zone), other != share else { return }
-        let statement = try SQL(
-            """
-            SELECT a.user FROM participant a JOIN participant b ON b.user = a.user AND b.share = ?2
-            WHERE a.share = ?1 AND a.accepted = 1 AND b.accepted = 1 AND a.permission > 1 AND b.permission > 1
-            """,
-            in: database
-        )
-        statement.bind(1, share)
-        statement.bind(2, other)
-        var users: [UserID] = []
-        while try statement.step() { users.append(try user(statement.int(0))) }
-        statement.reset()
-        guard !users.isEmpty else { return }
-        memory.listeners[zone.number] = nil
-        let change = takeChangeNumber()
-        for user in users { try setAccess(of: user, to: zone, ended: false, at: change) }
     }
 }

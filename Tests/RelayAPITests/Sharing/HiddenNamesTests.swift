@@ -117,7 +117,13 @@ import Wire
         #expect(try await world.record(kept, in: "shared", as: World.bob).text("serverErrorCode") == "NOT_FOUND")
     }
 
-    @Test func theRecordThatHadTheNameComesIntoSightUnderAnother() async throws {
+    private func title(_ name: String, _ world: World, in database: String = "shared", as user: String) async throws
+        -> String?
+    {
+        try await world.record(name, in: database, as: user)["fields"]?.required("title").text("value")
+    }
+
+    @Test func theRecordThatHasTheNameHasItWhereverItIsInSight() async throws {
         let world = try await lists()
         try await world.one(
             HierarchyShareTests.child(Self.hidden, of: "list", "create", title: "bob's"),
@@ -126,37 +132,90 @@ import Wire
         )
         let token = try await world.changes().text("syncToken")
         try await world.one(HierarchyShareTests.child(Self.hidden, of: "list", title: "the owner's"))
-        let page = try await world.changes(since: token)
-        let name = try #require(try World.names(page).first)
-        #expect(name != Self.hidden)
-        let mine = try await world.record(Self.hidden, in: "shared", as: World.bob)
-        #expect(try mine.required("fields").required("title").text("value") == "bob's")
-        let theirs = try await world.record(name, in: "shared", as: World.bob)
-        #expect(try theirs.required("fields").required("title").text("value") == "the owner's")
+        // Which of the two the name means has changed for him.
+        #expect(try await world.changes(since: token).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
+        let names = try World.names(try await world.changes())
+        let kept = try #require(names.first { ![Self.hidden, "list", "item", "share"].contains($0) })
+        #expect(names.count == 5)
+        #expect(try await title(kept, world, as: World.bob) == "bob's")
+        #expect(try await title(Self.hidden, world, as: World.bob) == "the owner's")
         // Both can be changed and deleted by the names that are shown.
-        try await world.one(World.save(name, title: "changed"), in: "shared", as: World.bob)
-        #expect(try await world.record(Self.hidden).required("fields").required("title").text("value") == "changed")
+        try await world.one(World.save(Self.hidden, title: "changed"), in: "shared", as: World.bob)
+        #expect(try await title(Self.hidden, world, in: "private", as: "alice") == "changed")
+        let later = try await world.changes().text("syncToken")
         try await world.one(World.delete(Self.hidden), in: "shared", as: World.bob)
-        #expect(try await world.record(Self.hidden).text("serverErrorCode") == nil)
-        #expect(try await world.record(Self.hidden, in: "shared", as: World.bob).text("serverErrorCode") == "NOT_FOUND")
+        // What it leaves behind is the name that was chosen.
+        #expect(try await world.changes(since: later).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
+        #expect(try await title(Self.hidden, world, as: World.bob) == "bob's")
+        #expect(try await world.record(kept, in: "shared", as: World.bob).text("serverErrorCode") == "NOT_FOUND")
     }
 
-    @Test func whoeverSeesBothSeesBothApart() async throws {
-        let world = try await lists()
+    /// Lets carol change the other list, which bob does not know of.
+    private func shareOther(_ world: World) async throws {
         let share = try await world.one(
             World.share(name: "second", root: "other", with: [World.participant(World.carol, "READ_WRITE")])
         )
         try await world.accept(share, as: World.carol)
+    }
+
+    @Test func nobodyMakesANameThatOthersKnowLeadToTheirRecord() async throws {
+        let world = try await lists()
+        try await shareOther(world)
+        let tag = try await world.record(Self.hidden, in: "shared", as: World.carol).text("recordChangeTag")
         let token = try await world.changes(as: World.carol).text("syncToken")
         try await world.one(
             HierarchyShareTests.child(Self.hidden, of: "list", "create", title: "bob's"),
             in: "shared",
             as: World.bob
         )
-        // Which of the two a name means has changed for her.
-        #expect(try await world.changes(as: World.carol, since: token).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
+        #expect(
+            try await world.record(Self.hidden, in: "shared", as: World.carol).text("recordChangeTag") == tag
+        )
+        try await world.one(World.save(Self.hidden, title: "for the other list"), in: "shared", as: World.carol)
+        #expect(try await title(Self.hidden, world, as: World.bob) == "bob's")
+        #expect(try await title(Self.hidden, world, in: "private", as: "alice") == "for the other list")
+        // Bob's comes to her as it does to the owner.
+        let news = try World.names(try await world.changes(as: World.carol, since: token))
+        #expect(news.count == 2 && news.last == Self.hidden, "\(news)")
+        #expect(try await title(news[0], world, as: World.carol) == "bob's")
+    }
+
+    @Test func whoeverSeesBothSeesBothApart() async throws {
+        let world = try await lists()
+        try await world.one(
+            HierarchyShareTests.child(Self.hidden, of: "list", "create", title: "bob's"),
+            in: "shared",
+            as: World.bob
+        )
+        try await shareOther(world)
         let names = try World.names(try await world.changes(as: World.carol))
         #expect(Set(names).count == 7 && names.count == 7, "\(names)")
+        #expect(try await title(Self.hidden, world, as: World.carol) == "t")
+    }
+
+    /// Two hierarchies in which somebody chose the same name leave it to neither for those who see both.
+    @Test func aNameChosenTwiceLeadsNobodyAstray() async throws {
+        let world = try await lists()
+        try await world.modify([World.save("third")]).checked()
+        let people = [World.participant(World.carol), World.participant("dave@example.org", "READ_WRITE")]
+        let share = try await world.one(World.share(name: "third-share", root: "third", with: people))
+        for user in [World.carol, "dave@example.org"] { try await world.accept(share, as: user) }
+        try await world.one(
+            HierarchyShareTests.child(Self.hidden, of: "list", "create", title: "bob's"),
+            in: "shared",
+            as: World.bob
+        )
+        #expect(try await title(Self.hidden, world, as: World.carol) == "bob's")
+        let token = try await world.changes(as: World.carol).text("syncToken")
+        try await world.one(
+            HierarchyShareTests.child(Self.hidden, of: "third", "create", title: "dave's"),
+            in: "shared",
+            as: "dave@example.org"
+        )
+        #expect(try await world.changes(as: World.carol, since: token).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
+        #expect(try await title(Self.hidden, world, as: World.bob) == "bob's")
+        #expect(try await title(Self.hidden, world, as: "dave@example.org") == "dave's")
+        #expect(try await title(Self.hidden, world, as: World.carol) == nil)
     }
 
     @Test func aNameChosenAgainAfterItsRecordLeftMeansTheNewOne() async throws {

@@ -1,0 +1,97 @@
+import GRDB
+import Records
+import RelayCore
+
+/// Keeping the names under which hierarchies show records that the zone keeps under others.
+///
+/// Whom a name comes to lead to another record than before begins anew: a feed has no way to say that two records have
+/// exchanged their names.
+extension SQLiteWriter {
+    func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError) {
+        try attempt {
+            let former = try self.kept(for: shown, in: share)
+            let place = try former.flatMap { try cover(ofEntry: $0, in: zone) }
+            // Who sees it there goes on seeing it so.
+            guard place != share else { return }
+            let insert = try SQL(
+                "INSERT OR REPLACE INTO share_alias (share, shown, kept) VALUES (?, ?, ?)",
+                in: database
+            )
+            insert.bind(1, share)
+            insert.bind(2, shown)
+            insert.bind(3, kept)
+            try insert.run()
+            let mark = try SQL("UPDATE share SET has_aliases = 1 WHERE id = ?", in: database)
+            mark.bind(1, share)
+            try mark.run()
+            var others = try shares("shown", shown, in: zone).filter { $0 != share }
+            // The name may be one that the relay gave.
+            others += try shares("kept", shown, in: zone)
+            if let place { others.append(place) }
+            guard !others.isEmpty else { return }
+            try beginAnew(share, whereIn: others, of: zone, at: takeChangeNumber())
+        }
+    }
+
+    /// The record that has this name comes into sight or goes: for those to whom the name leads elsewhere while it is not
+    /// there.
+    func bearerMoves(_ name: String, from old: Int64?, to new: Int64?, in zone: Zone, at change: UInt64) throws {
+        for share in try shares("shown", name, in: zone) {
+            try beginAnew(share, whereIn: [old, new].compactMap(\.self), of: zone, at: change)
+        }
+    }
+
+    func hasAliases(in zone: Zone) throws -> Bool {
+        let statement = try SQL("SELECT 1 FROM share WHERE zone = ? AND has_aliases = 1 LIMIT 1", in: database)
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        return try statement.step()
+    }
+
+    private func kept(for shown: String, in share: Int64) throws -> String? {
+        let statement = try SQL("SELECT kept FROM share_alias WHERE share = ? AND shown = ?", in: database)
+        defer { statement.reset() }
+        statement.bind(1, share)
+        statement.bind(2, shown)
+        return try statement.step() ? statement.text(0) : nil
+    }
+
+    /// Those with an alias that has this name in a column.
+    private func shares(_ column: StaticString, _ name: String, in zone: Zone) throws -> [Int64] {
+        let statement = try SQL(
+            """
+            SELECT DISTINCT s.id FROM share s JOIN share_alias a ON a.share = s.id AND a.\(column) = ?2
+            WHERE s.zone = ?1 AND s.has_aliases = 1
+            """,
+            in: database
+        )
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        statement.bind(2, name)
+        var found: [Int64] = []
+        while try statement.step() { found.append(statement.int(0)) }
+        return found
+    }
+
+    /// For those who have joined this share and one of the others.
+    private func beginAnew(_ share: Int64, whereIn others: [Int64], of zone: Zone, at change: UInt64) throws {
+        let statement = try SQL(
+            """
+            SELECT DISTINCT a.user FROM participant a JOIN participant b ON b.user = a.user
+            WHERE a.share = ?1 AND b.share = ?2
+                AND a.accepted = 1 AND b.accepted = 1 AND a.permission > 1 AND b.permission > 1
+            """,
+            in: database
+        )
+        var users: Set<UserID> = []
+        for other in others {
+            defer { statement.reset() }
+            statement.bind(1, share)
+            statement.bind(2, other)
+            while try statement.step() { users.insert(try user(statement.int(0))) }
+        }
+        guard !users.isEmpty else { return }
+        memory.listeners[zone.number] = nil
+        for user in users { try setAccess(of: user, to: zone, ended: false, at: change) }
+    }
+}
