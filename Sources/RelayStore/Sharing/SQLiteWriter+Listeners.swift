@@ -78,7 +78,7 @@ extension SQLiteWriter {
         return found
     }
 
-    private func token(_ identity: UInt64, at position: UInt64) -> ChangeToken {
+    func token(_ identity: UInt64, at position: UInt64) -> ChangeToken {
         ChangeToken(kind: .zone, log: identity, epoch: epoch, position: position)
     }
 

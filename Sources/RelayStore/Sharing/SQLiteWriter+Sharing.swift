@@ -84,23 +84,29 @@ extension SQLiteWriter {
         for user in given { try setAccess(of: user, to: zone, ended: false, at: change) }
         for user in taken {
             // Another hierarchy of the zone may be left; what is seen as a whole is another thing then.
-            let isOver = try !isHierarchy || super.zone(zone.id, sharedWith: user)?.view?.shares.isEmpty ?? true
-            try setAccess(of: user, to: zone, ended: isOver, at: change)
-            if isOver { tell(.init(user: user, token: nil), of: zone.id) }
+            let rest = try isHierarchy ? super.zone(zone.id, sharedWith: user) : nil
+            let isOver = rest?.view?.shares.isEmpty ?? true
+            let identity = try setAccess(of: user, to: zone, ended: isOver, at: change)
+            let left = isOver ? nil : token(identity, at: max(change, rest?.lastChange ?? 0))
+            tell(.init(user: user, token: left), of: zone.id)
         }
     }
 
-    func setAccess(of user: UserID, to zone: Zone, ended: Bool, at change: UInt64) throws {
+    /// Gives the identity of the zone as they see it from now on.
+    @discardableResult
+    func setAccess(of user: UserID, to zone: Zone, ended: Bool, at change: UInt64) throws -> UInt64 {
+        let identity = drawIdentity()
         let statement = try SQL(
             "INSERT OR REPLACE INTO shared_zone (user, zone, identity, change, ended) VALUES (?, ?, ?, ?, ?)",
             in: database
         )
         statement.bind(1, try ensureNumber(of: user))
         statement.bind(2, zone.number)
-        statement.bind(3, drawIdentity())
+        statement.bind(3, identity)
         statement.bind(4, change)
         statement.bind(5, ended)
         try statement.run()
+        return identity
     }
 
     // MARK: Rows

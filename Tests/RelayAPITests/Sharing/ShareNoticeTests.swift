@@ -103,6 +103,33 @@ import Wire
         #expect(bob.notices.first?.syncToken == (try await world.changes().text("syncToken")))
     }
 
+    /// Ways in which bob loses one of his two shares of a zone: what is done, and by whom.
+    static let losses: [(operation: String, database: String, user: String)] = [
+        (World.delete("s-one"), "private", "alice"),
+        (World.delete("one"), "private", "alice"),
+        (World.share("forceUpdate", name: "s-one", root: "one", with: []), "private", "alice"),
+        (World.delete("s-one"), "shared", World.bob),
+    ]
+
+    @Test(arguments: losses.indices) func whoLosesOneOfTwoSharesHearsOfIt(_ index: Int) async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["one", "two"])
+        for root in ["one", "two"] {
+            let share = try await world.one(
+                World.share(name: "s-\(root)", root: root, with: [World.participant(World.bob, "READ_WRITE")])
+            )
+            try await world.accept(share, as: World.bob)
+        }
+        let bob = try await device("phone", of: World.bob, world)
+        let token = try await world.zones().token
+        let loss = Self.losses[index]
+        try await world.one(loss.operation, in: loss.database, as: loss.user)
+        await world.world.settle()
+        #expect(bob.zones == ["Notes"] && bob.notices.first?.scope == .shared)
+        #expect(bob.notices.first?.syncToken == (try await world.changes().text("syncToken")))
+        #expect(try await world.zones(since: token).names == ["Notes"])
+    }
+
     @Test func whoWasAwayIsToldAtOnce() async throws {
         let world = try World()
         try await world.makeZone()
