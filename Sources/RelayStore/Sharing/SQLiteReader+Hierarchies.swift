@@ -66,15 +66,15 @@ extension SQLiteReader {
     }
 
     /// A page of the feed of several hierarchies together: what they have now comes before what is gone from one of them
-    /// and stands in another.
+    /// and stands in another, and what is gone from several is told of where it went last.
     private static func feed(_ direction: String) -> String {
         """
         SELECT \(recordColumns), t.change, t.gone, t.name, t.type FROM (
             SELECT e.name, e.change, e.gone, e.record, e.type FROM share_entry e
             WHERE e.share IN (\(joined)) AND e.change BETWEEN ?3 AND ?4
                 AND (e.gone = 0 OR NOT EXISTS (
-                    SELECT 1 FROM share_entry o
-                    WHERE o.name = e.name AND o.zone = ?2 AND o.gone = 0 AND o.share IN (\(joined))))
+                    SELECT 1 FROM share_entry o WHERE o.name = e.name AND o.share IN (\(joined))
+                        AND (o.gone = 0 OR (o.change, o.share) > (e.change, e.share))))
             ORDER BY e.change \(direction) LIMIT ?5) t
         \(recordOf("t")) ORDER BY t.change \(direction)
         """
