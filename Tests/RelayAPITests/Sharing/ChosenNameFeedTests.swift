@@ -68,4 +68,56 @@ import Wire
         try await world.one(World.delete("item"))
         #expect(try World.names(try await world.changes(since: token)) == ["-item"])
     }
+
+    @Test func namesThatAreExchangedAgainAndAgain() async throws {
+        let world = try await world(["one": [World.bob]])
+        var bob = Mirror(user: World.bob)
+        func note(_ name: String, of parent: String?, title: String, as user: String = "alice") async throws {
+            let operation = HierarchyShareTests.child(name, of: parent, title: title)
+            try await world.one(operation, in: user == "alice" ? "private" : "shared", as: user)
+            try await bob.sync(world)
+            try await bob.check(world, title)
+        }
+        try await note("note", of: nil, title: "alice's")
+        try await note("note", of: "one", title: "bob's", as: World.bob)
+        let everything = try await world.changes(as: "alice", in: "private").required("records").elements()
+        let kept = try #require(everything.last?.text("recordName"))
+        try await note("note", of: "one", title: "alice's in sight")
+        try await note(kept, of: nil, title: "bob's out of sight")
+        try await note("note", of: "one", title: "bob's second", as: World.bob)
+        #expect(try await world.record("note").required("fields").required("title").text("value") == "bob's second")
+        try await note(kept, of: "one", title: "under the name that it had", as: World.bob)
+        try await note(kept, of: "one", title: "in sight again")
+        try await note("note", of: nil, title: "gone")
+    }
+
+    /// Four people write under few names, and the owner moves whatever there is.
+    @Test(arguments: [UInt64](1...12)) func followersKnowRecordsByTheirNames(seed: UInt64) async throws {
+        var random = SplitMix(state: seed)
+        let world = try await world([
+            "one": [World.bob, World.carol], "two": [World.bob, Self.dave], "three": [World.bob, Self.dave],
+        ])
+        let roots = [
+            "alice": ["one", "two", "three", "alone", nil], World.carol: ["one"], Self.dave: ["two", "three"],
+        ]
+        var mirrors = [World.bob, World.carol, Self.dave].map { Mirror(user: $0) }
+        for step in 0..<50 {
+            let user = ["alice", "alice", World.bob, World.carol, Self.dave][Int(random.next() % 5)]
+            let database = user == "alice" ? "private" : "shared"
+            // Some may have heard of names that the relay gave.
+            let given = try World.names(try await world.changes(as: "alice", in: "private"))
+            let names = ["n0", "n1", "n2"] + given.filter { $0.utf8.count == 36 }
+            let name = names[Int(random.next() % UInt64(names.count))]
+            let above = roots[user] ?? ["one", "two", "three"]
+            let parent = above[Int(random.next() % UInt64(above.count))]
+            let operation =
+                random.next() % 5 == 0
+                ? World.delete(name) : HierarchyShareTests.child(name, of: parent, title: "\(step) by \(user)")
+            _ = try await world.modify([operation], in: database, as: user, atomic: false)
+            for index in mirrors.indices where random.next() % 3 == 0 {
+                try await mirrors[index].sync(world, limit: [1, 3, 200][Int(random.next() % 3)])
+                try await mirrors[index].check(world, "seed \(seed), step \(step)")
+            }
+        }
+    }
 }
