@@ -88,7 +88,9 @@ struct MissedMatches {
             let visible = drafts.filter { $0.1.isVisible }
             for (match, draft) in visible.isEmpty ? Array(drafts.prefix(1)) : visible {
                 notices.append(draft.notice(for: address, noticeID: hub.newNoticeID()))
-                if match.subscription.query?.firesOnce == true { spent.append(match) }
+                guard match.subscription.query?.firesOnce == true else { continue }
+                index.apply(match.end, schema: schema)
+                spent.append(match)
             }
         }
         for match in spent { hub.queries.end(match, address.store, schema: schema) }

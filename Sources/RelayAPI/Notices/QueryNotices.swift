@@ -154,7 +154,7 @@ package final class QueryNotices: Sendable {
 
 extension SubscriptionIndex.Match {
     /// The end of its subscription.
-    fileprivate var end: CommittedSubscription {
+    var end: CommittedSubscription {
         CommittedSubscription(user: user, scope: scope, id: subscription.id, subscription: nil)
     }
 }

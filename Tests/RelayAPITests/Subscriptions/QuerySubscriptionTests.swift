@@ -81,6 +81,23 @@ import Wire
         }
     }
 
+    @Test func oneThatFiresOnceTellsWhoWasAwayOfOneRecord() async throws {
+        let world = try SubscriptionWorld()
+        try await world.makeZone("Notes")
+        try await world.makeZone("Others")
+        try await world.subscribe("once", extra: #","firesOnce":true"#)
+        let token = try #require(try await world.ask("private/changes/database").json.text("syncToken"))
+        for name in ["a", "b", "c"] { try await world.change(name, zone: "Notes") }
+        try await world.change("d", zone: "Others")
+        await world.settle()
+        let phone = await world.device(since: [.private: token])
+        await world.settle()
+        #expect(told(phone) == ["once:a:1"])
+        try await eventually("the store to have it no more") {
+            try await world.ask("private/subscriptions/list").items("subscriptions").isEmpty
+        }
+    }
+
     @Test func aWiderSubscriptionSpeaksForSilentOnes() async throws {
         let world = try SubscriptionWorld()
         try await world.makeZone("Notes")
