@@ -102,8 +102,9 @@ package final class RelayAdmission: NoticeAdmission {
             )
         } catch {
             switch error {
-            case .failed, .malformed: throw .notAuthenticated
-            case .ended: throw .tokenExpired
+            // Whoever signed out, or was, has no way back with this token.
+            case .failed, .malformed, .ended: throw .notAuthenticated
+            case .expired: throw .tokenExpired
             case .foreignOrigin: throw .originRefused
             case .throttled, .unavailable: throw .tryLater
             }

@@ -112,7 +112,7 @@ extension Authenticator {
         var shown = shown
         if let bearer = shown.bearer { shown.webToken = PercentCoding.encode(bearer) }
         let grant = try verify(shown, in: home, at: time.uptime())
-        if let end = grant.expires, time.now() >= end { throw .ended }
+        if let end = grant.expires, time.now() >= end { throw .expired }
         return try authentication(Granted(grant: grant), shown, in: home)
     }
 }

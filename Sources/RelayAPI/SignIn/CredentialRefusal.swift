@@ -7,6 +7,8 @@ package enum CredentialRefusal: Error, Hashable, Sendable {
     case failed
     /// They were good once; the person must sign in again.
     case ended
+    /// A socket's token whose time is over, of a sign-in that stands: another token of it is as good as ever.
+    case expired
     /// A page in a browser that may not call.
     case foreignOrigin
     /// Too many requests or wrong passwords.
@@ -31,7 +33,7 @@ package enum CredentialRefusal: Error, Hashable, Sendable {
         switch self {
         case .failed:
             RelayError(.authenticationFailed, "Authentication failed")
-        case .ended:
+        case .ended, .expired:
             RelayError(.authenticationRequired, "request needs authorization", redirectURL: redirectURL)
         case .foreignOrigin:
             RelayError(

@@ -3,6 +3,7 @@ import Records
 import RelayAPI
 import RelayCore
 import Testing
+import Wire
 
 @Suite struct NoticeCredentialTests {
     let world: SignInWorld
@@ -79,9 +80,32 @@ import Testing
         let renewed = try #require(longer)
         #expect(renewed.life == .seconds(1800))
         world.clock.advance(.seconds(200))
-        #expect(throws: CredentialRefusal.ended) { try authenticator.authenticateUpgrade(request, in: world.home) }
+        #expect(throws: CredentialRefusal.expired) { try authenticator.authenticateUpgrade(request, in: world.home) }
         let again = upgrade(query: "ckAPIToken=\(world.apiToken)", bearer: renewed.webAuthToken)
         #expect(try authenticator.authenticateUpgrade(again, in: world.home)?.caller.user == found.caller.user)
+    }
+
+    /// What a device that comes back is told by the close code: to renew its token, or not to come again with it.
+    @Test(arguments: [false, true]) func aTokenOfASignInThatWasEndedIsNotRenewed(_ isSignedOut: Bool) async throws {
+        let relay = try SubscriptionWorld(directory: world.store, time: world.clock.source)
+        let (token, _) = try world.signIn()
+        if isSignedOut {
+            let authenticator = try world.authenticator()
+            let request = world.request(apiToken: world.apiToken, webToken: token)
+            try authenticator.signOut(try authenticator.authenticate(request, in: world.home))
+        } else {
+            world.clock.advance(.seconds(1801))
+        }
+        let phone = TestDevice()
+        await phone.connect(
+            .hello(NoticeHello(deviceID: "phone", apiToken: world.apiToken, webAuthToken: token)),
+            path: "/push/1/\(world.home.container)/development",
+            hub: relay.hub,
+            lane: relay.number,
+            roll: relay.roll,
+            admission: relay.admission
+        )
+        #expect(phone.closed == (isSignedOut ? .notAuthenticated : .tokenExpired))
     }
 
     /// What was found good is known again by all of its bytes, and stands for nothing but itself.

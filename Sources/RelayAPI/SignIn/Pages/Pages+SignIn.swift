@@ -79,7 +79,7 @@ extension Pages {
             var response = again(.throttled(minutes: max(1, Int((wait.inSeconds / 60).rounded(.up)))), .tooManyRequests)
             response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
             return response
-        case .failed, .ended, .malformed, .foreignOrigin: return again(.wrong, .forbidden)
+        case .failed, .ended, .expired, .malformed, .foreignOrigin: return again(.wrong, .forbidden)
         case .unavailable: return again(.throttled(minutes: 1), .serviceUnavailable)
         }
     }
