@@ -79,7 +79,7 @@ import Wire
 
     static let broken = [
         "", "[]", "{}", "7", #"{"hello":{},"seen":{}}"#, #"{"hello":null}"#, #"{"hello":{}}"#,
-        #"{"hello":{"deviceID":""}}"#,
+        #"{"hello":{"deviceID":""}}"#, #"{"hello":{"deviceID":"a\nb"}}"#, #"{"hello":{"deviceID":"ü"}}"#,
         #"{"hello":{"deviceID":7}}"#, #"{"hello":{"deviceID":"D","since":[]}}"#, #"{"hello":{"deviceID":"D"}} x"#,
         #"{"hello":{"deviceID":"D","since":{"private":1}}}"#,
     ]

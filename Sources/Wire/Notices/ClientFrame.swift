@@ -47,7 +47,8 @@ package enum ClientFrame: Hashable, Sendable {
 
 /// Who a client is and how far it has come.
 package struct NoticeHello: Hashable, Sendable {
-    /// Names the device, so that it gets no notice for its own changes: 1 to 255 bytes.
+    /// Names the device, so that it gets no notice for its own changes: 1 to 255 printable ASCII
+    /// characters, as in `X-Zonecast-Device-ID`.
     package var deviceID: String
     /// The tokens, where they were not given with the upgrade request.
     ///
@@ -73,7 +74,9 @@ package struct NoticeHello: Hashable, Sendable {
     init(_ body: JSONValue) throws(JSONError) {
         let device = try body.required("deviceID")
         deviceID = try device.string()
-        guard (1...255).contains(deviceID.utf8.count) else { throw device.mismatch("a text of 1 to 255 bytes") }
+        guard NameRules.isRecordName(deviceID) else {
+            throw device.mismatch("a text of 1 to 255 printable ASCII characters")
+        }
         apiToken = try body["ckAPIToken"].map { value throws(JSONError) in try value.string() }
         webAuthToken = try body["ckWebAuthToken"].map { value throws(JSONError) in try value.string() }
         since = try body["since"].map { value throws(JSONError) in try value.databaseTokens() } ?? [:]
