@@ -1,9 +1,9 @@
 /// A place in a change log: opaque to clients, who keep it and hand it back to get what came after.
 ///
-/// A token speaks of one log (a zone's, or a user's database one level up) in one epoch. Another log's token, another
-/// epoch's, or one from beyond the log's end means "start over". On the wire it is base64 of 33 bytes: kind, then log
-/// identity, epoch, position and floor, each 8 bytes big-endian; going backwards 41, with the top. Wire reference 9,
-/// design 4.
+/// A token speaks of one log (a zone's, or a user's database one level up) in one epoch. Another log's token, that of an
+/// epoch which the store never had, or one from beyond the log's end means "start over". On the wire it is base64 of 33
+/// bytes: kind, then log identity, epoch, position and floor, each 8 bytes big-endian; going backwards 41, with the top.
+/// Wire reference 9, design 4.
 package struct ChangeToken: Hashable, Sendable {
     package enum Kind: UInt8, Hashable, Sendable {
         case zone = 1
@@ -18,7 +18,7 @@ package struct ChangeToken: Hashable, Sendable {
     package var kind: Kind
     /// Drawn when the zone is made, so that a zone of the same name made later has another.
     package var log: UInt64
-    /// Drawn when the store is made or restored from a backup.
+    /// Drawn when the store is made or restored from a backup, and for every life of a relay that writes to it.
     package var epoch: UInt64
     /// The number of the last change that the holder has seen.
     package var position: UInt64

@@ -60,7 +60,7 @@ extension Query.Filter {
     /// A value as a program writes it: records and users by their IDs, where they are not compared as text.
     private func object(_ value: FieldValue, in zone: CKRecordZone.ID) -> Any? {
         guard case .system(let system) = field, system.type == .scalar(.reference), let name = value.text,
-            [.equals, .notEquals, .in, .notIn].contains(comparator)
+            comparator.isEquality
         else { return value.object(in: zone) }
         return CKRecord.ID(recordName: name, zoneID: system == .recordName ? zone : .default)
     }
