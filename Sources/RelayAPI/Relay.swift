@@ -243,7 +243,9 @@ package final class Relay: Sendable {
         let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
         let json = try JSONDocument(parsing: body).root
         guard json.isObject else { throw json.mismatch("a JSON object") }
-        let store = try stores.store(of: route.home)
+        var store = try stores.store(of: route.home)
+        if let signature = authentication.signature { store = SignedStore(store, signature) }
+        if let trace = request.trace { store = TracedStore(store, of: route.home, trace) }
         let reading = request.head.reading
         if isMetered(route) { try transfers.check(route.home, store, at: time.now()) }
         return RequestContext(
@@ -254,7 +256,7 @@ package final class Relay: Sendable {
             services: services,
             remoteAddress: request.remoteAddress,
             isGet: request.method == .get,
-            store: request.trace.map { TracedStore(store, of: route.home, $0) } ?? store,
+            store: store,
             body: json,
             limits: limits(in: route.home),
             now: time.now(),

@@ -27,6 +27,8 @@ package final class Authentication: Sendable {
     /// Makes further tokens of the session; `nil` where nothing rotates.
     let seal: WebTokenSeal?
     let signIn: SignInAddress
+    /// What its write leaves behind; `nil` for reads, and for all that is not signed.
+    let signature: SignatureMark?
     /// What it was made of, where that is remembered.
     private let grant: Grant?
 
@@ -39,7 +41,8 @@ package final class Authentication: Sendable {
         credential: Credential,
         account: Account.ID? = nil,
         seal: WebTokenSeal? = nil,
-        signIn: SignInAddress
+        signIn: SignInAddress,
+        signature: SignatureMark? = nil
     ) {
         self.caller = caller
         self.freshWebToken = freshWebToken
@@ -49,6 +52,7 @@ package final class Authentication: Sendable {
         self.account = account
         self.seal = seal
         self.signIn = signIn
+        self.signature = signature
         self.grant = grant
     }
 

@@ -33,7 +33,8 @@ extension Authenticator {
             deviceID: "key-\(keyID.prefix(16))",
             credential: .serverKey(keyID)
         )
-        return try authentication(Granted(grant: grant), shown, in: home)
+        let mark = SignatureMark(fingerprint: signed.fingerprint, signed: signed.date, oldest: now + (.zero - window))
+        return try authentication(Granted(grant: grant), shown, in: home, signature: signed.isWrite ? mark : nil)
     }
 
     private func serverKey(

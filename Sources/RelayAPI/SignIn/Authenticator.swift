@@ -318,7 +318,8 @@ package final class Authenticator: Sendable {
     func authentication(
         _ granted: Granted,
         _ shown: PresentedCredentials,
-        in home: ContainerEnvironment
+        in home: ContainerEnvironment,
+        signature: SignatureMark? = nil
     ) throws(CredentialRefusal) -> Authentication {
         let grant = granted.grant
         if let device = shown.deviceID, !NameRules.isRecordName(device) {
@@ -339,7 +340,8 @@ package final class Authenticator: Sendable {
             credential: grant.credential,
             account: grant.account,
             seal: grant.session?.seal,
-            signIn: signIn
+            signIn: signIn,
+            signature: signature
         )
     }
 }

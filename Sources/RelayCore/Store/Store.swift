@@ -188,6 +188,9 @@ package protocol StoreWriter: StoreReader {
     /// Keeps what a write has done, in place of what was kept under that name; the oldest are forgotten for it in time.
     func keep(_ done: DoneWrite, as id: String, by user: UserID) throws(RelayError)
 
+    /// Keeps the signature for as long as it is good; `false` where a write of it has been kept before.
+    func keep(_ signature: SignatureMark) throws(RelayError) -> Bool
+
     /// The next change number: greater than all before it, and never given twice.
     func takeChangeNumber() -> UInt64
 

@@ -151,6 +151,11 @@ extension SQLiteStore {
         try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM done_write") ?? 0 }
     }
 
+    /// How many signatures of writes are kept.
+    package func signedWriteCount() async throws -> Int {
+        try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM signed_write") ?? 0 }
+    }
+
     /// The statements that read a zone's feed, for the test that looks at their plans.
     package static var feedStatements: [String] { [SQLiteReader.forwardFeed, SQLiteReader.forwardLivingFeed] }
 

@@ -40,6 +40,7 @@ enum StoreLayout {
         migrator.registerMigration("23 time of the public database") { try $0.execute(sql: lastModified) }
         migrator.registerMigration("24 stamps of zones") { try $0.execute(sql: zoneStamps) }
         migrator.registerMigration("25 ended epochs") { try $0.execute(sql: endedEpochs) }
+        migrator.registerMigration("26 signed writes") { try $0.execute(sql: signedWrites) }
         return migrator
     }
 
@@ -265,6 +266,15 @@ enum StoreLayout {
             print INTEGER NOT NULL,
             places BLOB NOT NULL,
             PRIMARY KEY (generation, user, id)
+        ) STRICT, WITHOUT ROWID;
+        """
+
+    /// The signatures of writes, for as long as they are good: the oldest stand together.
+    private static let signedWrites = """
+        CREATE TABLE signed_write (
+            signed_at INTEGER NOT NULL,
+            fingerprint BLOB NOT NULL,
+            PRIMARY KEY (signed_at, fingerprint)
         ) STRICT, WITHOUT ROWID;
         """
 

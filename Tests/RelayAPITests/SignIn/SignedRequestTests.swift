@@ -163,6 +163,43 @@ import Testing
         for _ in 0..<2 { _ = try authenticator.authenticate(read, in: world.home) }
     }
 
+    @Test func aRestartDoesNotForgetARecordedWrite() async throws {
+        let stores = StoreFolder(folder: nil, draw: { 1 })
+        // Each knows only what the disk knows.
+        func relay() throws -> Relay {
+            Relay(authenticator: try world.authenticator(), stores: stores, time: world.clock.source, random: .system)
+        }
+        func body(_ text: String) -> [UInt8] {
+            let record = #"{"recordName": "a", "recordType": "Note", "fields": {"text": {"value": "\#(text)"}}}"#
+            return Array(#"{"operations": [{"operationType": "forceUpdate", "record": \#(record)}]}"#.utf8)
+        }
+        // Signed requests make no types.
+        let alice = try world.signIn()
+        var first = world.request(apiToken: world.apiToken, webToken: alice.webToken)
+        (first.method, first.path) = (.post, modify)
+        first.body = Array(String(decoding: body("alice"), as: UTF8.self).replacing("\"a\"", with: "\"b\"").utf8)
+        #expect(await (try relay()).respond(to: first).status == .ok)
+
+        let recorded = try request(modify, body: body("one"))
+        #expect(await (try relay()).respond(to: recorded).status == .ok)
+        let again = await (try relay()).respond(to: recorded)
+        #expect(again.status == .unauthorized && again.errorCode == .authenticationFailed)
+        // Signed anew it is another one, and so is what was recorded elsewhere in time.
+        for _ in 0..<2 {
+            #expect(await (try relay()).respond(to: try request(modify, body: body("two"))).status == .ok)
+        }
+        world.clock.advance(.seconds(599))
+        #expect(await (try relay()).respond(to: recorded).errorCode == .authenticationFailed)
+        // Once their date refuses them, the file need not know them.
+        world.clock.advance(.seconds(2))
+        for _ in 0..<3 {
+            #expect(await (try relay()).respond(to: try request(modify, body: body("three"))).status == .ok)
+        }
+        let store = try #require(try stores.store(of: world.home) as? SQLiteStore)
+        #expect(try await store.signedWriteCount() == 3)
+        #expect(await (try relay()).respond(to: recorded).errorCode == .authenticationFailed)
+    }
+
     /// (r, n - s) for (r, s), n being the curve's order.
     private func negated(_ signature: P256.Signing.ECDSASignature) throws -> P256.Signing.ECDSASignature {
         let order: [UInt8] = [
