@@ -59,6 +59,23 @@ import Testing
         #expect(broken.status == 2 && broken.complaint.contains("line 4"))
     }
 
+    /// What was changed last stands last, and be it what all others hang from.
+    @Test func anImportOfManyNeedsNoOrderAndNoSmallRecords() throws {
+        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        let text = String(repeating: "x", count: 30_000)
+        let folder = #"{"value": {"recordName": "top", "action": "DELETE_SELF"}}"#
+        let fields = #"{"folder": \#(folder), "text": {"value": "\#(text)"}}"#
+        let rest = #""recordType": "Note", "parent": {"recordName": "n0"}, "fields": \#(fields)"#
+        let leaves = (1...201).map { #"{"recordName": "n\#($0)", \#(rest)}"# }
+        let tops = [
+            #"{"recordName": "n0", "recordType": "Note", "fields": {}}"#,
+            #"{"recordName": "top", "recordType": "Folder", "fields": {}}"#,
+        ]
+        let imported = try run("records", "import", "-", input: (leaves + tops).joined(separator: "\n"))
+        #expect(imported.status == 0, "\(imported.complaint)")
+        #expect(imported.output.split(separator: "\n").count(where: { $0.hasPrefix("saved") }) == 203)
+    }
+
     @Test func anImportSharesNothing() throws {
         #expect(try run("zones", "create", "Notes", "Copy", zone: nil).status == 0)
         #expect(try run("records", "create", "Note", "title=n", "--name", "n").status == 0)

@@ -94,7 +94,7 @@ extension RecordsCommand {
                 file == "-"
                 ? FileHandle.standardInput.readDataToEndOfFile() : FileManager.default.contents(atPath: file)
             guard let input else { throw CommandFailure(.usage, "\(file) cannot be read.") }
-            var batch: [JSONDocument] = []
+            var records: [JSONDocument] = []
             var shares = 0
             for (number, line) in input.split(separator: UInt8(ascii: "\n")).enumerated() {
                 guard let document = try? JSONDocument(parsing: Array(line)), document.root.isObject else {
@@ -103,17 +103,16 @@ extension RecordsCommand {
                 if document.root.isShare {
                     shares += 1
                 } else if (try? document.root["deleted"]?.bool()) != true {
-                    batch.append(document)
+                    records.append(document)
                 }
-                if batch.count == RecordWrite.mostInOne { try await save(&batch) }
             }
-            if !batch.isEmpty { try await save(&batch) }
+            for batch in ImportPlan(records).batches { try await save(batch) }
             guard shares > 0, !Terminal.isQuiet else { return }
             let what = shares == 1 ? "1 share was" : "\(shares) shares were"
             Terminal.complain("\(what) left out. To share what was imported: zonecast shares create --help")
         }
 
-        private func save(_ batch: inout [JSONDocument]) async throws {
+        private func save(_ batch: [JSONDocument]) async throws {
             var body = JSONWriter()
             body.object { body in
                 zone.write(to: &body)
@@ -136,7 +135,6 @@ extension RecordsCommand {
                     }
                 }
             }
-            batch = []
             try RecordTable.say(
                 outcomes: try await remote.call("records/modify", body).list("records"),
                 json: remote.json
