@@ -3,6 +3,7 @@ package import NIOCore
 import NIOExtras
 import NIOPosix
 package import RelayAPI
+import RelayStore
 import ServiceLifecycle
 
 #if canImport(Glibc)
@@ -27,6 +28,7 @@ package struct RelayServer: Service {
     private let intake: @Sendable (APIRequest) -> (any BodyIntake)?
     private let isReady: @Sendable () -> Bool
     private let onListening: @Sendable (ListeningAddress) async -> Void
+    private let onShortage: @Sendable () -> Void
     private let notices: NoticeService?
     private let now: @Sendable () -> NIODeadline
     private let logger: Logger
@@ -41,6 +43,7 @@ package struct RelayServer: Service {
     ///   - now: The clock by which every deadline is kept; never goes back.
     ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
     ///   - onListening: Called once, when the port accepts connections.
+    ///   - onShortage: Called on a loop when the system has no descriptor for one more connection.
     ///   - intake: Who takes a body that is too large to be held, while it arrives. Runs on the connection's loop.
     ///   - answer: Answers a request without a task, at once or later on the lane; false, and nothing done, for a request
     ///     that is for `respond`. Runs on the connection's loop, as that does.
@@ -53,13 +56,14 @@ package struct RelayServer: Service {
         now: @escaping @Sendable () -> NIODeadline = { .now() },
         isReady: @escaping @Sendable () -> Bool = { true },
         onListening: @escaping @Sendable (ListeningAddress) async -> Void = { _ in },
+        onShortage: @escaping @Sendable () -> Void = {},
         intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
         answer: @escaping DirectResponder = { _, _, _ in false },
         respond: @escaping Responder
     ) {
         self.configuration = configuration
         var limits = configuration.limits
-        limits.connections = min(limits.connections, ConnectionCounts.most(descriptors: sysconf(Int32(_SC_OPEN_MAX))))
+        limits.connections = min(limits.connections, DescriptorShares(descriptors: Descriptors.limit).connections)
         if limits.connections < configuration.limits.connections {
             logger.warning(
                 "Fewer connections are taken than limits.connections allows. For more, raise the limit of open files.",
@@ -72,6 +76,7 @@ package struct RelayServer: Service {
         self.now = now
         self.isReady = isReady
         self.onListening = onListening
+        self.onShortage = onShortage
         self.answer = answer
         self.respond = respond
         self.intake = intake
@@ -138,7 +143,7 @@ package struct RelayServer: Service {
                 channel.eventLoop.makeCompletedFuture {
                     let handler = quiescing.makeServerChannelHandler(channel: channel)
                     try channel.pipeline.syncOperations.addHandler(handler)
-                    try channel.pipeline.syncOperations.addHandler(AcceptPause(logger))
+                    try channel.pipeline.syncOperations.addHandler(AcceptPause(logger, onShortage: onShortage))
                 }
             }
             .childChannelInitializer { channel in

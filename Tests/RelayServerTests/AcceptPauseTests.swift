@@ -53,11 +53,4 @@ import Testing
         #expect(try await asksOn(after: ECONNABORTED, lines) == [true, true])
         #expect(lines.count == 0)
     }
-
-    /// With those that are told that they are too many, and a hundred for the rest.
-    @Test(arguments: [(-1, Int.max), (0, 1), (150, 30), (1024, 820), (65_536, 59_470)])
-    func connectionsFit(_ files: Int, _ most: Int) {
-        #expect(ConnectionCounts.most(descriptors: files) == most)
-        #expect(files <= 0 || most + most / 10 + 16 + 100 <= files)
-    }
 }

@@ -34,7 +34,10 @@ import Testing
             #expect(lines.contains(line), "\(line)")
         }
         #expect(lines.contains { $0.hasPrefix("zonecast_commit_seconds_count ") && !$0.hasSuffix(" 0") })
-        for gauge in ["process_resident_bytes", "store_bytes", "disk_free_bytes", "process_open_descriptors"] {
+        for gauge in [
+            "process_resident_bytes", "store_bytes", "disk_free_bytes", "process_open_descriptors",
+            "process_max_descriptors", "stores_open",
+        ] {
             let value = lines.first { $0.hasPrefix("zonecast_\(gauge) ") }?.split(separator: " ").last
             #expect((Int(value ?? "") ?? 0) > 0, "\(gauge)")
         }

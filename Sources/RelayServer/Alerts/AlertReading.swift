@@ -41,10 +41,15 @@ package struct AlertReading: Sendable {
         now: Timestamp
     ) -> [AlertReading] {
         let book = AlertBook(of: data)
-        func reading(_ rule: AlertRule, _ value: Double?, past: [Double?] = []) -> AlertReading {
+        func reading(
+            _ rule: AlertRule,
+            _ value: Double?,
+            most: Double? = nil,
+            past: [Double?] = []
+        ) -> AlertReading {
             AlertReading(
                 rule: rule,
-                limit: book.limits[rule.id] ?? rule.limit,
+                limit: book.limits[rule.id] ?? min(rule.limit, most ?? .infinity),
                 value: value,
                 mutedUntil: book.isMuted(rule.id, at: now)
                     ? book.muted[rule.id].map(Timestamp.init(milliseconds:)) : nil,
@@ -58,7 +63,12 @@ package struct AlertReading: Sendable {
             return reading(rule, past.last ?? nil, past: past)
         } + [
             reading(.disk, gauges["zonecast_disk_free_bytes"].map { Double($0) }),
-            reading(.descriptors, gauges["zonecast_process_open_descriptors"].map { Double($0) }),
+            reading(
+                .descriptors,
+                gauges["zonecast_process_open_descriptors"].map { Double($0) },
+                // What the system allows may be less than what is alarming anywhere.
+                most: gauges["zonecast_process_max_descriptors"].map { (Double($0) * 0.9).rounded(.down) }
+            ),
             reading(.writerQueue, gauges["zonecast_writer_queue"].map { Double($0) }),
             reading(.backup, backupAge(data, started: started, now: now)),
         ]

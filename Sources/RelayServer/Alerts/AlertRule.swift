@@ -84,7 +84,7 @@ package struct AlertRule: Sendable {
     static let descriptors = AlertRule(
         id: "descriptors",
         name: "Open files and sockets",
-        meaning: "What the process holds open.",
+        meaning: "What the process holds open; alarming at nine tenths of what the system allows, if that is less.",
         action: "Raise LimitNOFILE in the service, or lower limits.connections.",
         unit: "",
         limit: 50_000

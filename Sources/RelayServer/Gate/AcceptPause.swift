@@ -20,9 +20,14 @@ final class AcceptPause: ChannelInboundHandler {
     private static let length = TimeAmount.milliseconds(100)
 
     private let logger: Logger
+    private let onShortage: @Sendable () -> Void
     private var isSaid = false
 
-    init(_ logger: Logger) { self.logger = logger }
+    /// `onShortage`: has others let go of what they can do without.
+    init(_ logger: Logger, onShortage: @escaping @Sendable () -> Void = {}) {
+        self.logger = logger
+        self.onShortage = onShortage
+    }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard let fault = error as? IOError, [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(fault.errnoCode) else {
@@ -31,6 +36,7 @@ final class AcceptPause: ChannelInboundHandler {
         let channel = context.channel
         try? channel.syncOptions?.setOption(.autoRead, value: false)
         channel.eventLoop.scheduleTask(in: Self.length) { _ = channel.setOption(.autoRead, value: true) }
+        if fault.errnoCode == EMFILE || fault.errnoCode == ENFILE { onShortage() }
         guard !isSaid else { return }
         isSaid = true
         logger.error(

@@ -1,3 +1,4 @@
+import RelayStore
 import Synchronization
 
 /// How many connections are open, in all and from each address.
@@ -19,9 +20,7 @@ final class ConnectionCounts: Sendable {
 
     private let state = Mutex(State())
     /// How many more than a tenth are told that they are too many.
-    private static let mostToldMore = 16
-    /// Descriptors for all that is no connection: stores, files, loops.
-    private static let reserve = 100
+    private static let mostToldMore = DescriptorShares.mostToldMore
 
     private let limits: ServerLimits
     private let trustedProxies: [AddressRange]
@@ -29,13 +28,6 @@ final class ConnectionCounts: Sendable {
     init(limits: ServerLimits, trustedProxies: [AddressRange]) {
         self.limits = limits
         self.trustedProxies = trustedProxies
-    }
-
-    /// How many connections so many descriptors are enough for, and for those beyond that are told so.
-    ///
-    /// Fewer than none: the system sets no limit.
-    static func most(descriptors: Int) -> Int {
-        descriptors < 0 ? .max : max(1, (descriptors - reserve - mostToldMore) / 11 * 10)
     }
 
     /// Whether one more from `address` is within the limits.

@@ -125,6 +125,16 @@ package final class AssetFolder: AssetKeep {
         return found
     }
 
+    /// Whether something came, or began to come, since `limit`.
+    func hasAssets(since limit: Timestamp) -> Bool {
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? [] {
+            let place = "\(folder)/\(name)"
+            let files = (try? FileManager.default.contentsOfDirectory(atPath: place)) ?? []
+            if files.contains(where: { !Self.isOlder("\(place)/\($0)", than: limit) }) { return true }
+        }
+        return false
+    }
+
     /// Keeps records from taking these into use, until they are spared or removed.
     func condemn(_ hashes: [AssetHash]) { condemned.withLock { $0.formUnion(hashes) } }
 

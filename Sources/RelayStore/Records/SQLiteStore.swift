@@ -15,7 +15,7 @@ package final class SQLiteStore: Store {
     package var epochs: Epochs { epochsNow.withLock { $0 } }
     private let epochsNow: Mutex<Epochs>
     /// Whether this life has begun an epoch; looked at by whoever commits.
-    private let hasBegun: Atomic<Bool>
+    let hasBegun: Atomic<Bool>
     let tuning: QueryTuning
     private let rememberedWrites: Int
 
@@ -34,11 +34,11 @@ package final class SQLiteStore: Store {
     private let draw: @Sendable () -> UInt64
     package let assets: AssetFolder
     /// The writer's memory between two transactions; taken out for the length of one.
-    private let memory: Mutex<SQLiteWriter.Memory?>
-    private let isStopped = Mutex(false)
+    let memory: Mutex<SQLiteWriter.Memory?>
+    let isStopped = Mutex(false)
     /// Commits in place of the queue's thread.
     let later: CommitLater?
-    private let queue = Mutex<CommitQueue?>(nil)
+    let queue = Mutex<CommitQueue?>(nil)
 
     /// Opens the file, or makes it with its folder.
     ///
@@ -56,6 +56,7 @@ package final class SQLiteStore: Store {
     ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
     ///   - onDamage: hears of each request that needed what the disk has damaged.
     ///   - later: commits in place of a thread of the store's own.
+    ///   - pause: where this process has had the file open before; then `onCommit` knows its subscriptions already.
     /// - Throws: what GRDB throws where the file cannot be opened.
     package init(
         _ place: Place,
@@ -68,7 +69,8 @@ package final class SQLiteStore: Store {
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
         onDamage: @escaping @Sendable () -> Void = {},
-        later: CommitLater? = nil
+        later: CommitLater? = nil,
+        after pause: StorePause? = nil
     ) throws {
         self.tuning = tuning
         self.rememberedWrites = rememberedWrites
@@ -76,17 +78,18 @@ package final class SQLiteStore: Store {
         connections = try StoreConnections(place, checkpointPages: checkpointPages, later: later)
         if case .file(let path) = place { try connections.settleLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
-        assets = place.assetFolder(draw, disk)
+        assets = pause?.assets ?? place.assetFolder(draw, disk)
         let state = try connections.write { database in try StoredState(database, draw: draw) }
+        let life = pause?.life(goingOnIn: state)
         epochsNow = Mutex(state.epochs)
-        hasBegun = Atomic(state.isNew)
+        hasBegun = Atomic(life?.hasBegun ?? state.isNew)
         committed = Mutex(CommittedState(names: state.names, schema: state.schema))
-        var memory = SQLiteWriter.Memory(schema: state.schema, lastChange: state.lastChange)
+        var memory = SQLiteWriter.Memory(schema: state.schema, lastChange: life?.lastChange ?? state.lastChange)
         for watcher in state.queries {
             memory.watchedTypes[watcher.subscription?.query?.recordType ?? "", default: 0] += 1
         }
         self.memory = Mutex(memory)
-        if !state.queries.isEmpty { onCommit(Commit(subscriptions: state.queries, schema: state.schema)) }
+        if !state.queries.isEmpty, life == nil { onCommit(Commit(subscriptions: state.queries, schema: state.schema)) }
         self.draw = draw
         self.onCommit = onCommit
         self.onLostWrite = onLostWrite

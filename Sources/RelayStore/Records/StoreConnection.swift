@@ -1,5 +1,7 @@
+import Foundation
 import GRDB
 import GRDBSQLite
+import Synchronization
 
 /// One of a store's connections, with what it keeps from one access to the next.
 // Used by one thread at a time: whoever has taken it from its place, or holds the writer's queue.
@@ -30,7 +32,21 @@ final class StoreConnection: @unchecked Sendable {
     /// SQLite's number for the file's content after our latest commit.
     private var ownVersion: UInt32?
 
+    /// The thread that is in `write`; 0: none.
+    private let user = Atomic<UInt>(0)
+
     init(_ queue: DatabaseQueue) { self.queue = queue }
+
+    /// Whether it is this thread that writes, for which to ask for more would be to wait for itself.
+    var isInUseHere: Bool { user.load(ordering: .relaxed) == Self.thisThread }
+
+    private static var thisThread: UInt {
+        #if canImport(Darwin)
+            UInt(bitPattern: pthread_self())
+        #else
+            UInt(pthread_self())
+        #endif
+    }
 
     func close() {
         // SQLite does not close under a statement.
@@ -57,6 +73,8 @@ final class StoreConnection: @unchecked Sendable {
     /// Runs `body` in a transaction, and returns when that is on disk; nothing of it is kept when it throws.
     func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
         try queue.inDatabase { database in
+            user.store(Self.thisThread, ordering: .relaxed)
+            defer { user.store(0, ordering: .relaxed) }
             let result = try transact(.beginImmediate, database, body)
             ownVersion = Self.version(of: database)
             return result

@@ -112,8 +112,7 @@ final class StoreConnections: Sendable {
     }
 
     func read<Result>(_ body: (Database, StoreConnection) throws -> Result) throws -> Result {
-        guard let openReader else { return try writer.read { try body($0, writer) } }
-        let reader = try restingReaders.withLock { $0.popLast() } ?? openReader()
+        guard let reader = try takeReader() else { return try writer.read { try body($0, writer) } }
         defer {
             let isKept = restingReaders.withLock { readers in
                 guard readers.count < Self.keptReaders else { return false }
@@ -123,6 +122,19 @@ final class StoreConnections: Sendable {
             if !isKept { reader.close() }
         }
         return try reader.read { try body($0, reader) }
+    }
+
+    /// One that rests, or another; `nil` where only the writer is left to read with: in memory, and where the process has no
+    /// descriptor for one more, so that reads then wait for commits, and are answered.
+    private func takeReader() throws -> StoreConnection? {
+        guard let openReader else { return nil }
+        if let resting = restingReaders.withLock({ $0.popLast() }) { return resting }
+        do {
+            return try openReader()
+        } catch {
+            guard !writer.isInUseHere, Descriptors.areShort else { throw error }
+            return nil
+        }
     }
 
     /// Runs `body` in a transaction, and returns when that is on disk; nothing of it is kept when it throws.

@@ -1,9 +1,13 @@
+import Dispatch
 import Foundation
 package import Records
 package import RelayCore
 import Synchronization
 
-/// A data folder's stores: `containers/<container>/<environment>.sqlite`, each opened when it is first asked for.
+/// A data folder's stores: `containers/<container>/<environment>.sqlite`, each opened when it is asked for.
+///
+/// An open store takes descriptors, a thread and memory, so only so many are open at once: for another one those are closed
+/// that nobody has asked for longest and nobody uses. They are opened again when they are asked for, and nobody can tell.
 package final class StoreFolder: StoreCatalog {
     /// Hears of commits: whose they are and what they changed.
     ///
@@ -20,36 +24,37 @@ package final class StoreFolder: StoreCatalog {
     private let onCommitTime: @Sendable (Int, Duration) -> Void
     private let onLostWrite: @Sendable () -> Void
     private let onDamage: DamageListener
+    private let onShortage: @Sendable () -> Void
     private let later: CommitLater?
     private let disk: DiskCalls
     private let checkpointPages: Int
-    private struct Open {
-        var stores: [ContainerEnvironment: SQLiteStore] = [:]
-        /// The one that was asked for last, which mostly is the next one too.
-        var latest: (home: ContainerEnvironment, store: SQLiteStore)?
-    }
-
-    private let open = Mutex(Open())
+    private let mostOpen: Int
+    private let places = Mutex(StorePlaces())
+    private let closing = DispatchQueue(label: "zonecast-close", qos: .utility)
 
     /// - Parameters:
     ///   - folder: the data folder; `nil` keeps everything in memory.
     ///   - draw: gives random 64 bits.
     ///   - disk: what folders and assets are written by.
     ///   - checkpointPages: so many pages of a store's log are written back into its file at once.
+    ///   - mostOpen: so many stores are open at once, and more only while more are in use.
     ///   - onCommit: hears of every commit.
     ///   - onCommitTime: hears how many writes shared a commit and how long it took.
     ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
     ///   - onDamage: hears of each request that needed what the disk has damaged.
+    ///   - onShortage: hears each time that a store could not be opened since the process has no descriptor left.
     ///   - later: commits in place of the stores' own threads.
     package init(
         folder: String?,
         draw: @escaping @Sendable () -> UInt64,
         disk: DiskCalls = .system,
         checkpointPages: Int = 8_000,
+        mostOpen: Int = .max,
         onCommit: @escaping CommitListener = { _, _ in },
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         onLostWrite: @escaping @Sendable () -> Void = {},
         onDamage: @escaping DamageListener = { _, _, _ in },
+        onShortage: @escaping @Sendable () -> Void = {},
         later: CommitLater? = nil
     ) {
         self.folder = folder
@@ -57,10 +62,12 @@ package final class StoreFolder: StoreCatalog {
         self.draw = draw
         self.disk = disk
         self.checkpointPages = checkpointPages
+        self.mostOpen = max(1, mostOpen)
         self.onCommit = onCommit
         self.onCommitTime = onCommitTime
         self.onLostWrite = onLostWrite
         self.onDamage = onDamage
+        self.onShortage = onShortage
     }
 
     package func store(of home: ContainerEnvironment) throws(RelayError) -> any Store {
@@ -71,78 +78,155 @@ package final class StoreFolder: StoreCatalog {
         try sqliteStore(of: home).assets
     }
 
-    /// Removes the assets of the open stores that came before `limit` and that no record uses; tells how many.
+    /// Removes the assets of the stores that this process has used, which came before `limit` and which no record uses;
+    /// tells how many.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
         var removed = 0
-        for store in open.withLock({ Array($0.stores.values) }) {
-            removed += try await store.removeUnusedAssets(before: limit)
+        var failure: RelayError?
+        for (home, use) in places.withLock({ $0.homesWithAssets }) {
+            do throws(RelayError) {
+                let store = try sqliteStore(of: home, isUse: false)
+                removed += try await store.removeUnusedAssets(before: limit)
+                if !store.assets.hasAssets(since: limit) { places.withLock { $0.swept(home, asOf: use) } }
+            } catch {
+                // The others have nothing to do with it.
+                failure = failure ?? error
+            }
         }
+        if let failure { throw failure }
         return removed
     }
 
     /// The store as what it is, for those who look beneath.
     package func sqliteStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore {
-        try open.withLock { (open) throws(RelayError) in
-            if let latest = open.latest, latest.home == home { return latest.store }
-            let store = if let store = open.stores[home] { store } else { try openStore(of: home) }
-            open.stores[home] = store
-            open.latest = (home, store)
+        try sqliteStore(of: home, isUse: true)
+    }
+
+    /// `isUse`: whether it is not to be the next one that is closed.
+    private func sqliteStore(of home: ContainerEnvironment, isUse: Bool) throws(RelayError) -> SQLiteStore {
+        if let store = places.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
+        if places.withLock({ $0.openCount }) >= mostOpen { closeIdle(downTo: mostOpen - 1) }
+        let door = places.withLock { $0.door(of: home) }
+        let store = try door.line.withLock { _ throws(RelayError) in
+            // Another may have been quicker.
+            if let store = places.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
+            let pause = places.withLock { $0.pause(of: home) }
+            let store = try openStore(of: home, after: pause)
+            places.withLock { $0.opened(store, of: home, isUse: isUse) }
             return store
+        }
+        closeSomeBeside()
+        return store
+    }
+
+    private func openStore(
+        of home: ContainerEnvironment,
+        after pause: StorePause?
+    ) throws(RelayError) -> SQLiteStore {
+        do {
+            return try makeStore(of: home, after: pause)
+        } catch {
+            guard !StoreFailure.isDamage(error), folder != nil, Descriptors.areShort else { throw told(error, home) }
+        }
+        onShortage()
+        closeIdle(downTo: places.withLock { $0.openCount } / 2)
+        do {
+            return try makeStore(of: home, after: pause)
+        } catch {
+            throw told(error, home)
         }
     }
 
-    private func openStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore {
-        let tell = { @Sendable [onDamage, folder] in
-            guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return }
-            onDamage(home, path, DamageLedger.places(of: path))
-        }
-        do {
-            let place = try place(of: home)
-            let onCommit = onCommit
-            return try SQLiteStore(
-                place,
-                draw: draw,
-                disk: disk,
-                checkpointPages: checkpointPages,
-                onCommit: { onCommit(home, $0) },
-                onCommitTime: onCommitTime,
-                onLostWrite: onLostWrite,
-                onDamage: tell,
-                later: later
-            )
-        } catch {
-            if StoreFailure.isDamage(error) { tell() }
-            throw StoreFailure.relayError(for: error)
-        }
+    private func makeStore(of home: ContainerEnvironment, after pause: StorePause?) throws -> SQLiteStore {
+        let onCommit = onCommit
+        return try SQLiteStore(
+            try place(of: home),
+            draw: draw,
+            disk: disk,
+            checkpointPages: checkpointPages,
+            onCommit: { onCommit(home, $0) },
+            onCommitTime: onCommitTime,
+            onLostWrite: onLostWrite,
+            onDamage: { [onDamage, folder] in Self.tellDamage(home, folder, onDamage) },
+            later: later,
+            after: pause
+        )
+    }
+
+    private func told(_ error: any Error, _ home: ContainerEnvironment) -> RelayError {
+        if StoreFailure.isDamage(error) { Self.tellDamage(home, folder, onDamage) }
+        return StoreFailure.relayError(for: error)
+    }
+
+    private static func tellDamage(_ home: ContainerEnvironment, _ folder: String?, _ listener: DamageListener) {
+        guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return }
+        listener(home, path, DamageLedger.places(of: path))
     }
 
     /// Writes that wait for their commits, in all open stores.
-    package var waitingWrites: Int { open.withLock { Array($0.stores.values) }.reduce(0) { $0 + $1.waitingWrites } }
+    package var waitingWrites: Int { places.withLock { $0.openStores }.reduce(0) { $0 + $1.waitingWrites } }
+
+    /// How many stores are open, and how often one was closed to make room for others.
+    package var counts: (open: Int, closed: Int) { places.withLock { ($0.openCount, $0.closedCount) } }
 
     package func isThere(_ home: ContainerEnvironment) -> Bool {
-        if open.withLock({ $0.stores[home] != nil }) { return true }
+        if places.withLock({ $0.isOpen(home) }) { return true }
         return folder.map { FileManager.default.fileExists(atPath: Self.path(of: home, in: $0)) } ?? false
     }
 
-    /// Finishes what waits to be written and closes every file.
-    package func close() {
-        let stores = open.withLock { open in
-            defer { open = Open() }
-            return Array(open.stores.values)
-        }
-        stores.forEach { $0.close() }
+    // MARK: Making room
+
+    /// Closes half of those that nobody uses, beside what else goes on; for when the process has no descriptor left.
+    package func makeRoom() {
+        closing.async { [self] in closeIdle(downTo: places.withLock { $0.openCount } / 2) }
     }
 
-    /// Ends every token of the open stores.
+    /// Where the most are nearly open, some are closed before somebody has to wait for it.
+    private func closeSomeBeside() {
+        let comfortable = mostOpen - mostOpen / 8
+        guard later == nil, places.withLock({ $0.openCount }) > comfortable else { return }
+        closing.async { [self] in closeIdle(downTo: comfortable) }
+    }
+
+    /// Closes those that nobody has asked for longest, and nobody uses, until so many are open.
+    private func closeIdle(downTo count: Int) {
+        // What is in memory would be gone.
+        guard folder != nil else { return }
+        for home in places.withLock({ $0.openHomes }) {
+            guard places.withLock({ $0.openCount }) > count else { return }
+            closeIfIdle(home)
+        }
+    }
+
+    private func closeIfIdle(_ home: ContainerEnvironment) {
+        let door = places.withLock { $0.door(of: home) }
+        // Somebody is opening or closing it: the next one will do, and nobody waits for two doors.
+        _ = door.line.withLockIfAvailable { _ in
+            guard let store = places.withLock({ $0.takeIfIdle(home) }) else { return }
+            let pause = store.pause()
+            places.withLock { $0.closed(home, pause) }
+        }
+    }
+
+    // MARK: The end
+
+    /// Finishes what waits to be written and closes every file.
+    package func close() {
+        for (home, door) in places.withLock({ $0.doors }) {
+            door.line.withLock { _ in places.withLock { $0.end(home) }?.close() }
+        }
+    }
+
+    /// Ends every token of the stores that this process has used.
     package func renewEpochs() throws {
-        for store in open.withLock({ Array($0.stores.values) }) { try store.renewEpoch() }
+        for (home, _) in places.withLock({ $0.doors }) { try sqliteStore(of: home).renewEpoch() }
     }
 
     /// Closes every file as the end of the process would.
     package func abandon() {
-        let stores = open.withLock { open in
-            defer { open = Open() }
-            return Array(open.stores.values)
+        let stores = places.withLock { places in
+            defer { places = StorePlaces() }
+            return places.openStores
         }
         stores.forEach { $0.abandon() }
     }

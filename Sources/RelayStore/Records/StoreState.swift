@@ -10,6 +10,8 @@ struct StoredState {
     var names = StoreNames()
     var schema = Schema()
     var lastChange: UInt64
+    /// The greatest number that anything in the file is stamped with.
+    var greatestStamp: UInt64
     var queries: [CommittedSubscription]
 
     init(_ database: Database, draw: () -> UInt64) throws {
@@ -19,12 +21,16 @@ struct StoredState {
             epochs = Epochs(current: try StoreLayout.begin(database, draw: draw))
             isNew = true
         }
-        // Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
-        let greatest = UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone_stamp") ?? 0)
-        lastChange = Self.lastNumber(greatest)
+        greatestStamp = try Self.greatestStamp(database)
+        lastChange = Self.lastNumber(greatestStamp)
         queries = try SubscriptionRow.readQueries(database)
         for (name, number) in try SchemaRows.typeNumbers(database) { names.add(type: name, number: number) }
         schema = try SchemaRows.read(database)
+    }
+
+    /// Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
+    static func greatestStamp(_ database: Database) throws -> UInt64 {
+        UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone_stamp") ?? 0)
     }
 }
 

@@ -113,6 +113,10 @@ struct DoctorCommand: AsyncParsableCommand {
         let running = FolderLock.runningRelay(in: settings.data)
         if let running {
             await checkRelay(running, settings, &report)
+            if let process = FolderLock.runningProcess(in: settings.data), let files = OpenFiles(process: process) {
+                let connections = settings.server.limits.connections
+                report.add(files.finding(connections: connections, stores: checks.storeCount))
+            }
         } else {
             report.add(await notRunning(settings))
         }

@@ -105,6 +105,8 @@ final class DoctorLook: Sendable {
         var found = [checks.storage()]
         if let files = settings.server.tls { found.append(checks.certificate(files, now: Date())) }
         found += [checks.backup(now: Date()), checks.push(settings.push)]
+        let files = OpenFiles(limit: Descriptors.limit, count: Descriptors.count ?? Descriptors.limit)
+        found.append(files.finding(connections: settings.server.limits.connections, stores: checks.storeCount))
         let findings = found.map {
             ConsoleParts.Finding(
                 check: $0.check,

@@ -64,6 +64,16 @@ final class FolderLock: Sendable {
 
     /// The address of the relay that holds the folder; `.some(nil)` while it does not listen yet, `nil` where none does.
     static func runningRelay(in folder: String) -> String?? {
+        notes(in: folder).map { $0.dropFirst().first }
+    }
+
+    /// The process of the relay that holds the folder.
+    static func runningProcess(in folder: String) -> Int32? {
+        notes(in: folder)?.first.flatMap { Int32($0) }
+    }
+
+    /// The lines that the relay that holds the folder has left there; `nil` where none does.
+    private static func notes(in folder: String) -> [String]? {
         let path = folder + "/relay.lock"
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -71,7 +81,7 @@ final class FolderLock: Sendable {
         // Taken for a moment where nobody holds it, and let go by closing.
         guard flock(descriptor, LOCK_SH | LOCK_NB) != 0, errno == EWOULDBLOCK else { return nil }
         let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) } ?? ""
-        return .some(text.split(separator: "\n").dropFirst().first.map(String.init))
+        return text.split(separator: "\n").map(String.init)
     }
 
     deinit { close(descriptor) }

@@ -17,6 +17,10 @@ extension RelayMetrics {
         show("zonecast_notices_dropped_total", "Notices that waited when their socket ended.", kind: .counter) {
             Double(hub.noticeCounts.dropped)
         }
+        show("zonecast_stores_open", "Stores of containers' environments that are open.", count: { stores.counts.open })
+        show("zonecast_stores_closed_total", "Stores that were closed to make room for others.", kind: .counter) {
+            Double(stores.counts.closed)
+        }
         show("zonecast_writer_queue", "Writes that wait for their commit.", count: { stores.waitingWrites })
         show("zonecast_notice_queue", "Notices that wait for slow readers.", count: { hub.noticeCounts.waiting })
         show(
@@ -30,6 +34,8 @@ extension RelayMetrics {
 
     /// Shows what the process and its folder take: memory, descriptors, bytes on disk, free bytes.
     func showProcess(data: String, version: String) {
+        // No limit at all is none that a number shows.
+        let mostDescriptors = min(Descriptors.limit, 1 << 31)
         show("zonecast_build_info", "Always 1; its label says which version runs.", labels: [("version", version)]) {
             1
         }
@@ -48,7 +54,11 @@ extension RelayMetrics {
             return Double(seconds) + Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1_000_000
         }
         show("zonecast_process_open_descriptors", "Open files and sockets.") {
-            Double((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0)
+            // Where none is left to look with, all are in use.
+            Double(Descriptors.count ?? mostDescriptors)
+        }
+        show("zonecast_process_max_descriptors", "The most files and sockets that the system lets it open.") {
+            Double(mostDescriptors)
         }
         show("zonecast_store_bytes", "Bytes of the SQLite files in the data folder.") {
             Double(Self.databaseBytes(in: data))

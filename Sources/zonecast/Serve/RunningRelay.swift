@@ -63,13 +63,16 @@ struct RunningRelay {
         {
             Double(damage.count)
         }
+        let shortage = DescriptorShortage(logger: logger)
         let stores = StoreFolder(
             folder: settings.data,
             draw: { UInt64.random(in: .min ... .max) },
+            mostOpen: DescriptorShares(descriptors: Descriptors.limit).stores,
             onCommit: Self.publish(to: hub, tracing?.tracer),
             onCommitTime: { writes, time in metrics.committed(writes, in: time) },
             onLostWrite: { [lostWrite] in lostWrite.endProcess() },
-            onDamage: { damage.met($0, $1, $2) }
+            onDamage: { damage.met($0, $1, $2) },
+            onShortage: { shortage.met() }
         )
         defer { stores.close() }
         let push = try PushClient(settings.push, accounts: accounts)
@@ -143,6 +146,7 @@ struct RunningRelay {
                 onListening(url)
                 if settings.servesConsole { accounts.tellOfConsole(at: url, settings, logger) }
             },
+            onShortage: { stores.makeRoom() },
             intake: { relay.intake(for: $0) },
             answer: watch.answer,
             respond: console.before(management.before(pages.before(watch.respond)))

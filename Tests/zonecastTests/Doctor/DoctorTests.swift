@@ -29,7 +29,7 @@ import Testing
         let relay = try RelayProcess(folder: folder.path, [])
         let (status, diagnosis) = try doctor("--data", folder.path)
         #expect(status == 0)
-        for name in ["configuration", "storage", "listening", "WebSocket", "clock", "round trip"] {
+        for name in ["configuration", "storage", "listening", "WebSocket", "clock", "round trip", "open files"] {
             #expect(diagnosis[name]?.grade == "good", "\(name): \(diagnosis[name]?.found ?? "not checked")")
         }
         #expect(diagnosis["listening"]?.found == "http://127.0.0.1:\(relay.port)")
@@ -40,7 +40,7 @@ import Testing
 
         let lines = try Command.run(["doctor", "--timeout", "120", "--data", folder.path])
         #expect(lines.status == 0)
-        #expect(lines.output.hasSuffix("6 ok, 3 advice, 0 problems\n"), "\(lines.output)")
+        #expect(lines.output.hasSuffix("7 ok, 3 advice, 0 problems\n"), "\(lines.output)")
     }
 
     @Test func theCollectorOfTracesIsLookedFor() throws {

@@ -22,6 +22,7 @@ final class RelayProcess {
     ///   - input: its standard input.
     ///   - log: the file that its standard error goes to.
     ///   - longestFile: no file of its can grow beyond so many KiB, as on a disk that fails there.
+    ///   - openFiles: so many files and sockets may it have open.
     /// - Throws: `Failure` where it does not get ready.
     init(
         folder: String,
@@ -29,14 +30,18 @@ final class RelayProcess {
         environment: [String: String] = [:],
         input: Pipe? = nil,
         log: String? = nil,
-        longestFile: Int? = nil
+        longestFile: Int? = nil,
+        openFiles: Int? = nil
     ) throws {
         self.folder = folder
         process = ChildProcess()
         let arguments = ["serve", "--data", folder, "--listen", "127.0.0.1:0"] + arguments
-        if let longestFile {
-            // The shell counts in halves of a KiB; without the trap the system would end the program by a signal.
-            let script = "trap '' XFSZ; ulimit -f \(longestFile * 2); exec \"$0\" \"$@\""
+        // The shell counts in halves of a KiB; without the trap the system would end the program by a signal.
+        let bounds = [
+            longestFile.map { "trap '' XFSZ; ulimit -f \($0 * 2)" }, openFiles.map { "ulimit -n \($0)" },
+        ].compactMap { $0 }
+        if !bounds.isEmpty {
+            let script = "\(bounds.joined(separator: "; ")); exec \"$0\" \"$@\""
             process.executableURL = URL(fileURLWithPath: "/bin/sh")
             process.arguments = ["-c", script, Command.program.path] + arguments
         } else {

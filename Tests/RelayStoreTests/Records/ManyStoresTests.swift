@@ -1,0 +1,248 @@
+import Foundation
+import Records
+import RelayCore
+import Synchronization
+import Testing
+
+@testable import RelayStore
+
+/// More containers than may be open at once: whoever comes back to one that was closed meanwhile cannot tell.
+@Suite struct ManyStoresTests {
+    private let user = UserID("_00000000000000000000000000000001")
+    private var zone: ZoneID { ZoneID("Notes", owner: user) }
+
+    /// A folder whose stores take turns in being open, four at a time; what its listener heard is kept.
+    private final class World: Sendable {
+        let folder: String
+        let homes: [ContainerEnvironment]
+        let stores: StoreFolder
+        let heard = Mutex<[(home: ContainerEnvironment, commit: Commit)]>([])
+
+        init(containers: Int, mostOpen: Int = 4) {
+            let place = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
+            folder = place.path
+            homes = (0..<containers).compactMap { number in
+                ContainerID("iCloud.many.\(number)").map { ContainerEnvironment($0, .development) }
+            }
+            let told = Told()
+            stores = StoreFolder(
+                folder: folder,
+                draw: { UInt64.random(in: 1 ... .max) },
+                mostOpen: mostOpen,
+                onCommit: { home, commit in told.tell(home, commit) }
+            )
+            told.listen { [weak self] home, commit in self?.heard.withLock { $0.append((home, commit)) } }
+        }
+
+        func subscriptionsHeard(of home: ContainerEnvironment) -> Int {
+            heard.withLock { $0.filter { $0.home == home }.reduce(0) { $0 + $1.commit.subscriptions.count } }
+        }
+
+        func path(_ home: ContainerEnvironment) -> String {
+            "\(folder)/containers/\(home.container.name)/development.sqlite"
+        }
+
+        /// Asks for so many others that this one is closed.
+        func turnAway(from home: ContainerEnvironment) throws {
+            for other in homes where other != home { _ = try stores.store(of: other) }
+        }
+
+        deinit {
+            stores.close()
+            try? FileManager.default.removeItem(atPath: folder)
+        }
+    }
+
+    private func begin(_ world: World, _ home: ContainerEnvironment) async throws {
+        let zone = zone
+        try await world.stores.store(of: home).write { writer throws(RelayError) in
+            try writer.define(["Note": RecordType()])
+            _ = try writer.makeZone(zone, by: "phone")
+        }
+    }
+
+    /// Gives the change number.
+    @discardableResult
+    private func save(_ name: String, in store: any Store) async throws -> UInt64 {
+        let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+        let id = zone
+        return try await store.write { writer throws(RelayError) in
+            guard let zone = try writer.zone(id) else { throw .zoneNotFound }
+            let number = writer.takeChangeNumber()
+            let record = StoredRecord(
+                name: name,
+                type: "Note",
+                change: number,
+                created: stamp,
+                modified: stamp,
+                fields: Array("{}".utf8)
+            )
+            try writer.put([record], replacing: writer.records(named: [name], in: zone), in: zone, by: "phone")
+            return number
+        }
+    }
+
+    /// One page since a token: its names, its token.
+    private func page(_ store: any Store, since token: String? = nil) throws -> ([String], String) {
+        let database = DatabaseAddress(scope: .private, caller: Caller(.user(user), deviceID: ""))
+        return try store.read { reader throws(RelayError) in
+            var names: [String] = []
+            let page = try ZoneChanges(zone: zone, of: database, token: token, limit: 1_000)
+                .read(from: reader, epochs: store.epochs) { names.append($0.name) }
+            return (names, page.token.encoded)
+        }
+    }
+
+    @Test func moreContainersThanMayBeOpenAreAllServedAndTheirTokensStayGood() async throws {
+        let world = World(containers: 12)
+        var tokens: [String] = []
+        var numbers: [UInt64] = []
+        for home in world.homes {
+            try await begin(world, home)
+            numbers.append(try await save("first", in: world.stores.store(of: home)))
+            tokens.append(try page(world.stores.store(of: home)).1)
+            #expect(world.stores.counts.open <= 4)
+        }
+        #expect(world.stores.counts.closed >= 8)
+        let epochs = try world.homes.map { try world.stores.store(of: $0).epochs }
+        for round in 0..<3 {
+            for (index, home) in world.homes.enumerated() {
+                let number = try await save("round-\(round)", in: world.stores.store(of: home))
+                #expect(number > numbers[index], "numbers only grow")
+                numbers[index] = number
+                let (names, token) = try page(world.stores.store(of: home), since: tokens[index])
+                #expect(names == ["round-\(round)"])
+                tokens[index] = token
+            }
+        }
+        #expect(world.stores.counts.open <= 4)
+        // One life of the process is one life of each store.
+        #expect(try world.homes.map { try world.stores.store(of: $0).epochs } == epochs)
+        for home in world.homes {
+            let names = try page(world.stores.store(of: home)).0
+            #expect(names == ["first", "round-0", "round-1", "round-2"])
+        }
+    }
+
+    @Test func aLongestUnusedStoreIsTheOneThatIsClosedAndItsLogGoesIntoItsFile() async throws {
+        let world = World(containers: 5)
+        for home in world.homes.prefix(4) { try await begin(world, home) }
+        _ = try world.stores.store(of: world.homes[0])
+        _ = try world.stores.store(of: world.homes[4])
+        let logs = world.homes.map { FileManager.default.fileExists(atPath: world.path($0) + "-wal") }
+        #expect(logs == [true, false, true, true, true])
+    }
+
+    @Test func aStoreThatIsInUseIsNotClosed() async throws {
+        let world = World(containers: 8)
+        let inUse = try world.homes.map { try world.stores.store(of: $0) }
+        #expect(world.stores.counts.open == 8)
+        for (home, store) in zip(world.homes, inUse) {
+            try await begin(world, home)
+            try await save("a", in: store)
+        }
+        #expect(world.stores.counts.closed == 0)
+        #expect(try inUse.map { try page($0).0 } == Array(repeating: ["a"], count: 8))
+    }
+
+    /// What is still known of it need not be told again; and the types that it watches are.
+    @Test func subscriptionsOfAStoreThatWasClosedAreHeardOfOnceAndGoOn() async throws {
+        let world = World(containers: 6)
+        let home = world.homes[0]
+        try await begin(world, home)
+        let query = SubscribedQuery(
+            recordType: "Note",
+            json: Array(#"{"recordType":"Note"}"#.utf8),
+            zone: nil,
+            firesOn: [.create],
+            firesOnce: false
+        )
+        let user = user
+        try await world.stores.store(of: home).write { writer throws(RelayError) in
+            try writer.put([Subscription(id: "watch", kind: .query(query))], of: user, in: .private)
+        }
+        #expect(world.subscriptionsHeard(of: home) == 1)
+        try world.turnAway(from: home)
+        try await save("a", in: world.stores.store(of: home))
+        #expect(world.subscriptionsHeard(of: home) == 1)
+        let told = world.heard.withLock { $0.last { $0.home == home }?.commit.records.map(\.after.name) }
+        #expect(told == ["a"], "its changes are still told to those who watch")
+    }
+
+    /// As by `cp` while the store is closed for a while: it is another past then.
+    @Test func aFileThatWasPutBackMeanwhileIsNoContinuation() async throws {
+        let world = World(containers: 6)
+        let home = world.homes[0]
+        try await begin(world, home)
+        let early = try page(world.stores.store(of: home)).1
+        try world.turnAway(from: home)
+        let kept = try Data(contentsOf: URL(fileURLWithPath: world.path(home)))
+        try await save("lost", in: world.stores.store(of: home))
+        let late = try page(world.stores.store(of: home)).1
+        try world.turnAway(from: home)
+        try kept.write(to: URL(fileURLWithPath: world.path(home)))
+
+        let store = try world.stores.store(of: home)
+        #expect(throws: RelayError.changeTokenExpired) { try page(store, since: late) }
+        try await save("new", in: store)
+        #expect(throws: RelayError.changeTokenExpired) { try page(store, since: late) }
+        #expect(try page(store, since: early).0 == ["new"])
+    }
+
+    @Test func anUploadGoesOnAndWhatNobodyUsesIsRemovedThoughTheStoreWasClosed() async throws {
+        let world = World(containers: 6)
+        let home = world.homes[0]
+        let intake = try world.stores.assets(of: home).begin()
+        try intake.take(Array("content".utf8))
+        try world.turnAway(from: home)
+        let hash = try intake.finish().hash
+        #expect(try world.stores.assets(of: home).file(of: hash) != nil)
+        try world.turnAway(from: home)
+        let now = Int64(Date().timeIntervalSince1970 * 1_000)
+        #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: now - 3_600_000)) == 0)
+        #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: now + 3_600_000)) == 1)
+        // With nothing left to look at, nothing is opened for it.
+        try world.turnAway(from: home)
+        let closed = world.stores.counts.closed
+        #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: now + 3_600_000)) == 0)
+        #expect(world.stores.counts.closed == closed)
+    }
+
+    @Test func manyWritersAcrossManyContainersLoseNothing() async throws {
+        let world = World(containers: 10, mostOpen: 3)
+        for home in world.homes { try await begin(world, home) }
+        try await withThrowingTaskGroup { tasks in
+            for writer in 0..<8 {
+                tasks.addTask {
+                    for turn in 0..<25 {
+                        let home = world.homes[(writer * 7 + turn * 3) % world.homes.count]
+                        try await save("\(writer)-\(turn)", in: world.stores.store(of: home))
+                    }
+                }
+            }
+            try await tasks.waitForAll()
+        }
+        var names: [String] = []
+        for home in world.homes { names += try page(world.stores.store(of: home)).0 }
+        #expect(names.count == 200 && Set(names).count == 200)
+        #expect(world.stores.counts.open <= 3)
+    }
+
+    /// What is in memory alone would be gone.
+    @Test func storesInMemoryAreNeverClosed() async throws {
+        let stores = StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }, mostOpen: 1)
+        for number in 0..<3 {
+            _ = try stores.store(of: ContainerEnvironment(try #require(ContainerID("iCloud.a.\(number)")), .production))
+        }
+        #expect(stores.counts.open == 3 && stores.counts.closed == 0)
+    }
+}
+
+/// Where the listener of a world is put once there is one.
+private final class Told: Sendable {
+    private let listener = Mutex<(@Sendable (ContainerEnvironment, Commit) -> Void)?>(nil)
+
+    func listen(_ body: @escaping @Sendable (ContainerEnvironment, Commit) -> Void) { listener.withLock { $0 = body } }
+
+    func tell(_ home: ContainerEnvironment, _ commit: Commit) { listener.withLock { $0 }?(home, commit) }
+}
