@@ -122,6 +122,11 @@ package struct PublicPoll: Sendable {
         return [.wake(at: nil)] + types.map { .query(type: $0, since: start(of: $0)) }
     }
 
+    /// What the last page of a type brought could not be kept: the type is as far as it was before that page.
+    ///
+    /// To be followed by `failed`.
+    package mutating func takeBack(_ type: String, to mark: Mark?) { marks[type] = mark }
+
     private func start(of type: String) -> Timestamp? {
         guard let watermark = marks[type]?.watermark else { return nil }
         return Timestamp(milliseconds: watermark.milliseconds - settings.overlap.wholeMilliseconds)

@@ -44,6 +44,9 @@ public actor PublicDatabasePoller {
     private let turnstile = Turnstile()
     private var chance: Chance
     private var poll: PublicPoll
+    /// How far the application has been told, which may be less far than what is known: several types are asked about side by
+    /// side, and told of one after the other.
+    private var told: [String: PublicPoll.Mark]
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
     private var work: [Int: Task<Void, Never>] = [:]
@@ -98,7 +101,8 @@ public actor PublicDatabasePoller {
         self.time = time
         self.chance = chance
         self.handle = handle
-        poll = PublicPoll(types: types, settings: settings, marks: state?.coreMarks ?? [:])
+        told = state?.coreMarks ?? [:]
+        poll = PublicPoll(types: types, settings: settings, marks: told)
         time.surroundings?.join(self)
     }
 
@@ -196,15 +200,18 @@ public actor PublicDatabasePoller {
                 modified: Timestamp(milliseconds: Int64((record.modificationDate?.timeIntervalSince1970 ?? 0) * 1000))
             )
         }
-        await perform(advance(.page(type: type, sightings, moreComing: moreComing)), records)
+        let effects = advance(.page(type: type, sightings, moreComing: moreComing))
+        await perform(effects, records, poll.marks[type])
     }
 
-    private func perform(_ effects: [PublicPoll.Effect], _ records: [CKRecord]) async {
+    /// `mark`: how far the records' type has come with them.
+    private func perform(_ effects: [PublicPoll.Effect], _ records: [CKRecord], _ mark: PublicPoll.Mark? = nil) async {
         for effect in effects {
             switch effect {
-            case .apply(_, let positions):
+            case .apply(let type, let positions):
                 await deliver(.fetchedRecords(positions.map { records[$0] }))
-                await deliver(.stateUpdate(State(poll.marks)))
+                told[type] = mark
+                await deliver(.stateUpdate(State(told)))
             case .pollEnded:
                 if !hasFailed { newsSeen = newsAsked }
                 await deliver(.ended)

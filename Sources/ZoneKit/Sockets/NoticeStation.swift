@@ -10,7 +10,9 @@ import Wire
 package actor NoticeStation {
     package enum Event: Sendable {
         /// Notices come from now on; what happened before is to be fetched.
-        case opened
+        ///
+        /// With the names of the subscriptions that the relay knew of the user's then; `nil` for who comes later.
+        case opened(subscriptions: Set<String>?)
         case lost
         /// Something has changed; `nil` for the zone: somewhere in the database.
         case changed(ZoneID?, SyncToken?)
@@ -50,7 +52,7 @@ package actor NoticeStation {
     ) async -> UUID {
         let id = UUID()
         listeners.append(Listener(id: id, scope: scope, databaseToken: databaseToken, deliver: deliver))
-        if isLive { await deliver(.opened) }
+        if isLive { await deliver(.opened(subscriptions: nil)) }
         if running == nil { begin(connection, time, chance) }
         return id
     }
@@ -131,7 +133,7 @@ package actor NoticeStation {
         case .live(let ready):
             isLive = true
             connection.caller.recordName = ready.userRecordName
-            await tellAll(.opened)
+            await tellAll(.opened(subscriptions: Set(ready.subscriptions)))
         case .lost:
             isLive = false
             await tellAll(.lost)

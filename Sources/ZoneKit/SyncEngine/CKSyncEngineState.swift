@@ -51,6 +51,8 @@ extension CKSyncEngine {
         struct Contents: Sendable {
             var outbox = Outbox()
             var zones = PendingZones()
+            /// What the relay has answered for, and the application is still to be told of.
+            var untold = UntoldChanges()
             var isUntracked = false
             var feed = FeedState()
             /// Until when the relay asked to wait, by the wall clock.
@@ -192,8 +194,15 @@ extension CKSyncEngine.State.Contents {
 
     /// The relay has answered for good what was sent as `version`.
     mutating func settled(_ id: RecordID, version: UInt64) {
+        let entry = outbox[id]
         outbox.settled(id, version: version)
+        if let entry, outbox[id] == nil { untold.records.append((id, entry.operation)) }
         forgetSettled(id)
+    }
+
+    /// The same of a zone.
+    mutating func settled(_ zoneID: CKRecordZone.ID, version: UInt64) {
+        untold.zones += zones.settled(zoneID, version: version)
     }
 
     fileprivate mutating func forgetSettled(_ id: RecordID) {
@@ -227,7 +236,22 @@ struct PendingZones: Sendable {
         }
     }
 
-    mutating func settled(_ zoneID: CKRecordZone.ID, version: UInt64) {
+    /// Gives what is pending no more.
+    mutating func settled(
+        _ zoneID: CKRecordZone.ID,
+        version: UInt64
+    ) -> [CKSyncEngine.PendingDatabaseChange] {
+        let gone = entries.filter { $0.change.zoneID == zoneID && $0.version <= version }
         entries.removeAll { $0.change.zoneID == zoneID && $0.version <= version }
+        return gone.map(\.change)
     }
+}
+
+/// Changes that are pending no more, while their event waits to be told or is being told.
+///
+/// A state that is kept in between still has them as pending: a program that is killed there sends them once more, and hears
+/// of them. Without that nobody would ever hear of what was refused.
+struct UntoldChanges: Sendable {
+    var records: [(id: RecordID, operation: Outbox.Operation)] = []
+    var zones: [CKSyncEngine.PendingDatabaseChange] = []
 }

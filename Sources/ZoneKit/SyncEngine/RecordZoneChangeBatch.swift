@@ -9,7 +9,9 @@ extension CKSyncEngine {
         public var recordsToSave: [CKRecord]
         /// Records to delete.
         public var recordIDsToDelete: [CKRecord.ID]
-        /// Each zone's changes succeed or fail together.
+        /// Each zone's changes succeed or fail together, as far as they fit into one request.
+        ///
+        /// A batch of pending changes always fits; a larger one of one's own goes in several requests, each by itself.
         public var atomicByZone: Bool
 
         /// A batch of given changes, of any size.

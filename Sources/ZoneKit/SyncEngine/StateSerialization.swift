@@ -67,14 +67,17 @@ extension CKSyncEngine.State.Serialization {
         databaseToken = contents.feed.databaseToken
         zones = contents.feed.zoneTokens.map { Zone($0.key, token: $0.value) }
         unfetched = contents.feed.unfetched.map { Zone($0) }
-        let zoneChanges = contents.zones.pending.map { pending in
+        // Where one is pending again it stands behind, and so wins.
+        let zoneChanges = (contents.untold.zones + contents.zones.pending).map { pending in
             switch pending {
             case .saveZone(let zone): Change(operation: .save, zone: Zone(zone.zoneID.zone))
             case .deleteZone(let id): Change(operation: .delete, zone: Zone(id.zone))
             }
         }
-        let recordChanges = contents.outbox.pending.map { entry in
-            Change(operation: entry.operation, record: entry.id.recordName, zone: Zone(entry.id.zone))
+        let pending = contents.outbox.pending.map { (id: $0.id, operation: $0.operation) }
+        let records = contents.untold.records + pending
+        let recordChanges = records.map { id, operation in
+            Change(operation: operation, record: id.recordName, zone: Zone(id.zone))
         }
         changes = zoneChanges + recordChanges
         isUntracked = contents.isUntracked

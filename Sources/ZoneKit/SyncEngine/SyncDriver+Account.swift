@@ -18,9 +18,12 @@ extension SyncDriver {
             checkedAccount = generation
             await connection.notices.accountIsUsable(generation: generation)
         } catch {
-            let isRefused = CKError(from: error).code == .notAuthenticated
-            if isRefused { refusedAccount = generation }
-            if isRefused, previous != nil { await accountChanged(from: previous, to: nil) }
+            if CKError(from: error).code == .notAuthenticated {
+                refusedAccount = generation
+                // A sign-in that has ended, or is not taken, says nothing of who they are: what is theirs waits for them.
+                let hasSignedOut = !connection.credentials.namesUser
+                if hasSignedOut, previous != nil { await accountChanged(from: previous, to: nil) }
+            }
             throw error
         }
     }

@@ -19,9 +19,21 @@ extension SyncDriver {
         if isStopped, let listening { await connection.notices.stopListening(listening) }
     }
 
+    /// The relay does not know the subscription, and without it no notice would ever come.
+    ///
+    /// Another user's it never had; and one that was put back from a copy may have lost it.
+    private func subscribeAgain() async {
+        await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
+        // What came in between was told to nobody.
+        tell(.noticed(nil))
+    }
+
     private func take(_ event: NoticeStation.Event) {
         switch event {
-        case .opened: tell(.channelOpened)
+        case .opened(let subscriptions):
+            tell(.channelOpened)
+            let isSubscribed = subscriptions?.contains(subscriptionID) ?? true
+            if !isSubscribed { inBackground { await $0.subscribeAgain() } }
         case .lost: tell(.channelLost)
         case .accountReplaced: inBackground { await $0.followAccount() }
         case .changed(nil, _): tell(.noticed(nil))

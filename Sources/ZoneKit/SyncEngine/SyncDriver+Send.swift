@@ -10,6 +10,8 @@ extension SyncDriver {
         /// Not sent twice in one round: the application may put back at once what has just failed.
         var failedRecords: Set<RecordID> = []
         var changedZones: Set<ZoneID> = []
+        /// The application was asked for everything, and had nothing (more), when what is pending was at this revision.
+        var emptyAt: UInt64?
 
         /// Notes what is tried again later: a busy zone holds no other, everything else ends the round.
         mutating func retryLater(_ error: CKError) {
@@ -41,24 +43,32 @@ extension SyncDriver {
         await deliver(.willSendChanges(.init(context: context)))
         var tally = Tally()
         await sendZones(context, &tally, epoch)
-        var seen = state.read(\.revision)
-        while tally.error == nil, !Task.isCancelled, epoch == accountEpoch {
-            seen = state.read(\.revision)
-            guard try await sendBatch(context, &tally, epoch) else { break }
+        while tally.error == nil, epoch == accountEpoch {
+            guard !Task.isCancelled else {
+                // What is left was not looked at: this is no end that could count as a good one.
+                tally.retryLater(CKError(.operationCancelled))
+                break
+            }
+            let asked = state.read(\.revision)
+            guard await sendBatch(context, &tally, epoch) else {
+                tally.emptyAt = asked
+                break
+            }
             await saveState()
         }
         await saveState()
         await deliver(.didSendChanges(.init(context: context)))
-        finish(tally, askedAt: seen)
+        if epoch != accountEpoch || context.options.scope != .all { tally.emptyAt = nil }
+        finish(tally)
         await tellOthers(tally.changedZones)
         if let error = tally.error { throw error }
         if !tally.failures.isEmpty { throw CKError.partialFailure(tally.failures) }
     }
 
-    private func finish(_ tally: Tally, askedAt revision: UInt64) {
+    private func finish(_ tally: Tally) {
         // An application that has no batch for what is pending is asked again when something changes, not in a loop.
-        let (hasPending, isUnchanged) = state.read { ($0.hasPending, $0.revision == revision) }
-        let isFruitless = tally.outcome.trouble == nil && isUnchanged && !tally.outcome.hadRefusals
+        let (hasPending, revision) = state.read { ($0.hasPending, $0.revision) }
+        let isFruitless = tally.outcome.trouble == nil && tally.emptyAt == revision && !tally.outcome.hadRefusals
         tell(.outboxChanged(isEmpty: !hasPending || isFruitless))
         tell(.sendFinished(tally.outcome))
     }
@@ -111,7 +121,6 @@ extension SyncDriver {
         }
         let made = saved
         state.update { $0.noteMade(made) }
-        await saveState()
         await deliver(
             .sentDatabaseChanges(
                 .init(
@@ -123,6 +132,14 @@ extension SyncDriver {
             ),
             of: epoch
         )
+        wasTold(epoch)
+        await saveState()
+    }
+
+    /// The application has heard of what was sent last: from now on it is its own matter.
+    private func wasTold(_ epoch: Int) {
+        // Another user's state knows nothing of it.
+        if epoch == accountEpoch { state.update { $0.untold = UntoldChanges() } }
     }
 
     private func modifyZones(
@@ -151,7 +168,7 @@ extension SyncDriver {
             tally.outcome.madeProgress = true
             tally.changedZones.insert(id.zone)
         }
-        state.update { $0.zones.settled(id, version: version) }
+        state.update { $0.settled(id, version: version) }
     }
 
     // MARK: Records
@@ -163,7 +180,7 @@ extension SyncDriver {
         _ context: CKSyncEngine.SendChangesContext,
         _ tally: inout Tally,
         _ epoch: Int
-    ) async throws -> Bool {
+    ) async -> Bool {
         // Noted before the application reads its data: an edit made after that has a newer version, and stays.
         let versions = state.read(\.outbox.versions)
         guard let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) else {
@@ -187,6 +204,7 @@ extension SyncDriver {
         settle(answer, versions, &tally)
         state.update { $0.noteSent(answer.event) }
         await deliver(.sentRecordZoneChanges(answer.event), of: epoch)
+        wasTold(epoch)
         return true
     }
 
@@ -242,78 +260,6 @@ extension SyncDriver {
                 tally.changedZones.insert(id.zone)
             }
             if let version = versions[id] { state.update { $0.settled(id, version: version) } }
-        }
-    }
-}
-
-/// One change of a batch.
-private struct BatchItem: Sendable {
-    var id: RecordID
-    /// `nil`: a deletion.
-    var record: CKRecord?
-    var size: Int
-
-    static func items(of batch: CKSyncEngine.RecordZoneChangeBatch) -> [BatchItem] {
-        batch.recordsToSave.map { BatchItem(id: $0.recordID.record, record: $0, size: $0.sizeToSend) }
-            + batch.recordIDsToDelete.map { BatchItem(id: $0.record, record: nil, size: $0.recordName.utf8.count + 60) }
-    }
-}
-
-extension [BatchItem] {
-    /// The zones in the order in which they come first.
-    fileprivate var uniqueZones: [ZoneID] {
-        var seen: Set<ZoneID> = []
-        return map(\.id.zone).filter { seen.insert($0).inserted }
-    }
-}
-
-/// What became of a batch, put together from its requests.
-private struct SentBatch {
-    private(set) var results: [(id: RecordID, error: CKError?)] = []
-    private var saved: [CKRecord] = []
-    private var failedSaves: [CKSyncEngine.Event.SentRecordZoneChanges.FailedRecordSave] = []
-    private var deleted: [CKRecord.ID] = []
-    private var failedDeletes: [CKRecord.ID: CKError] = [:]
-
-    var event: CKSyncEngine.Event.SentRecordZoneChanges {
-        .init(
-            savedRecords: saved,
-            failedRecordSaves: failedSaves,
-            deletedRecordIDs: deleted,
-            failedRecordDeletes: failedDeletes
-        )
-    }
-
-    mutating func take(_ request: [BatchItem], _ answer: RecordsAnswer<CKRecord>) {
-        for item in request {
-            if let record = item.record {
-                switch answer.saved[item.id] ?? .failure(CKError(.internalError)) {
-                case .success(let record):
-                    saved.append(record)
-                    results.append((item.id, nil))
-                case .failure(let error): fail(item, record, CKError(from: error))
-                }
-            } else {
-                switch answer.deleted[item.id] ?? .success(()) {
-                case .success:
-                    deleted.append(CKRecord.ID(item.id))
-                    results.append((item.id, nil))
-                case .failure(let error): fail(item, nil, CKError(from: error))
-                }
-            }
-        }
-    }
-
-    mutating func fail(_ request: [BatchItem], _ error: CKError) {
-        for item in request { fail(item, item.record, error) }
-    }
-
-    private mutating func fail(_ item: BatchItem, _ record: CKRecord?, _ error: CKError) {
-        results.append((item.id, error))
-        if let record {
-            failedSaves.append(.init(record: record, error: error))
-        } else {
-            failedDeletes[CKRecord.ID(item.id)] = error
         }
     }
 }

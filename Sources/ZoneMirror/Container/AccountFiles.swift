@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 
 /// Which account's data are in which file: the first account's in the store's own, others' beside it.
 ///
@@ -14,8 +15,25 @@ struct AccountFiles: Codable {
     private static func place(_ url: URL) -> URL { url.appendingPathExtension("accounts") }
 
     static func load(_ url: URL) -> AccountFiles {
-        guard let data = try? Data(contentsOf: place(url)) else { return AccountFiles() }
-        return (try? JSONDecoder().decode(AccountFiles.self, from: data)) ?? AccountFiles()
+        guard let data = try? Data(contentsOf: place(url)),
+            let known = try? JSONDecoder().decode(AccountFiles.self, from: data)
+        else { return AccountFiles(ofStoreAt: url) }
+        return known
+    }
+
+    init() {}
+
+    /// Of a store whose small file is not there, or cannot be read: whose data are in the store's own file stands in that.
+    private init(ofStoreAt url: URL) {
+        guard FileManager.default.fileExists(atPath: url.path) else { return }
+        var configuration = Configuration()
+        configuration.readonly = true
+        let user = try? DatabaseQueue(path: url.path, configuration: configuration).read {
+            try State.text($0, .account)
+        }
+        guard let user = user ?? nil else { return }
+        files[user] = url.lastPathComponent
+        last = user
     }
 
     func store(_ url: URL) throws { try JSONEncoder().encode(self).write(to: Self.place(url), options: .atomic) }

@@ -131,7 +131,7 @@ extension MirroredContainer {
     public var remoteChanges: AsyncStream<(store: StoreID, token: HistoryToken)> {
         AsyncStream(bufferingPolicy: .bufferingNewest(64)) { continuation in
             let stores = stores
-            let id = stores.listen(to: nil) { store in
+            let id = stores.listen(to: nil, end: { continuation.finish() }) { store in
                 guard let file = stores.file(store), file.description.postsRemoteChanges else { return }
                 Task {
                     let position = try? await file.pool.read { db in

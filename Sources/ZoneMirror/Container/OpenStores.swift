@@ -18,6 +18,8 @@ final class OpenStores: Sendable {
         /// `nil`: of all tables.
         var tables: Set<String>?
         var tell: @Sendable (StoreID) -> Void
+        /// Called when there will be no more commits.
+        var end: @Sendable () -> Void
     }
 
     let model: MirrorModel
@@ -67,10 +69,11 @@ final class OpenStores: Sendable {
 
     /// Lets go of the files, whole on the disk as they are: whoever reads just now keeps one open until done.
     func close() async {
-        let files = state.withLock { state in
-            defer { state.files = [] }
-            return state.files
+        let (files, listeners) = state.withLock { state in
+            defer { (state.files, state.listeners) = ([], [:]) }
+            return (state.files, state.listeners.values)
         }
+        listeners.forEach { $0.end() }
         // What cannot be brought into a file stays in its log, where the next opening finds it.
         for file in files { try? await file.pool.putAway() }
     }
@@ -93,10 +96,15 @@ final class OpenStores: Sendable {
 
     // MARK: Commits
 
-    /// Calls `tell` after each commit that touches one of these tables, on whatever thread commits.
-    func listen(to tables: Set<String>?, _ tell: @escaping @Sendable (StoreID) -> Void) -> UUID {
+    /// Calls `tell` after each commit that touches one of these tables, on whatever thread commits, and `end` when the
+    /// container closes.
+    func listen(
+        to tables: Set<String>?,
+        end: @escaping @Sendable () -> Void = {},
+        _ tell: @escaping @Sendable (StoreID) -> Void
+    ) -> UUID {
         let id = UUID()
-        state.withLock { $0.listeners[id] = Listener(tables: tables, tell: tell) }
+        state.withLock { $0.listeners[id] = Listener(tables: tables, tell: tell, end: end) }
         return id
     }
 

@@ -6,7 +6,8 @@ import ZoneKit
 extension MirrorContext {
     /// Writes all changes of this context, one transaction for each store; or, where something is wrong, none.
     ///
-    /// Returns when the files have them; sending is nobody's wait. A pinned context moves on. A child hands its changes to
+    /// Only a disk that fails in the very end of a transaction can leave some stores with their changes and others without;
+    /// what is in the files is then no change of the context any more. Returns when the files have them; sending is nobody's wait. A pinned context moves on. A child hands its changes to
     /// the context that it was made of instead.
     ///
     /// - Throws: `mergeConflict` under the policy `error`, `permissionFailure`, `crossStoreRelationship`,
@@ -25,35 +26,54 @@ extension MirrorContext {
         guard !pending.isEmpty else { return }
         var plan = try SavePlan(pending, self)
         try plan.checkPermissions(stores)
-        var written: [Key: [DatabaseValue]] = [:]
+        plan.sort(as: stores.files.map(\.id))
+        let terms = SaveTerms(policy: policy, author: author, saved: saved, zones: plan.zones, date: stores.now)
         do {
-            for (store, items) in plan.byStore {
-                guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is closed.") }
-                let date = stores.now
-                let (zones, name, crash) = (plan.zones, name, stores.conditions.crashPoint)
-                let rows = try file.pool.write { db in
-                    var writer = try SaveWriter(db, file, policy: policy, saved: saved, now: date)
-                    let rows = try writer.write(items, author: author, context: name, zones: zones)
-                    try crash(.insideSave)
-                    return rows
-                }
-                try crash(.afterSave)
-                written.merge(rows) { $1 }
-            }
+            try write(plan.byStore[...], terms)
         } catch {
             throw MirrorError(from: error)
         }
+        state.withLock { $0.pin.advance() }
+    }
+
+    /// Writes into one store and, before that is committed, into those that follow.
+    ///
+    /// So what is refused anywhere is written nowhere. All savers take the stores in one order, and so none waits for another
+    /// in a circle.
+    private func write(_ parts: ArraySlice<(StoreID, [SavePlan.Item])>, _ terms: SaveTerms) throws {
+        guard let (store, items) = parts.first else { return }
+        guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is closed.") }
+        let crash = stores.conditions.crashPoint
+        let rows = try file.pool.write { db in
+            var writer = try SaveWriter(db, file, policy: terms.policy, saved: terms.saved, now: terms.date)
+            let rows = try writer.write(items, author: terms.author, context: name, zones: terms.zones)
+            try crash(.insideSave)
+            try write(parts.dropFirst(), terms)
+            return rows
+        }
         state.withLock { state in
-            for (key, item) in pending
-            where state.pending[key]?.place == item.place && state.pending[key]?.row == item.row {
+            for item in items {
+                let (key, written) = (item.key, item.pending)
+                guard state.pending[key]?.place == written.place, state.pending[key]?.row == written.row else {
+                    continue
+                }
                 state.pending[key] = nil
                 state.assigned[key] = nil
                 state.assignedZones[key] = nil
             }
-            state.saved.merge(written) { $1 }
-            state.pin.advance()
+            state.saved.merge(rows) { $1 }
         }
+        try crash(.afterSave)
     }
+}
+
+/// What holds for all stores that one save writes to.
+private struct SaveTerms {
+    var policy: MergePolicy
+    var author: String?
+    var saved: [MirrorContext.Key: [DatabaseValue]]
+    var zones: [MirrorContext.Key: MirrorContext.ShareHome]
+    var date: Date
 }
 
 /// Which change goes to which store, decided before anything is written.
@@ -100,6 +120,12 @@ struct SavePlan {
         }
         for (key, item) in items { try Self.checkLinks(key, item, homes, context) }
         byStore = order.map { ($0, groups[$0] ?? []) }
+    }
+
+    /// Puts the stores in an order that all plans share.
+    mutating func sort(as order: [StoreID]) {
+        let places = Dictionary(order.enumerated().map { ($1, $0) }) { first, _ in first }
+        byStore.sort { places[$0.0, default: .max] < places[$1.0, default: .max] }
     }
 
     /// The objects that a row is linked to, as keys.

@@ -1,4 +1,5 @@
 public import Foundation
+import GRDB
 import ZoneKit
 
 /// What went wrong with a mirror; `localizedDescription` says what a person can do.
@@ -65,8 +66,26 @@ public struct MirrorError: LocalizedError, Sendable {
             self = error
         } else if let error = error as? CKError {
             self.init(.relay, error.localizedDescription, underlying: error)
+        } else if let error = error as? DatabaseError {
+            self.init(.storage, Self.explanation(of: error), underlying: error)
         } else {
             self.init(.storage, "The store's file could not be read or written: \(error)", underlying: error)
+        }
+    }
+
+    /// What a person can do about what SQLite says.
+    private static func explanation(of error: DatabaseError) -> String {
+        switch error.resultCode {
+        case .SQLITE_FULL:
+            "There is no space left on the disk. Nothing was written; make space, and try again."
+        case .SQLITE_CORRUPT, .SQLITE_NOTADB:
+            """
+            The store's file is damaged, or no store's: \(error.message ?? "\(error.resultCode)"). Move it away, with the \
+            files beside it that begin with its name: what was sent comes back from the relay, what was not is in that file only.
+            """
+        case .SQLITE_READONLY, .SQLITE_PERM, .SQLITE_CANTOPEN:
+            "The store's file cannot be opened for writing: \(error.message ?? "\(error.resultCode)"). Look at its rights."
+        default: "The store's file could not be read or written: \(error)"
         }
     }
 
@@ -74,6 +93,14 @@ public struct MirrorError: LocalizedError, Sendable {
     public var errorDescription: String? {
         guard case .modelIncompatible(let violations) = code else { return explanation }
         return ([explanation] + violations.map(\.description)).joined(separator: "\n")
+    }
+}
+
+extension CKError {
+    /// It was a file of ours that failed, and not the relay or the way to it.
+    var isOfStorage: Bool {
+        guard let cause = userInfo[NSUnderlyingErrorKey] as? NSError else { return false }
+        return [DatabaseError.errorDomain, NSCocoaErrorDomain, NSPOSIXErrorDomain].contains(cause.domain)
     }
 }
 

@@ -8,7 +8,7 @@ extension MirrorContext {
     /// show with the next commit.
     public func objects<T: SyncedRecord>(_ request: FetchRequest<T>) -> AsyncStream<[T]> {
         let (ticks, tick) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let listener = stores.listen(to: [T.entityName]) { _ in tick.yield() }
+        let listener = stores.listen(to: [T.entityName], end: { tick.finish() }, { _ in tick.yield() })
         tick.yield()
         return AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
             let task = Task { [self] in

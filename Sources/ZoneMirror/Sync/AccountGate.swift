@@ -45,7 +45,7 @@ actor AccountGate {
             passed = generation
             return
         }
-        let previous = (try? await file.pool.read { try State.text($0, .account) }) ?? nil
+        let previous = try await storedUser()
         if !isPublic, !connection.credentials.namesUser {
             if let previous, previous != AccountFiles.nobody { await changed(.signedOut) }
             throw CKError(.notAuthenticated, "Nobody is signed in. What is written meanwhile stays on this machine.")
@@ -66,10 +66,25 @@ actor AccountGate {
             )
         }
         try link.belongs(to: generation)
+        // Whose data the file holds stands in it before the first of them do: the next user is told from this one by that.
+        if previous != name { try await store(name) }
         passed = generation
-        if previous != name {
-            try? await file.pool.write { try State.set($0, .account, name) }
-            await changed(.is(name, previous: nil))
+        if previous != name { await changed(.is(name, previous: nil)) }
+    }
+
+    private func storedUser() async throws(CKError) -> String? {
+        do {
+            return try await file.pool.read { try State.text($0, .account) }
+        } catch {
+            throw CKError(from: error)
+        }
+    }
+
+    private func store(_ user: String) async throws(CKError) {
+        do {
+            try await file.pool.write { try State.set($0, .account, user) }
+        } catch {
+            throw CKError(from: error)
         }
     }
 }

@@ -13,13 +13,9 @@ extension MirrorSync {
     }
 
     /// All that has changed is here.
-    func settleMoves(_ tally: inout Tally) async {
-        do {
-            if awaitsRecords { try await lookForAwaited(&tally) }
-            if !endings.isEmpty { try await endZones(&tally) }
-        } catch {
-            tally.errors[nil] = tally.errors[nil] ?? CKError(from: error)
-        }
+    func settleMoves(_ tally: inout Tally) async throws {
+        if awaitsRecords { try await lookForAwaited(&tally) }
+        if !endings.isEmpty { try await endZones(&tally) }
     }
 
     // MARK: Records that were to be there

@@ -28,7 +28,7 @@ extension MirrorSync {
             try await checkAccount()
         } catch {
             var outcome = FetchRound.Outcome()
-            outcome.trouble = error.trouble
+            outcome.trouble = error.isOfStorage ? Trouble(.busy) : error.trouble
             lastTrouble = error
             return tell(.fetchFinished(outcome))
         }
@@ -118,7 +118,15 @@ extension MirrorSync {
         aheads = [:]
         // That a zone is gone is no trouble: the database's feed has told of it since.
         let isComplete = outcome.zoneTroubles.values.allSatisfy { $0.kind == .zoneGone }
-        if outcome.trouble == nil, isComplete { await settleMoves(&tally) }
+        if outcome.trouble == nil, isComplete {
+            do {
+                try await settleMoves(&tally)
+            } catch {
+                let error = CKError(from: error)
+                tally.errors[nil] = error
+                outcome.trouble = Self.trouble(of: error, .busy)
+            }
+        }
         return outcome
     }
 
@@ -205,8 +213,9 @@ extension MirrorSync {
                 for (zone, _) in page.deleted { link.forgetKey(of: zone) }
                 tally.details += try await write(page, reasons)
             } catch {
-                tally.errors[nil] = CKError(from: error)
-                return advance(.databaseFailed(Trouble(.refused)))
+                let error = CKError(from: error)
+                tally.errors[nil] = error
+                return advance(.databaseFailed(Self.trouble(of: error, .busy)))
             }
             return advance(
                 .databasePage(
@@ -236,14 +245,21 @@ extension MirrorSync {
             } catch is Misfit {
                 return advance(.zoneFailed(zone, Trouble(.tokenExpired)))
             } catch {
-                tally.errors[zone] = CKError(from: error)
-                return advance(.zoneFailed(zone, Trouble(.refused)))
+                let error = CKError(from: error)
+                tally.errors[zone] = error
+                return advance(.zoneFailed(zone, Self.trouble(of: error, .zoneBusy)))
             }
             return advance(.zonePage(zone, token: page.records.token, moreComing: page.records.moreComing))
         case .zone(let zone, _, _, .failure(let error)):
             tally.errors[zone] = error
             return advance(.zoneFailed(zone, error.trouble))
         }
+    }
+
+    /// What could not be written down, by a full disk or because the task was cancelled, is no word of the relay's: it is asked
+    /// for again, and not only when the next notice comes.
+    private static func trouble(of error: CKError, _ kind: Trouble.Kind) -> Trouble {
+        error.trouble.isRetriedAutomatically ? error.trouble : Trouble(kind)
     }
 
     /// Says how far an import has come, to those who listen; the file keeps its end only.

@@ -78,6 +78,8 @@ extension MirrorSync {
         await lookAtRights()
         try await withFetchLane {
             var failure: CKError?
+            // A poll that is under way may have asked before what this one is about.
+            while walking > 0 { await withCheckedContinuation { walkWaiters.append($0) } }
             let effects = poll.handle(.pollNow, at: conditions.time.now(), using: &chance)
             for case .query(let type, let since) in effects {
                 do throws(CKError) {
@@ -94,14 +96,27 @@ extension MirrorSync {
 
     /// One type on schedule.
     func walk(_ type: String, _ since: Timestamp?) async {
+        defer { walkEnds() }
         do throws(CKError) {
             try await checkAccount()
-            await lookAtRights()
+        } catch {
+            lastTrouble = error
+            let trouble = error.isOfStorage ? Trouble(.busy) : error.trouble
+            return perform(poll.handle(.failed(type: type, trouble), at: conditions.time.now(), using: &chance))
+        }
+        await lookAtRights()
+        do throws(CKError) {
             try await walkPages(type, since)
         } catch {
             lastTrouble = error
-            perform(poll.handle(.failed(type: type, error.trouble), at: conditions.time.now(), using: &chance))
         }
+    }
+
+    private func walkEnds() {
+        walking -= 1
+        guard walking == 0 else { return }
+        walkWaiters.forEach { $0.resume() }
+        walkWaiters = []
     }
 
     private func noteFirstPoll() async {
@@ -127,14 +142,22 @@ extension MirrorSync {
             }
             unpolled.remove(type)
             marker = page.marker
+            let before = poll.marks[type]
             do {
                 var records = page.records
                 try await makeReadable(&records, in: ZoneID(ZoneID.defaultName))
-                count += try await take(records, type, moreComing: marker != nil)
+                count += try await take(records, type, isLast: marker == nil)
+                // A task that is cancelled says so, and does not leave the type as one that is being asked about.
+                if marker != nil { try Task.checkCancellation() }
             } catch {
-                throw CKError(from: error)
+                poll.takeBack(type, to: before)
+                let error = CKError(from: error)
+                // Nothing of it was the relay's word: it is asked again as soon as after any other trouble.
+                let trouble = error.trouble.isRetriedAutomatically ? error.trouble : Trouble(.busy)
+                await pollFailed(type, error, trouble)
+                throw error
             }
-        } while marker != nil && !Task.isCancelled && !isStopped
+        } while marker != nil && !isStopped
         if count > 0 { await note(.poll, began: began, done: count) }
     }
 
@@ -154,13 +177,14 @@ extension MirrorSync {
         return true
     }
 
-    private func pollFailed(_ type: String, _ error: CKError) async {
+    private func pollFailed(_ type: String, _ error: CKError, _ trouble: Trouble? = nil) async {
         await note(.poll, error: error)
-        perform(poll.handle(.failed(type: type, error.trouble), at: conditions.time.now(), using: &chance))
+        let end = PublicPoll.Event.failed(type: type, trouble ?? error.trouble)
+        perform(poll.handle(end, at: conditions.time.now(), using: &chance))
     }
 
-    /// Writes what of a page is news, with the mark that covers it.
-    private func take(_ records: [Record], _ type: String, moreComing: Bool) async throws -> Int {
+    /// Writes what of a page is news, with the mark that covers it; only then the type may be at its end.
+    private func take(_ records: [Record], _ type: String, isLast: Bool) async throws -> Int {
         let sightings = records.map { record in
             PublicPoll.Sighting(
                 recordName: record.id.recordName,
@@ -168,13 +192,16 @@ extension MirrorSync {
                 modified: record.modified?.at ?? Timestamp(milliseconds: 0)
             )
         }
-        let event = PublicPoll.Event.page(type: type, sightings, moreComing: moreComing)
-        let effects = poll.handle(event, at: conditions.time.now(), using: &chance)
+        let now = conditions.time.now()
+        let effects = poll.handle(.page(type: type, sightings, moreComing: true), at: now, using: &chance)
         var count = 0
         for case .apply(_, let positions) in effects {
             count += try await write(positions.map { records[$0] }, type)
         }
-        perform(effects)
+        if isLast {
+            let end = PublicPoll.Event.page(type: type, [], moreComing: false)
+            perform(poll.handle(end, at: conditions.time.now(), using: &chance))
+        }
         return count
     }
 

@@ -128,7 +128,11 @@ extension MirrorSync {
     /// Walks the line once, from its beginning to its end.
     private func sendAll(_ tally: inout SendTally) async {
         var place: Int64 = -1
-        while tally.error == nil, !Task.isCancelled, !isStopped {
+        while tally.error == nil, !isStopped {
+            guard !Task.isCancelled else {
+                tally.error = CKError(.operationCancelled)
+                return
+            }
             let file = file
             let (from, limit, now) = (place, limits.operations, conditions.wallClock().timeIntervalSince1970)
             do {
@@ -239,7 +243,8 @@ extension MirrorSync {
                 writes.append(try await link.readied(item, in: zone))
                 good.append(item)
             } catch {
-                guard !error.trouble.isRetriedAutomatically else {
+                // A disk of ours without space for a file to send is no reason to take the change back.
+                guard !error.trouble.isRetriedAutomatically, !error.isOfStorage else {
                     tally.error = error
                     return ([], [])
                 }

@@ -22,7 +22,7 @@ actor MirrorSync {
     /// Another store of the container, for copies.
     let otherStore: @Sendable (StoreID) -> StoreFile?
     private let account: AccountGate
-    private let ear: NoticeEar
+    let ear: NoticeEar
 
     private let fetchLane = Turnstile()
     let sendLane = Turnstile()
@@ -42,6 +42,9 @@ actor MirrorSync {
     var feed = FeedState()
     var round: FetchRound?
     var poll: PublicPoll
+    /// How many record types are being asked about on schedule, and who waits until none is.
+    var walking = 0
+    var walkWaiters: [CheckedContinuation<Void, Never>] = []
     /// Types of which was said that the relay cannot be asked for them, and those that it cannot tell of though they exist.
     var skipped: Set<String> = []
     var unpolled: Set<String> = []
@@ -222,7 +225,9 @@ actor MirrorSync {
         for effect in effects {
             switch effect {
             case .query(let type, let since):
+                guard !isStopped else { break }
                 pollBegins()
+                walking += 1
                 inBackground { await $0.walk(type, since) }
             case .wake(let moment):
                 pollAlarm = moment
@@ -260,35 +265,6 @@ actor MirrorSync {
 
     /// The container on whose behalf this works.
     nonisolated var container: CKContainer { CKContainer(sharing: link.database.session) }
-
-    // MARK: Notices
-
-    private func listenForNotices() async {
-        await ear.listen { [weak self] in await self?.take($0) }
-        if isStopped { await ear.stop() }
-    }
-
-    func take(_ event: NoticeStation.Event) {
-        switch event {
-        case .opened: tell(.channelOpened)
-        case .lost: tell(.channelLost)
-        // The account is checked before the next round, which this brings about.
-        case .accountReplaced: tell(.noticed(nil))
-        case .changed(nil, _): tell(.noticed(nil))
-        case .changed(let zone?, let token):
-            let isKnown = feed.zoneTokens[zone] != nil
-            guard feed.noticed(zone, token: token) else { return }
-            if isKnown, round?.covers(zone) == true {
-                _ = round?.handle(.noticed(zone), state: &feed)
-            } else {
-                // An unknown zone is first met in the database's feed.
-                tell(.noticed(isKnown ? zone : nil))
-            }
-        }
-    }
-
-    /// Tells the other mirrors and engines on this line what the relay will not.
-    func tellOthers(_ zones: Set<ZoneID>) async { await ear.tellOthers(zones) }
 
     /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
     func checkAccount() async throws(CKError) {

@@ -18,15 +18,22 @@ actor NoticeEar {
         self.conditions = conditions
     }
 
+    nonisolated var subscriptionID: String { link.database.changesSubscriptionID }
+
+    /// Makes the subscription that notices follow.
+    func subscribe() async {
+        await link.database.subscribeToChanges(
+            as: subscriptionID,
+            time: conditions.time,
+            chance: conditions.chance
+        )
+    }
+
     /// Subscribes, and hands on what is heard from then on.
     func listen(_ deliver: @escaping @Sendable (NoticeStation.Event) async -> Void) async {
         guard let connection = try? link.connection() else { return }
         let database = link.database
-        await database.subscribeToChanges(
-            as: database.changesSubscriptionID,
-            time: conditions.time,
-            chance: conditions.chance
-        )
+        await subscribe()
         guard !isStopped, !Task.isCancelled else { return }
         let pool = pool
         let made = await connection.notices.listen(

@@ -50,6 +50,8 @@ final class PagesAhead: Sendable {
                 return
             }
         }
+        // Whoever ended it from outside may not know of somebody who waits for the next page.
+        fail(CKError(.operationCancelled))
     }
 
     private static func ask(

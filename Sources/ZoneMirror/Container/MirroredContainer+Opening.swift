@@ -1,0 +1,186 @@
+import Foundation
+import GRDB
+import Synchronization
+import ZoneKit
+
+/// Which files stand behind the stores, and that they may.
+extension MirroredContainer {
+    /// Opens all stores, and begins to keep the mirrored ones in step.
+    ///
+    /// Needs no network: what was here is readable at once.
+    ///
+    /// Opens all of them or none: after an error the call may be made again.
+    ///
+    /// - Throws: `modelIncompatible` with every violation, `storeAlreadyLoaded`, `storeSyncedElsewhere`,
+    ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, and `storage` with what SQLite throws.
+    public func loadStores() async throws(MirrorError) {
+        let missing = try checkDescriptions()
+        // Who was here last and has signed out since, while this was not running.
+        var gone: String?
+        do throws(MirrorError) {
+            for description in missing { try open(description, for: nil, &gone) }
+        } catch {
+            for description in missing { await letGo(description.id) }
+            throw error
+        }
+        listen()
+        if let gone { await settleSignOut(of: gone, isOpen: false) }
+        for description in missing { await sync(description.id)?.start() }
+    }
+
+    /// Hears of commits from now on, if it does not already.
+    private func listen() {
+        let isListening = state.withLock { state in
+            state.isLoaded = true
+            state.isClosed = false
+            return state.listener != nil
+        }
+        guard !isListening else { return }
+        let listener = stores.listen(to: nil) { [weak self] store in self?.committed(store) }
+        state.withLock { $0.listener = listener }
+        watchFiles()
+    }
+
+    /// Gives the stores that are to be opened.
+    private func checkDescriptions() throws(MirrorError) -> [StoreDescription] {
+        let violations = descriptions.flatMap { self.violations(for: $0) }
+        if !violations.isEmpty {
+            var seen: Set<Violation> = []
+            throw MirrorError(
+                .modelIncompatible(violations.filter { seen.insert($0).inserted }),
+                "The model cannot be mirrored as it is. Each line names a place and what to do there."
+            )
+        }
+        // A store that has lost its file is loaded anew beside the others.
+        let missing = descriptions.filter { stores.file($0.id) == nil }
+        var urls: Set<StoreID> = []
+        var databases: Set<String> = []
+        for description in descriptions {
+            guard urls.insert(description.id).inserted, !missing.isEmpty else {
+                throw MirrorError(
+                    .storeAlreadyLoaded(description.url),
+                    "\(description.url.lastPathComponent) is open in this container already. Give each store a file of its own."
+                )
+            }
+            guard let cloud = description.cloud else { continue }
+            guard databases.insert(cloud.database).inserted else {
+                throw MirrorError(
+                    .databaseAlreadyMirrored,
+                    "Two stores mirror the \(cloud.scope) database of one container. Leave one of them out."
+                )
+            }
+        }
+        for (name, extent) in descriptions.compactMap(\.cloud).flatMap(\.extents) {
+            guard let problem = extent.problem else { continue }
+            throw MirrorError(.unknownProperty, "The extent of \(name) cannot be asked for. \(problem)")
+        }
+        for cloud in descriptions.compactMap(\.cloud) where cloud.scope == .shared {
+            var own = cloud
+            own.scope = .private
+            guard databases.contains(own.database) else {
+                throw MirrorError(
+                    .sharedStoreNeedsPrivateStore,
+                    "A shared store needs a private store of the same container: copy its description and change url and scope."
+                )
+            }
+        }
+        return missing
+    }
+
+    /// Everything in the model that keeps a store from being mirrored; empty for a local store.
+    public func violations(for description: StoreDescription) -> [Violation] {
+        guard let cloud = description.cloud else { return [] }
+        let check = ModelCheck(
+            model: model,
+            configuration: description.configuration,
+            isPublic: cloud.scope == .public,
+            prefix: cloud.prefix
+        )
+        return check.violations()
+    }
+
+    /// Opens a store with the file of a user; `nil`: of whoever was here last.
+    ///
+    /// Notes who was here last where nobody is signed in any more.
+    func open(_ description: StoreDescription, for user: String?, _ gone: inout String?) throws(MirrorError) {
+        do {
+            try Self.checkFolder(of: description.url.path)
+            guard let cloud = description.cloud else {
+                return stores.put(try storeFile(description, description.url.path))
+            }
+            var accounts = AccountFiles.load(description.url)
+            let user = user ?? (Self.isOpenToNobody(cloud) ? AccountFiles.nobody : nil)
+            if user == AccountFiles.nobody, cloud.scope != .public {
+                if gone == nil { gone = accounts.lastUser }
+                _ = accounts.assign(AccountFiles.nobody, of: description.url)
+                try accounts.store(description.url)
+            }
+            let path = cloud.scope == .public ? description.url.path : accounts.path(for: user, of: description.url)
+            guard let lock = StoreLock(path: path) else {
+                throw MirrorError(
+                    .storeSyncedElsewhere,
+                    "\(description.url.lastPathComponent) is kept in step by another container. Open it there, or here without cloud options."
+                )
+            }
+            let file = try storeFile(description, path)
+            if user == AccountFiles.nobody, cloud.scope != .public {
+                try file.pool.write { try State.set($0, .account, AccountFiles.nobody) }
+            }
+            let sync = MirrorSync(
+                file: file,
+                cloud: cloud,
+                conditions: conditions,
+                board: board,
+                otherStore: { [stores] in stores.file($0) },
+                accountChanged: { [weak self] change in await self?.accountChanged(change) }
+            )
+            stores.put(file)
+            let known = try file.pool.read { try State.text($0, .account) } ?? accounts.lastUser
+            if let known, known != AccountFiles.nobody, stores.account.user == nil {
+                stores.account = Account(user: known, standing: .signedIn)
+            }
+            state.withLock { state in
+                state.accounts[description.id] = accounts
+                state.locks[description.id] = lock
+                state.syncs[description.id] = sync
+            }
+        } catch {
+            throw MirrorError(from: error)
+        }
+    }
+
+    /// Takes back that a store was opened, before anything was done with it.
+    private func letGo(_ store: StoreID) async {
+        let sync = state.withLock { state in
+            state.accounts[store] = nil
+            return state.syncs.removeValue(forKey: store)
+        }
+        await sync?.stop()
+        await stores.putAway(store)
+        state.withLock { $0.locks[store] = nil }
+    }
+
+    /// Nobody can open a file in a folder that is not there, which is no other container's doing.
+    private static func checkFolder(of path: String) throws(MirrorError) {
+        let folder = URL(filePath: path).deletingLastPathComponent().path
+        var isFolder: ObjCBool = false
+        guard FileManager.default.fileExists(atPath: folder, isDirectory: &isFolder), isFolder.boolValue else {
+            throw MirrorError(.storage, "There is no folder \(folder). Make it before the store is loaded.")
+        }
+    }
+
+    func storeFile(_ description: StoreDescription, _ path: String) throws -> StoreFile {
+        let isImmediate = conditions.time.surroundings != nil
+        return try StoreFile(description, model: model, path: path, isImmediate: isImmediate)
+    }
+}
+
+extension CloudOptions {
+    /// Names the database among those of all containers, relays and accounts.
+    var database: String {
+        let name = "\(container.containerIdentifier ?? "")/\(scope)"
+        guard let connection = try? container.session.connection() else { return name }
+        let relay = "\(connection.url?.absoluteString ?? "") \(connection.environment.rawValue)"
+        return "\(name) \(relay) \(ObjectIdentifier(connection.credentials))"
+    }
+}

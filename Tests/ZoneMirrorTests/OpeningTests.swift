@@ -1,0 +1,140 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// Stores that cannot be opened, or not at once; and what one save writes to several of them.
+@Suite(.timeLimit(.minutes(15))) struct OpeningTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    /// A container that was closed and loaded once more follows its users as before.
+    @Test func aContainerLoadedOnceMoreFollowsItsUsers() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await Mirrored(device)
+        try mirror.save(Note(id: "a", title: "Alice's"))
+        try await mirror.sync()
+        await mirror.container.close()
+        try await mirror.container.loadStores()
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        let end = ContinuousClock.now + .seconds(60)
+        while try !mirror.titles.isEmpty, ContinuousClock.now < end { try? await mirror.container.fetchChanges() }
+        #expect(try mirror.titles == [:])
+    }
+
+    @Test func storesThatCouldNotBeLoadedCanBeLoadedLater() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let other = relay.device(of: "alice", named: "phone", container: "iCloud.other")
+        let folder = try TemporaryFolder()
+        func store(_ name: String, _ container: CKContainer) -> StoreDescription {
+            StoreDescription(
+                url: folder.url.appendingPathComponent(name + ".sqlite"),
+                cloud: CloudOptions(container: container)
+            )
+        }
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        let stores = [store("mine", device.container), store("others", other.container)]
+        let first = MirroredContainer(model: notesModel, stores: [stores[1]], conditions: conditions)
+        try await first.loadStores()
+        let both = MirroredContainer(model: notesModel, stores: stores, conditions: conditions)
+        let error = await #expect(throws: MirrorError.self) { try await both.loadStores() }
+        #expect(error?.code == .storeSyncedElsewhere)
+        // What it had opened until then is free for others.
+        let third = MirroredContainer(model: notesModel, stores: [stores[0]], conditions: conditions)
+        try await third.loadStores()
+        await third.close()
+        await first.close()
+        try await both.loadStores()
+        await both.close()
+    }
+
+    @Test func aDamagedFileSaysWhatToDo() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let folder = try TemporaryFolder()
+        let url = folder.url.appendingPathComponent("private.sqlite")
+        try Data(repeating: 7, count: 20_000).write(to: url)
+        let store = StoreDescription(url: url, cloud: CloudOptions(container: device.container))
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        let container = MirroredContainer(model: notesModel, stores: [store], conditions: conditions)
+        let error = await #expect(throws: MirrorError.self) { try await container.loadStores() }
+        #expect(error?.code == .storage)
+        #expect(error?.explanation.contains("Move it away") == true, "\(error?.explanation ?? "")")
+        // And that helps.
+        for name in try FileManager.default.contentsOfDirectory(atPath: folder.url.path) {
+            try FileManager.default.removeItem(at: folder.url.appendingPathComponent(name))
+        }
+        try await container.loadStores()
+        await container.close()
+    }
+
+    /// The commonest mistake of a first launch: nobody else has the file, its folder is not there.
+    @Test func aFolderThatIsNotThereIsNoOtherContainer() async throws {
+        let folder = try TemporaryFolder()
+        let url = folder.url.appendingPathComponent("not there").appendingPathComponent("private.sqlite")
+        let device = relay.device(of: "alice", named: "phone")
+        let store = StoreDescription(url: url, cloud: CloudOptions(container: device.container))
+        let container = MirroredContainer(model: notesModel, stores: [store])
+        let error = await #expect(throws: MirrorError.self) { try await container.loadStores() }
+        #expect(error?.code == .storage)
+        #expect(error?.explanation.contains("not there") == true, "\(error?.explanation ?? "")")
+    }
+
+    /// The small file beside the store may be lost, as when an application moves its database and leaves that behind.
+    @Test func whoseFileItIsStandsInTheFileItself() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await Mirrored(device)
+        try mirror.save(Note(id: "a", title: "Alice's"))
+        try await mirror.sync()
+        try mirror.save(Note(id: "unsent", title: "Alice's, not sent"))
+        await mirror.container.close()
+        let index = mirror.folder.url.appendingPathComponent("private.sqlite.accounts")
+        try FileManager.default.removeItem(at: index)
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        let again = try await Mirrored(device, folder: mirror.folder)
+        let end = ContinuousClock.now + .seconds(60)
+        while try again.titles != [:], ContinuousClock.now < end { try? await again.container.fetchChanges() }
+        #expect(try again.titles == [:])
+        try await again.sync()
+        let bob = try await Mirrored(relay.device(of: "bob", named: "other"))
+        try await bob.sync()
+        #expect(try bob.titles == [:])
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        while try again.titles.isEmpty, ContinuousClock.now < end { try? await again.container.fetchChanges() }
+        #expect(try again.titles == ["a": "Alice's", "unsent": "Alice's, not sent"])
+    }
+
+    // MARK: Saves into several stores
+
+    @Test func aSaveIntoTwoStoresIsInBothOrInNone() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let folder = try TemporaryFolder()
+        let local = StoreDescription(url: folder.url.appendingPathComponent("local.sqlite"))
+        let cloud = StoreDescription(
+            url: folder.url.appendingPathComponent("cloud.sqlite"),
+            cloud: CloudOptions(container: device.container)
+        )
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        let container = MirroredContainer(model: notesModel, stores: [cloud, local], conditions: conditions)
+        try await container.loadStores()
+        let (context, other) = (container.newBackgroundContext(), container.newBackgroundContext())
+        try other.insert(Note(id: "shared", title: "one"))
+        try other.save()
+        let note = Note(id: "here", title: "stays here")
+        try context.insert(note)
+        try context.assign(note, to: container.store(at: local.url))
+        try context.edit(Note.self, "shared") { $0.title = "two" }
+        try other.edit(Note.self, "shared") { $0.title = "three" }
+        try other.save()
+        #expect(throws: MirrorError.self) { try context.save() }
+        #expect(try other.fetch(Note.self).map(\.title) == ["three"])
+        context.mergePolicy = .mergeByPropertyObjectTrump
+        try context.save()
+        #expect(Set(try other.fetch(Note.self).map(\.title)) == ["two", "stays here"])
+        await container.close()
+    }
+}
