@@ -29,6 +29,7 @@ package final class StoreFolder: StoreCatalog {
     private let disk: DiskCalls
     private let checkpointPages: Int
     private let mostOpen: Int
+    private let freeBytes: @Sendable (_ folder: String) -> UInt64?
     private let places = Mutex(StorePlaces())
     private let closing = DispatchQueue(label: "zonecast-close", qos: .utility)
 
@@ -43,6 +44,7 @@ package final class StoreFolder: StoreCatalog {
     ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
     ///   - onDamage: hears of each request that needed what the disk has damaged.
     ///   - onShortage: hears each time that a store could not be opened since the process has no descriptor left.
+    ///   - freeBytes: how many are free on a folder's disk; `nil` where that is not known.
     ///   - later: commits in place of the stores' own threads.
     package init(
         folder: String?,
@@ -55,6 +57,7 @@ package final class StoreFolder: StoreCatalog {
         onLostWrite: @escaping @Sendable () -> Void = {},
         onDamage: @escaping DamageListener = { _, _, _ in },
         onShortage: @escaping @Sendable () -> Void = {},
+        freeBytes: @escaping @Sendable (_ folder: String) -> UInt64? = { StoreFolder.freeBytes(of: $0) },
         later: CommitLater? = nil
     ) {
         self.folder = folder
@@ -63,6 +66,7 @@ package final class StoreFolder: StoreCatalog {
         self.disk = disk
         self.checkpointPages = checkpointPages
         self.mostOpen = max(1, mostOpen)
+        self.freeBytes = freeBytes
         self.onCommit = onCommit
         self.onCommitTime = onCommitTime
         self.onLostWrite = onLostWrite
@@ -191,11 +195,24 @@ package final class StoreFolder: StoreCatalog {
     /// Closes those that nobody has asked for longest, and nobody uses, until so many are open.
     private func closeIdle(downTo count: Int) {
         // What is in memory would be gone.
-        guard folder != nil else { return }
+        guard let folder, hasRoomToReopen(folder) else { return }
         for home in places.withLock({ $0.openHomes }) {
             guard places.withLock({ $0.openCount }) > count else { return }
             closeIfIdle(home)
         }
+    }
+
+    /// To open a store takes a little of the disk, and on a full one reads must go on: what is open there stays so.
+    private static let roomToReopen: UInt64 = 64 << 20
+
+    private func hasRoomToReopen(_ folder: String) -> Bool {
+        freeBytes(folder).map { $0 >= Self.roomToReopen } ?? true
+    }
+
+    package static func freeBytes(of folder: String) -> UInt64? {
+        var status = statvfs()
+        guard statvfs(folder, &status) == 0 else { return nil }
+        return UInt64(status.f_bavail) * UInt64(status.f_frsize)
     }
 
     private func closeIfIdle(_ home: ContainerEnvironment) {

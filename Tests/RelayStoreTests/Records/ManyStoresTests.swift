@@ -16,6 +16,8 @@ import Testing
         let folder: String
         let homes: [ContainerEnvironment]
         let stores: StoreFolder
+        /// Bytes that are free on the disk.
+        let room = Mutex<UInt64>(1 << 40)
         let heard = Mutex<[(home: ContainerEnvironment, commit: Commit)]>([])
 
         init(containers: Int, mostOpen: Int = 4) {
@@ -29,8 +31,10 @@ import Testing
                 folder: folder,
                 draw: { UInt64.random(in: 1 ... .max) },
                 mostOpen: mostOpen,
-                onCommit: { home, commit in told.tell(home, commit) }
+                onCommit: { home, commit in told.tell(home, commit) },
+                freeBytes: { _ in told.room }
             )
+            told.askForRoom { [weak self] in self?.room.withLock { $0 } }
             told.listen { [weak self] home, commit in self?.heard.withLock { $0.append((home, commit)) } }
         }
 
@@ -202,10 +206,13 @@ import Testing
         #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: now - 3_600_000)) == 0)
         #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: now + 3_600_000)) == 1)
         // With nothing left to look at, nothing is opened for it.
-        try world.turnAway(from: home)
-        let closed = world.stores.counts.closed
+        let closed = try await closedAfterALook(world, now)
+        #expect(try await closedAfterALook(world, now) == closed)
+    }
+
+    private func closedAfterALook(_ world: World, _ now: Int64) async throws -> Int {
         #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: now + 3_600_000)) == 0)
-        #expect(world.stores.counts.closed == closed)
+        return world.stores.counts.closed
     }
 
     @Test func manyWritersAcrossManyContainersLoseNothing() async throws {
@@ -228,6 +235,19 @@ import Testing
         #expect(world.stores.counts.open <= 3)
     }
 
+    /// To open a store again takes room: on a full disk reads go on, so what is open stays open until there is some.
+    @Test func onAFullDiskNoStoreIsClosed() async throws {
+        let world = World(containers: 8)
+        for home in world.homes.prefix(4) { try await begin(world, home) }
+        world.room.withLock { $0 = 1 << 20 }
+        for home in world.homes { _ = try world.stores.store(of: home) }
+        #expect(world.stores.counts.open == 8 && world.stores.counts.closed == 0)
+        #expect(try world.homes.prefix(4).map { try page(world.stores.store(of: $0)).0 } == [[], [], [], []])
+        world.room.withLock { $0 = 1 << 30 }
+        _ = try world.stores.sqliteStore(of: #require(ContainerID("iCloud.many.8").map { .init($0, .development) }))
+        #expect(world.stores.counts.open == 4)
+    }
+
     /// What is in memory alone would be gone.
     @Test func storesInMemoryAreNeverClosed() async throws {
         let stores = StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }, mostOpen: 1)
@@ -241,6 +261,12 @@ import Testing
 /// Where the listener of a world is put once there is one.
 private final class Told: Sendable {
     private let listener = Mutex<(@Sendable (ContainerEnvironment, Commit) -> Void)?>(nil)
+
+    private let asked = Mutex<(@Sendable () -> UInt64?)?>(nil)
+
+    func askForRoom(_ body: @escaping @Sendable () -> UInt64?) { asked.withLock { $0 = body } }
+
+    var room: UInt64? { asked.withLock { $0 }?() }
 
     func listen(_ body: @escaping @Sendable (ContainerEnvironment, Commit) -> Void) { listener.withLock { $0 = body } }
 
