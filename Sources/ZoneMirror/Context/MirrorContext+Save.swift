@@ -7,8 +7,8 @@ extension MirrorContext {
     /// Writes all changes of this context, one transaction for each store; or, where something is wrong, none.
     ///
     /// Only a disk that fails in the very end of a transaction can leave some stores with their changes and others without;
-    /// what is in the files is then no change of the context any more. Returns when the files have them; sending is nobody's wait. A pinned context moves on. A child hands its changes to
-    /// the context that it was made of instead.
+    /// what is in the files is then no change of the context any more. Returns when the files have them; sending is nobody's
+    /// wait. A pinned context moves on. A child hands its changes to the context that it was made of instead.
     ///
     /// - Throws: `mergeConflict` under the policy `error`, `permissionFailure`, `crossStoreRelationship`,
     ///   `noStoreForEntity`, and what SQLite throws.
