@@ -52,17 +52,8 @@ import Testing
         }
         #expect(relay.openDescriptors < 200)
 
-        struct Diagnosis: Decodable {
-            struct Check: Decodable {
-                var check: String
-                var grade: String
-                var found: String
-                var next: String?
-            }
-            var checks: [Check]
-        }
         let run = try Command.run(["doctor", "--json", "--timeout", "120", "--data", folder.path])
-        let finding = try #require(try run.json(Diagnosis.self).checks.first { $0.check == "open files" })
+        let finding = try #require(try run.json(DoctorTests.Diagnosis.self)["open files"])
         #expect(finding.grade == "advice")
         #expect(finding.found.contains("of 256") && finding.found.contains("stores 8 are open at once"))
         #expect(finding.next?.contains("LimitNOFILE") == true)

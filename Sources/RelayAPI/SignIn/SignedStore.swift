@@ -46,6 +46,7 @@ private final class SignedWrite: StoreWrite, @unchecked Sendable {
     }
 
     func run(in writer: any StoreWriter) {
+        // Before the write has decided: what it refuses is not to come again either.
         do throws(RelayError) {
             refusal = try writer.keep(signature) ? nil : CredentialRefusal.failed.relayError(redirectURL: nil)
         } catch {

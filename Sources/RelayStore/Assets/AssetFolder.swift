@@ -60,11 +60,7 @@ package final class AssetFolder: AssetKeep {
         }
     }
 
-    private var hasRoom: Bool {
-        var status = statvfs()
-        guard statvfs(incoming, &status) == 0 else { return true }
-        return UInt64(status.f_bavail) * UInt64(status.f_frsize) > Self.reserve
-    }
+    private var hasRoom: Bool { FreeSpace.bytes(in: incoming).map { $0 > Self.reserve } ?? true }
 
     package func file(of hash: AssetHash) -> AssetFile? {
         let path = path(of: hash)

@@ -57,7 +57,7 @@ package final class StoreFolder: StoreCatalog {
         onLostWrite: @escaping @Sendable () -> Void = {},
         onDamage: @escaping DamageListener = { _, _, _ in },
         onShortage: @escaping @Sendable () -> Void = {},
-        freeBytes: @escaping @Sendable (_ folder: String) -> UInt64? = { StoreFolder.freeBytes(of: $0) },
+        freeBytes: @escaping @Sendable (_ folder: String) -> UInt64? = { FreeSpace.bytes(in: $0) },
         later: CommitLater? = nil
     ) {
         self.folder = folder
@@ -207,12 +207,6 @@ package final class StoreFolder: StoreCatalog {
 
     private func hasRoomToReopen(_ folder: String) -> Bool {
         freeBytes(folder).map { $0 >= Self.roomToReopen } ?? true
-    }
-
-    package static func freeBytes(of folder: String) -> UInt64? {
-        var status = statvfs()
-        guard statvfs(folder, &status) == 0 else { return nil }
-        return UInt64(status.f_bavail) * UInt64(status.f_frsize)
     }
 
     private func closeIfIdle(_ home: ContainerEnvironment) {

@@ -24,10 +24,7 @@ enum DemoFolder {
 
     /// Why nothing can be kept in a folder, if that is for want of room: whatever fails in it then fails by that.
     static func trouble(in folder: String) -> CommandFailure? {
-        var disk = statvfs()
-        guard statvfs(folder, &disk) == 0 else { return nil }
-        let free = Int64(disk.f_bavail) * Int64(disk.f_frsize)
-        guard free < room else { return nil }
+        guard let free = FreeSpace.bytes(in: folder).map({ Int64(clamping: $0) }), free < room else { return nil }
         let place = FileManager.default.temporaryDirectory.path
         let what = "\(place) has \(ByteCount.text(free)) free, and a demo needs \(ByteCount.text(room))."
         return refusal(what, "Make room, or name")

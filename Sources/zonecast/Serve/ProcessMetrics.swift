@@ -64,9 +64,7 @@ extension RelayMetrics {
             Double(Self.databaseBytes(in: data))
         }
         show("zonecast_disk_free_bytes", "Free bytes on the data folder's disk.") {
-            var status = statvfs()
-            guard statvfs(data, &status) == 0 else { return 0 }
-            return Double(status.f_bavail) * Double(status.f_frsize)
+            Double(FreeSpace.bytes(in: data) ?? 0)
         }
     }
 

@@ -43,8 +43,7 @@ struct StorageCommand: ParsableCommand {
                     try Records.Environment.allCases.compactMap { try row(ContainerEnvironment(found.container, $0)) }
                 }
             }
-            var disk = statvfs()
-            let free = statvfs(options.folder, &disk) == 0 ? Int64(disk.f_bavail) * Int64(disk.f_frsize) : 0
+            let free = Int64(clamping: FreeSpace.bytes(in: options.folder) ?? 0)
             let answer = Answer(folder: options.folder, sqlite: StoreFiles.engine, freeBytes: free, stores: rows)
             if options.json { return try Terminal.say(json: answer) }
             Terminal.say("folder  \(answer.folder)")
