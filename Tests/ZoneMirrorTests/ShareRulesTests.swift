@@ -44,6 +44,30 @@ import ZoneTesting
         #expect(try await phone.container.fetchShares(in: phone.mine).count == 2)
     }
 
+    /// What the relay refuses of other objects keeps nobody from sharing; of what is to be shared, it is the answer.
+    @Test func whatIsRefusedElsewhereStopsNoSharing() async throws {
+        let phone = try await SharingWorld().phone
+        let id = try phone.id(try #require(try phone.note))
+        func refusedNote(_ letter: Character) throws -> ObjectID {
+            let context = phone.context()
+            // A name that is too long for a record.
+            let note = SharedNote(id: RecordName(String(repeating: letter, count: 300)), title: "refused")
+            try context.insert(note)
+            try context.save()
+            return try context.objectID(of: note)
+        }
+        _ = try refusedNote("a")
+        let (_, share, _) = try await phone.container.share([id])
+        #expect(try await phone.container.fetchShares(matching: [id]).count == 1)
+        _ = try refusedNote("b")
+        try await phone.container.stopSharing(share, in: phone.mine)
+        #expect(try await phone.container.fetchShares(in: phone.mine).isEmpty)
+        #expect(try await phone.container.rejectedWrites(phone.mine).count == 2)
+        #expect(try phone.memos.count == 2)
+        let refused = try refusedNote("c")
+        await #expect(throws: MirrorError.self) { try await phone.container.share([refused]) }
+    }
+
     /// More may be put into a share that there is, and what is related to it later joins by itself.
     @Test func aShareGrows() async throws {
         let world = try await SharingWorld()

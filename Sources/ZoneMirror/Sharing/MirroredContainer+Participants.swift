@@ -137,7 +137,7 @@ extension MirroredContainer {
         }
         do {
             try await sync.rebind(objects, to: home, dropping: zone)
-            try await sync.sendNow()
+            try await sync.sendNow(concerning: objects)
         } catch {
             throw MirrorError(from: error)
         }

@@ -48,7 +48,7 @@ extension MirroredContainer {
             // Before anything is touched: whoever is not signed in cannot share.
             try await sync.checkAccount()
             try await sync.rebind(closure, to: zone)
-            try await sync.sendNow()
+            try await sync.sendNow(concerning: closure)
             if let share { return (closure, share, sync.container) }
             let new = CKShare(recordZoneID: CKRecordZone.ID(zone))
             new.title = title ?? name ?? ""

@@ -14,11 +14,9 @@ extension MirrorSync {
         var error: CKError?
         var sent = 0
         var bytes = 0
-        var refused: [String] = []
+        var refused: [Settlement.Refusal] = []
         /// Something found no space.
         var noSpace: CKError?
-        /// The first refusal's error, for those who wait for the round.
-        var refusal: CKError?
         var changedZones: Set<ZoneID> = []
         /// Something is to be sent again in this round.
         var goesOn = false
@@ -36,18 +34,22 @@ extension MirrorSync {
             lastTrouble = error
             return tell(.sendFinished(.init(trouble: error.trouble)))
         }
-        try? await send()
+        _ = try? await send()
     }
 
     /// Sends what waits.
     ///
-    /// Throws what stopped the round, or the first refusal; the rest has been sent all the same.
-    func sendNow() async throws {
+    /// Throws what stopped the round, or the first refusal, of the given objects where some are given; the rest has been sent
+    /// all the same.
+    func sendNow(concerning objects: [ObjectID]? = nil) async throws {
         try await checkAccount()
-        try await send()
+        let names = objects.map { Set($0.map(\.name.text)) }
+        let refused = try await send()
+        if let refusal = refused.first(where: { names?.contains($0.oid) ?? true }) { throw refusal.error }
     }
 
-    private func send() async throws {
+    /// Returns what was refused.
+    private func send() async throws -> [Settlement.Refusal] {
         try await withSendLane {
             tell(.sendBegan)
             var tally = SendTally(began: conditions.wallClock())
@@ -72,7 +74,8 @@ extension MirrorSync {
             }
             tally.error = tally.error ?? tally.noSpace
             await finish(&tally)
-            if let error = tally.error ?? tally.refusal { throw error }
+            if let error = tally.error { throw error }
+            return tally.refused
         }
     }
 
@@ -90,13 +93,13 @@ extension MirrorSync {
 
     private func finish(_ tally: inout SendTally) async {
         if tally.sent > 0 || tally.error != nil || !tally.refused.isEmpty {
-            if !tally.refused.isEmpty { tally.details.append(.refused(tally.refused)) }
+            if !tally.refused.isEmpty { tally.details.append(.refused(tally.refused.map(\.oid))) }
             await note(
                 .export,
                 began: tally.began,
                 done: tally.sent,
                 bytes: tally.bytes,
-                error: tally.error ?? tally.refusal,
+                error: tally.error ?? tally.refused.first?.error,
                 details: tally.details
             )
         }
@@ -121,7 +124,7 @@ extension MirrorSync {
         tell(.sendFinished(tally.outcome))
         await keepHold()
         if tally.looksAtZones { tell(.noticed(nil)) }
-        if tally.refusal != nil { await lookAtSchema() }
+        if !tally.refused.isEmpty { await lookAtSchema() }
         await tellOthers(tally.changedZones)
     }
 
@@ -278,7 +281,6 @@ extension MirrorSync {
         tally.sent += result.sent
         if result.sent > 0 { tally.changedZones.insert(zone) }
         tally.refused += result.refused
-        tally.refusal = tally.refusal ?? result.refusal
         tally.goesOn = tally.goesOn || result.goesOn
         tally.looksFirst = tally.looksFirst || result.looksFirst
         tally.looksAtZones = tally.looksAtZones || result.looksAtZones

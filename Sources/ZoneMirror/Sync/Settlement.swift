@@ -6,10 +6,15 @@ import ZoneKit
 
 /// What became of one request, written into the store as it is read.
 struct Settlement {
+    /// An object whose change the relay would not have, and why.
+    struct Refusal: Sendable {
+        var oid: String
+        var error: CKError
+    }
+
     struct Result: Sendable {
         var sent = 0
-        var refused: [String] = []
-        var refusal: CKError?
+        var refused: [Refusal] = []
         /// Sent again at once, as it is.
         var resend: [Outgoing] = []
         /// Read again from the line in this round.
@@ -139,8 +144,7 @@ struct Settlement {
             }
             for (item, error) in refusals { try importer.refuse(item, error) }
         }
-        result.refused += refusals.map(\.0.oid)
-        result.refusal = result.refusal ?? refusals.first?.1
+        result.refused += refusals.map { Refusal(oid: $0.oid, error: $1) }
     }
 }
 
