@@ -184,6 +184,21 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try await laptop.container.rejectedWrites(laptop.store).isEmpty)
     }
 
+    /// What a mirror brings in for itself is not the file that an asset in the program's hands stands for.
+    @Test func filesThatTheProgramHasFetchedStay() async throws {
+        let (phone, laptop) = (try await notes("phone"), try await notes("laptop"))
+        var note = Note(id: "n", title: "large")
+        note.photo = Data((0..<2_000_000).map { UInt8(truncatingIfNeeded: $0 &* 37) })
+        try phone.save(note)
+        try await phone.sync()
+        let id = CKRecord.ID(recordName: "n", zoneID: Self.home)
+        let record = try await laptop.device.privateDatabase.record(for: id)
+        let file = try #require((record["CD_photo_ckAsset"] as? CKAsset)?.fileURL)
+        try await laptop.sync()
+        #expect(try laptop.context().object(Note.self, "n")?.photo == note.photo)
+        #expect(try Data(contentsOf: file) == note.photo)
+    }
+
     /// As Core Data writes it: the reader looks into the file where the field is empty.
     @Test func filesOfOtherProgramsAreRead() async throws {
         let laptop = try await notes("laptop")

@@ -104,6 +104,9 @@ package final class CallerMemory: Sendable {
         }
     }
 
+    /// A keeper besides, with a folder of its own.
+    package func newKeeper() -> AssetKeeper? { makeKeeper?() }
+
     /// The same memory of a user whose name some file remembers, for reading while no relay has been asked.
     package func named(_ name: String?) -> CallerMemory {
         guard recordName == nil, let name else { return self }

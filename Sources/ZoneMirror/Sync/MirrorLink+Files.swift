@@ -9,12 +9,12 @@ import ZoneKit
 extension MirrorLink {
     /// The content of an asset that a record names; `nil` when it is not to be had any more.
     func content(of asset: Asset, record: RecordID, field: String) async throws(CKError) -> [UInt8]? {
-        guard let keeper = try database.session.connection().caller.assets else { return nil }
+        guard let keeper = try files() else { return nil }
         let origin = AssetOrigin(scope: database.scope, record: record, field: field)
         do {
             let file = try await keeper.download(asset, origin)
             let data = try Data(contentsOf: file)
-            // The store has it now; nobody else reads this folder.
+            // The store has it now, and nobody else reads the link's own folder.
             try? FileManager.default.removeItem(at: file)
             return [UInt8](data)
         } catch {
@@ -26,9 +26,7 @@ extension MirrorLink {
 
     /// Uploads large values; the write then names their files in place of the values.
     func withFiles(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
-        guard !item.large.isEmpty, let keeper = try database.session.connection().caller.assets else {
-            return item.write
-        }
+        guard !item.large.isEmpty, let keeper = try files() else { return item.write }
         var write = item.write
         for (field, companion) in item.large {
             guard let value = item.write.fields[field] ?? nil, let bytes = value.content else { continue }
@@ -43,7 +41,7 @@ extension MirrorLink {
 
     /// The relay would not have a file that was sent before: it is sent again with the next try.
     func forgetFiles(of write: ClientRequest.Write) {
-        guard let keeper = try? database.session.connection().caller.assets else { return }
+        guard let keeper = try? files() else { return }
         for case .asset(let asset)? in write.fields.values { keeper.forget(asset.fileChecksum) }
     }
 

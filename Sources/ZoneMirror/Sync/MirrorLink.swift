@@ -25,20 +25,19 @@ struct MirrorPage: Sendable {
 /// In the private database every zone is the user's own, whatever the relay calls them.
 struct MirrorLink: Sendable {
     let database: CKDatabase
-    /// For whom it asks and writes; whoever signs in meanwhile is asked for first.
-    private let account = AccountHold()
+    private let memory = LinkMemory()
 
     init(database: CKDatabase) { self.database = database }
 
     /// The sign-in of that generation was found to be that of the user whose data these are.
     func belongs(to generation: Int) throws(CKError) {
         let binding = AccountBinding(try connection(), generation: generation)
-        account.binding.withLock { $0 = binding }
+        memory.binding.withLock { $0 = binding }
     }
 
     /// Makes a request in the name of the user whose data these are, or not at all.
     func asOwner<Answer>(_ ask: () async throws(CKError) -> Answer) async throws(CKError) -> Answer {
-        let binding = account.binding.withLock { $0 }
+        let binding = memory.binding.withLock { $0 }
         do {
             return try await AccountBinding.$current.withValue(binding) { try await ask() }
         } catch {
@@ -49,6 +48,15 @@ struct MirrorLink: Sendable {
     var isPrivate: Bool { database.databaseScope == .private }
 
     func connection() throws(CKError) -> RelayConnection { try database.session.connection() }
+
+    /// The files of this link alone: those of the connection may be in the hands of the program, as assets.
+    func files() throws(CKError) -> AssetKeeper? {
+        let caller = try connection().caller
+        return memory.files.withLock { files in
+            if files == nil { files = caller.newKeeper() }
+            return files
+        }
+    }
 
     func databaseChanges(since token: String?) async throws(CKError) -> DatabasePage {
         let document = try await asOwner { () throws(CKError) in
@@ -286,7 +294,10 @@ struct MirrorLink: Sendable {
     }
 }
 
-/// The sign-in that a link speaks for; `nil` until one was looked at.
-private final class AccountHold: Sendable {
+/// What a link keeps from one call to the next.
+private final class LinkMemory: Sendable {
+    /// For whom it asks and writes, whoever signs in meanwhile; `nil` until a sign-in was looked at.
     let binding = Mutex<AccountBinding?>(nil)
+    /// Made when a file is first needed.
+    let files = Mutex<AssetKeeper?>(nil)
 }
