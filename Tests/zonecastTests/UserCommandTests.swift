@@ -108,6 +108,8 @@ import Testing
         #expect(try zonecast("user", "delete", "dev-ada").status == 2, "nobody can be asked here")
         // Whom the relay lets in no more can still be deleted.
         #expect(try zonecast("user", "disable", "dev-ada").status == 0)
+        #expect(try zonecast("user", "export", "dev-ada").complaint == "5 records of dev-ada\n")
+        #expect(try zonecast("user", "show", "dev-ada", "--json").json(Shown.self).signIns == 0, "visits end")
         let deleted = try zonecast("user", "delete", "dev-ada", "--yes")
         #expect(deleted.status == 0 && deleted.output.contains("2 zones"), "\(deleted.complaint)")
         #expect(try zonecast("user", "show", "dev-ada").status == 1)

@@ -73,7 +73,7 @@ extension Authenticator {
 
     private func stands(_ id: Session.ID) throws(DirectoryError) -> Bool {
         guard let session = try directory.session(id), session.revoked == nil else { return false }
-        return try stands(session.account)
+        return session.holds(for: try directory.account(session.account))
     }
 
     /// None at all is good only where it was let in without one, on a `--dev` relay.

@@ -59,7 +59,7 @@ extension Authenticator {
                 random: random
             )
             if discoverable { try directory.setDiscoverable(true, user: started.user, in: home) }
-            return started
+            return (started.webToken, started.user)
         }
     }
 
@@ -114,7 +114,7 @@ extension Authenticator {
         let now = time.now()
         try wrapping { () throws(DirectoryError) in
             if !used.isEmpty { try directory.noteUse(of: used, at: now) }
-            for kind in [Session.Kind.brief, .kept] {
+            for kind in Session.Kind.allCases {
                 // A day more: what was used last may not have been written down before a crash.
                 try directory.removeSessions(kind, unusedFor: settings.lifetime(kind) + .seconds(86_400), at: now)
             }

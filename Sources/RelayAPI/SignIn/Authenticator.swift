@@ -235,7 +235,7 @@ package final class Authenticator: Sendable {
         else { throw .failed }
         let known = try wrapping { () throws(DirectoryError) in
             let account = try directory.account(session.account)
-            let isOver = session.revoked != nil || account?.isDisabled ?? true
+            let isOver = session.revoked != nil || !session.holds(for: account)
             let user = try directory.user(of: session.account, in: home)
             return KnownSession(session, user: user, seal: seal, isOver: isOver)
         }

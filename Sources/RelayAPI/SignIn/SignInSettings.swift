@@ -58,7 +58,7 @@ package struct SignInSettings: Sendable {
 
     func lifetime(_ kind: Session.Kind) -> Duration {
         switch kind {
-        case .brief: briefLifetime
+        case .brief, .visit: briefLifetime
         case .kept: keptLifetime
         }
     }

@@ -83,7 +83,7 @@ struct WebTokenSeal: Sendable {
 
 /// Beginning a session: what the sign-in page and `zonecast user sign-in` do once they know who it is.
 package enum SignIn {
-    /// Starts a session and gives its first web auth token and the name the container knows the person by.
+    /// Starts a session and gives its first web auth token, and the name the container knows the person by.
     package static func start(
         for account: Account.ID,
         in home: ContainerEnvironment,
@@ -91,7 +91,7 @@ package enum SignIn {
         directory: any Directory,
         time: TimeSource,
         random: RandomSource
-    ) throws(DirectoryError) -> (webToken: String, user: UserID) {
+    ) throws(DirectoryError) -> (webToken: String, user: UserID, session: Session.ID) {
         let user = try directory.user(of: account, in: home)
         let id = Session.ID(random.bytes(16).reduce(0) { $0 << 8 | UInt128($1) })
         let secret = random.bytes(32)
@@ -107,6 +107,6 @@ package enum SignIn {
             )
         )
         let seal = WebTokenSeal(relayKey: try directory.relayKey(), session: id, secret: secret)
-        return (seal.token(issued: now, nonce: random.bytes(8)), user)
+        return (seal.token(issued: now, nonce: random.bytes(8)), user, id)
     }
 }

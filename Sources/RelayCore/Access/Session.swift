@@ -10,12 +10,14 @@ package struct Session: Hashable, Sendable {
         package init(_ number: UInt128) { self.number = number }
     }
 
-    /// How long each of its tokens lives after issue.
-    package enum Kind: Int, Hashable, Sendable {
+    /// How long each of its tokens lives after issue, and whom it holds for.
+    package enum Kind: Int, Hashable, Sendable, CaseIterable {
         /// 30 minutes unless set otherwise.
         case brief = 0
         /// Two weeks unless set otherwise: "keep me signed in".
         case kept = 1
+        /// As brief, and for a disabled user too: an operator's command acts for them, and ends it.
+        case visit = 2
     }
 
     package var id: ID
@@ -47,6 +49,11 @@ package struct Session: Hashable, Sendable {
         self.kind = kind
         self.created = created
         self.revoked = revoked
+    }
+
+    /// Whether it holds, as far as its account has a say.
+    package func holds(for account: Account?) -> Bool {
+        account.map { kind == .visit || !$0.isDisabled } ?? false
     }
 }
 

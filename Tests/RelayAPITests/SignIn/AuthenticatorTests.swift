@@ -163,6 +163,23 @@ import Testing
         #expect(error?.code == .authenticationRequired)
     }
 
+    /// What a command does for somebody it does for a disabled user too, until it ends.
+    @Test func aVisitOutlastsDisabling() throws {
+        let authenticator = try world.authenticator()
+        try world.store.setDisabled(true, of: world.alice.id)
+        let (visit, other) = (try world.start(world.alice, in: world.home, .visit), try world.signIn())
+        let request = world.request(apiToken: world.apiToken, webToken: visit.webToken)
+        let found = try authenticator.authenticate(request, in: world.home)
+        #expect(found.caller.identity == .user(visit.user))
+        #expect(try authenticator.isStillGood(found.credential))
+        let barred = world.request(apiToken: world.apiToken, webToken: other.webToken)
+        #expect(throws: RelayError.self) { try authenticator.authenticate(barred, in: world.home) }
+        try world.store.revokeSession(visit.session)
+        world.clock.advance(.seconds(1))
+        #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
+        #expect(try !authenticator.isStillGood(found.credential))
+    }
+
     @Test func aRevokedAPITokenIsAWrongOne() throws {
         let authenticator = try world.authenticator()
         let request = world.request(apiToken: world.apiToken)

@@ -41,9 +41,16 @@ final class SignInWorld {
     func signIn(_ account: Account? = nil, in place: ContainerEnvironment? = nil, _ kind: Session.Kind = .brief) throws
         -> (webToken: String, user: UserID)
     {
+        let started = try start(account ?? alice, in: place ?? home, kind)
+        return (started.webToken, started.user)
+    }
+
+    func start(_ account: Account, in place: ContainerEnvironment, _ kind: Session.Kind) throws
+        -> (webToken: String, user: UserID, session: Session.ID)
+    {
         try SignIn.start(
-            for: (account ?? alice).id,
-            in: place ?? home,
+            for: account.id,
+            in: place,
             kind: kind,
             directory: store,
             time: clock.source,

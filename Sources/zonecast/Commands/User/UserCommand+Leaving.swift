@@ -71,35 +71,15 @@ extension UserCommand {
             let store = try options.withDirectory { $0 }
             let account = try UserCommand.account(email, in: store)
             try confirm()
-            let zones = try await enabled(account, in: store) {
-                var zones = 0
-                for home in try UserCommand.homes(of: account, nil, store) {
-                    let visit = try await UserVisit(of: account, in: home, store, folder: options.folder)
-                    defer { visit.end(store) }
-                    try await UserCommand.asked { zones += try await empty(visit) }
-                }
-                return zones
+            var zones = 0
+            for home in try UserCommand.homes(of: account, nil, store) {
+                let visit = try await UserVisit(of: account, in: home, store, folder: options.folder)
+                defer { visit.end(store) }
+                try await UserCommand.asked { zones += try await empty(visit) }
             }
             try options.change("user.delete", email) { try $0.removeAccount(account.id) }
             if options.json { return try Terminal.say(json: ["zones": zones]) }
             Terminal.tell("deleted  \(email)  \(zones) zones")
-        }
-
-        /// The relay lets nobody act for a disabled user, so they are enabled until they are gone; and disabled again where
-        /// something stands in the way of that.
-        private func enabled(_ account: Account, in store: AccountStore, _ body: () async throws -> Int) async throws
-            -> Int
-        {
-            guard account.isDisabled else { return try await body() }
-            // Whoever stops it half-way must not have let somebody in again.
-            for number in [SIGINT, SIGTERM, SIGHUP] { signal(number, SIG_IGN) }
-            try store.setDisabled(false, of: account.id)
-            do {
-                return try await body()
-            } catch {
-                try store.setDisabled(true, of: account.id)
-                throw error
-            }
         }
 
         private func confirm() throws {

@@ -5,12 +5,13 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// A sign-in as a user at the running relay of a data folder, for as long as one command takes.
+/// A sign-in as a user at the running relay of a data folder, for as long as one command takes; disabled users have it too.
 struct UserVisit {
     let home: ContainerEnvironment
     let connection: WireConnection
     private let tokenID: String
     private let user: UserID
+    private let session: Session.ID
     private let folder: String
 
     /// - Throws: `CommandFailure` where no relay runs on the folder.
@@ -37,12 +38,13 @@ struct UserVisit {
         let started = try SignIn.start(
             for: account.id,
             in: home,
-            kind: .brief,
+            kind: .visit,
             directory: store,
             time: .system,
             random: .system
         )
         user = started.user
+        session = started.session
         let credentials = DoctorCredentials(
             container: home.container.name,
             environment: home.environment.rawValue,
@@ -54,6 +56,7 @@ struct UserVisit {
 
     func end(_ store: AccountStore) {
         connection.close()
+        try? store.revokeSession(session)
         try? store.removeAPIToken(tokenID)
     }
 
