@@ -230,7 +230,7 @@ package final class StoreFolder: StoreCatalog {
 
     /// Ends every token of the stores that this process has used.
     package func renewEpochs() throws {
-        for (home, _) in places.withLock({ $0.doors }) { try sqliteStore(of: home).renewEpoch() }
+        for home in places.withLock({ $0.usedHomes }) { try sqliteStore(of: home).renewEpoch() }
     }
 
     /// Closes every file as the end of the process would.

@@ -43,13 +43,21 @@ struct StorePlaces: ~Copyable {
         latest = (home, store)
     }
 
-    mutating func door(of home: ContainerEnvironment) -> StoreDoor { places[home, default: Place()].door }
+    /// The same for all who ask, from the first on: two at doors of their own would open two stores on one file.
+    mutating func door(of home: ContainerEnvironment) -> StoreDoor {
+        let place = places[home] ?? Place()
+        places[home] = place
+        return place.door
+    }
 
     func pause(of home: ContainerEnvironment) -> StorePause? { places[home]?.pause }
 
     func isOpen(_ home: ContainerEnvironment) -> Bool { places[home]?.store != nil }
 
     var openStores: [SQLiteStore] { places.values.compactMap(\.store) }
+
+    /// Those that are open or have been, and not those that could not be opened.
+    var usedHomes: [ContainerEnvironment] { places.filter { $0.value.isUsed }.map(\.key) }
 
     var doors: [(ContainerEnvironment, StoreDoor)] { places.map { ($0.key, $0.value.door) } }
 
@@ -107,7 +115,7 @@ struct StorePlaces: ~Copyable {
     /// Those with assets to look at: the open ones, and those that have been used since their last look.
     var homesWithAssets: [(home: ContainerEnvironment, use: Int)] {
         places.compactMap { home, place in
-            place.store != nil || place.sweptUse != place.lastUse ? (home, place.lastUse) : nil
+            place.store != nil || (place.isUsed && place.sweptUse != place.lastUse) ? (home, place.lastUse) : nil
         }
     }
 
@@ -116,6 +124,9 @@ struct StorePlaces: ~Copyable {
 }
 
 extension StorePlaces.Place {
+    /// It is open, or closed for a while.
+    fileprivate var isUsed: Bool { store != nil || pause != nil }
+
     /// Whether it is open, and nobody else has a hold of its store.
     fileprivate mutating func isIdle() -> Bool { isKnownUniquelyReferenced(&store) && store?.canPause == true }
 }

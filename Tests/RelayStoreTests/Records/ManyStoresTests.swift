@@ -97,6 +97,30 @@ import Testing
         }
     }
 
+    /// Two stores on one file would give out numbers that know nothing of each other.
+    @Test func theFirstRequestsOfAContainerShareItsStore() throws {
+        let world = World(containers: 16, mostOpen: 100)
+        for home in world.homes {
+            let found = Mutex<[SQLiteStore]>([])
+            DispatchQueue.concurrentPerform(iterations: 8) { _ in
+                guard let store = try? world.stores.sqliteStore(of: home) else { return }
+                found.withLock { $0.append(store) }
+            }
+            let stores = found.withLock { $0 }
+            #expect(stores.count == 8 && Set(stores.map(ObjectIdentifier.init)).count == 1)
+        }
+        #expect(world.stores.counts.open == 16)
+    }
+
+    @Test func oneDoorLeadsToAStoreAlsoBeforeItIsOpen() throws {
+        let home = try #require(World(containers: 1).homes.first)
+        var places = StorePlaces()
+        let (first, second) = (places.door(of: home), places.door(of: home))
+        #expect(first === second)
+        let (isUsed, hasAssets) = (!places.usedHomes.isEmpty, !places.homesWithAssets.isEmpty)
+        #expect(!isUsed && !hasAssets, "nothing was opened")
+    }
+
     @Test func moreContainersThanMayBeOpenAreAllServedAndTheirTokensStayGood() async throws {
         let world = World(containers: 12)
         var tokens: [String] = []
