@@ -188,7 +188,10 @@
             ConnectionTable.peerCloses(id, length >= 2 ? UInt16(bytes[0]) << 8 | UInt16(bytes[1]) : nil)
         case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
             ConnectionTable.failed(id, status: Int(lws_http_client_http_response(handle)))
-        case LWS_CALLBACK_CLIENT_CLOSED: ConnectionTable.closed(id)
+        // A server that takes the connection and never answers: the library gives up in no other words. And whatever has
+        // happened, from the last of them on the handle is freed memory.
+        case LWS_CALLBACK_CLIENT_CLOSED, LWS_CALLBACK_CLOSED_CLIENT_HTTP, LWS_CALLBACK_WSI_DESTROY:
+            ConnectionTable.closed(id)
         default: break
         }
         return 0

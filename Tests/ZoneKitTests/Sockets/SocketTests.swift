@@ -56,6 +56,18 @@ import ZoneTesting
         try await server.stop()
     }
 
+    /// The library gives up after five seconds, in words of its own; what is done to the socket then touches nothing that is
+    /// gone.
+    @Test func aServerThatNeverAnswersEndsTheAttempt() async throws {
+        let server = try await ListeningServer()
+        let socket = connect(to: server.port)
+        let end = try await Takings(stream).next("the end") { $0 }
+        #expect(end == .closed(code: nil))
+        socket.ping()
+        socket.drop()
+        try await server.stop()
+    }
+
     @Test func aCutConnectionEndsWithoutACode() async throws {
         let server = try await ScriptedSocketServer()
         _ = connect(to: server)
