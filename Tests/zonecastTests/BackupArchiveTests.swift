@@ -4,6 +4,8 @@ import RelayCore
 import RelayStore
 import Testing
 
+@testable import zonecast
+
 /// A backup as a tar file, read by the system's own tar.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct BackupArchiveTests {
     private func withFolder<Value>(_ body: (String) throws -> Value) throws -> Value {
@@ -107,6 +109,55 @@ import Testing
             Backup.keep(1, in: "\(folder)/backups")
             let left = try FileManager.default.contentsOfDirectory(atPath: "\(folder)/backups")
             #expect(left.count == 1, "\(left)")
+        }
+    }
+
+    @Test func ofTwoBackupsAtOnceOneIsMade() throws {
+        try withFolder { folder in
+            let first = try backup(in: folder)
+            // What a process left that was killed half-way.
+            let broken = "\(folder)/backups/2026-01-01T000000Z.zonecastbak.partial"
+            try FileManager.default.createDirectory(atPath: broken + "/containers", withIntermediateDirectories: true)
+            let lock = open("\(folder)/backups", O_RDONLY | O_DIRECTORY)
+            #expect(flock(lock, LOCK_EX) == 0)
+            let refusal = #expect(throws: BackupFailure.self) { try backup(in: folder) }
+            #expect(refusal?.description.contains("Another backup is being made in \(folder)/backups") == true)
+            #expect(FileManager.default.fileExists(atPath: broken), "it may be the other's")
+            close(lock)
+            let second = try backup(in: folder)
+            let left = try FileManager.default.contentsOfDirectory(atPath: "\(folder)/backups")
+            #expect(Set(left) == [first.name, second.name])
+        }
+    }
+
+    /// A backup may come from somebody else, and is put back by root.
+    @Test(arguments: ["../relay.sqlite", "/etc/passwd", "containers/../../x.sqlite", "./relay.sqlite", "a//b", ""])
+    func aManifestNamesNoOtherPlace(path: String) throws {
+        try withFolder { folder in
+            let backup = try backup(in: folder)
+            let manifest = "\(backup.path)/manifest.json"
+            let text = try String(contentsOfFile: manifest, encoding: .utf8)
+            try text.replacing(#""relay.sqlite""#, with: "\"\(path)\"").write(
+                toFile: manifest,
+                atomically: true,
+                encoding: .utf8
+            )
+            let refusal = #expect(throws: BackupFailure.self) { try Backup(at: backup.path) }
+            #expect(refusal?.description.contains("no file of a relay's") == true, "\(refusal as Any)")
+        }
+    }
+
+    /// Without it everybody would be somebody new, whose zones nobody finds.
+    @Test func storesWithoutTheFileThatSaysWhoseTheyAreAreNotBegunAnew() throws {
+        try withFolder { folder in
+            let data = "\(folder)/data"
+            try FileManager.default.createDirectory(atPath: "\(data)/containers/a", withIntermediateDirectories: true)
+            #expect(!AccountStore.isLost(in: data))
+            try Data().write(to: URL(fileURLWithPath: "\(data)/containers/a/development.sqlite"))
+            #expect(throws: DirectoryError.self) { try AccountStore(folder: data) }
+            #expect(!FileManager.default.fileExists(atPath: "\(data)/relay.sqlite"))
+            let finding = FolderChecks(folder: data, isThorough: false).storage()
+            #expect(finding.grade == .problem && finding.next?.contains("backup restore") == true)
         }
     }
 

@@ -36,6 +36,11 @@ package final class AccountStore: Directory {
         onLostWrite: (@Sendable () -> Void)? = nil
     ) throws(DirectoryError) {
         let path = folder + "/relay.sqlite"
+        guard !Self.isLost(in: folder) else {
+            throw .unavailable(
+                "relay.sqlite is missing beside the containers: without it nobody finds their data. Put it back, or restore a backup: zonecast backup restore latest --data \(folder)"
+            )
+        }
         let (writer, reader) = try Self.wrapping {
             try Self.makePrivate(folder: folder, file: path)
             if onLostWrite != nil { try LogCheck.demandWhole(path) }
@@ -55,6 +60,12 @@ package final class AccountStore: Directory {
             cost: cost,
             onLostWrite: onLostWrite ?? {}
         )
+    }
+
+    /// Whether a folder has stores, and no file that says whose they are.
+    package static func isLost(in folder: String) -> Bool {
+        guard !FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else { return false }
+        return ((try? BackupFiles.databases(in: folder)) ?? []).count > 1
     }
 
     /// One that lives in memory and ends with the process: for tests.

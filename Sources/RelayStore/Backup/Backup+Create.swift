@@ -17,7 +17,7 @@ extension Backup {
     ///   - disk: what it is written by.
     ///   - step: hears the path of each file before it is copied.
     /// - Returns: the finished backup.
-    /// - Throws: `BackupFailure`; then nothing is left in `folder`.
+    /// - Throws: `BackupFailure`, `busy` where another one is being made there; then nothing is left in `folder`.
     package static func create(
         of data: String,
         in folder: String,
@@ -29,6 +29,9 @@ extension Backup {
         guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
         return try BackupFiles.wrapping(folder) {
             try files.makeFolder(folder)
+            let lock = try BackupLock(on: folder)
+            defer { lock.release() }
+            removeBrokenOff(in: folder)
             let final = freePath(in: folder, at: now)
             let partial = final + ".partial"
             defer { try? FileManager.default.removeItem(atPath: partial) }
@@ -50,6 +53,14 @@ extension Backup {
             try files.rename(partial, to: final)
             try files.flush(folder)
             return try Backup(at: final)
+        }
+    }
+
+    /// Removes what was left of backups whose process ended; for whoever has the lock, beside whom nobody makes one.
+    private static func removeBrokenOff(in folder: String) {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        for name in names where name.hasSuffix(suffix + ".partial") {
+            try? FileManager.default.removeItem(atPath: "\(folder)/\(name)")
         }
     }
 
@@ -119,6 +130,21 @@ extension Backup {
         chmod(target, 0o600)
         try files.flush(target)
     }
+}
+
+/// Held by whoever makes a backup in a folder; the system lets go of it with the process.
+private struct BackupLock {
+    private let descriptor: Int32
+
+    init(on folder: String) throws {
+        descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw BackupFiles.failure(folder) }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK else { return }
+        close(descriptor)
+        throw BackupFailure.busy(folder)
+    }
+
+    func release() { close(descriptor) }
 }
 
 /// What a copied store holds.

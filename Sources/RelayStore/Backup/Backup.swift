@@ -44,6 +44,14 @@ package struct Backup: Sendable {
             package var assetBytes: Int64?
         }
 
+        var paths: [String] { (files + (settings ?? [])).map(\.path) }
+
+        /// Whether a path leads to a place in a data folder, and nowhere else: a backup may come from somebody else.
+        static func belongs(_ path: String) -> Bool {
+            path.split(separator: "/", omittingEmptySubsequences: false)
+                .allSatisfy { !$0.isEmpty && $0 != "." && $0 != ".." }
+        }
+
         package var zones: Int { files.reduce(0) { $0 + $1.zones } }
         package var records: Int { files.reduce(0) { $0 + $1.records } }
         package var assets: Int { files.reduce(0) { $0 + $1.assets } }
@@ -74,6 +82,9 @@ package struct Backup: Sendable {
             throw .unreadable("\(path)/\(Self.manifestName)", "it is damaged.")
         }
         guard manifest.format <= Manifest.currentFormat else { throw .tooNew(name) }
+        if let stray = manifest.paths.first(where: { !Manifest.belongs($0) }) {
+            throw .unreadable("\(path)/\(Self.manifestName)", "it names \(stray), which is no file of a relay's.")
+        }
         self.path = path
         self.manifest = manifest
     }

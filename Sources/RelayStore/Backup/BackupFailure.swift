@@ -8,6 +8,8 @@ package enum BackupFailure: Error, CustomStringConvertible {
     case unreadable(String, String)
     /// What is to be copied is not as it was written.
     case damaged(String, [String])
+    /// Another one is being made in the folder.
+    case busy(String)
     /// The backup is from a later version than this one.
     case tooNew(String)
 
@@ -20,6 +22,7 @@ package enum BackupFailure: Error, CustomStringConvertible {
         case .damaged(let path, let places):
             "\(path) is damaged\(places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"), so no backup is made of it. "
                 + "Restore the last good one: zonecast backup restore latest"
+        case .busy(let folder): "Another backup is being made in \(folder). Try again when it is done."
         case .tooNew(let name): "\(name) was made by a later version of zonecast. Restore it with that one."
         }
     }

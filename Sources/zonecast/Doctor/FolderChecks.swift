@@ -21,6 +21,9 @@ struct FolderChecks: Sendable {
         if let refusal = FolderAccess.refusal(folder) {
             return Finding("storage", .problem, refusal, next: "sudo zonecast doctor --data \(folder)")
         }
+        if AccountStore.isLost(in: folder) {
+            return damaged("\(folder)/relay.sqlite is missing: without it nobody finds their data")
+        }
         guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else {
             return Finding(
                 "storage",
