@@ -47,6 +47,22 @@ import Testing
         #expect(reading.origins["tokens.grace"] == .standard)
     }
 
+    @Test(arguments: ["\r\n", "\r", "\n"]) func linesEndAsEditorsEndThem(end: String) async throws {
+        let text = ["# mine", "listen: 127.0.0.1:1", "log:", "  level: debug", ""].joined(separator: end)
+        let reading = try await read(text)
+        #expect(try written("log.level", reading) == "debug")
+        #expect(reading.origins["log.level"] == .file(line: 4))
+        let failure = await #expect(throws: CommandFailure.self) { try await read(text + "listn: x" + end) }
+        #expect(failure?.description.contains("line 5: \"listn\" is not a key") == true)
+    }
+
+    @Test func anEditKeepsTheLinesEnds() {
+        var edit = ConfigurationEdit("listen: a\r\n# mine\r\n")
+        edit.set("listen", to: "127.0.0.1:1")
+        edit.set("dev", to: "true")
+        #expect(edit.text == "listen: 127.0.0.1:1\r\n# mine\r\ndev: true\r\n")
+    }
+
     @Test func devIsGenerousUnlessToldOtherwise() async throws {
         func values(_ text: String) async throws -> [String] {
             let reading = try await read(text)

@@ -3,13 +3,15 @@ import Foundation
 /// Sets keys in a configuration file, and leaves everything else in it as a person wrote it.
 struct ConfigurationEdit {
     private(set) var lines: [String]
+    private let lineEnd: String
 
     init(_ text: String) {
-        lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+        lines = ConfigurationFile.lines(of: text).map(String.init)
+        lineEnd = text.contains("\r\n" as Character) ? "\r\n" : "\n"
         if lines.last == "" { lines.removeLast() }
     }
 
-    var text: String { lines.isEmpty ? "" : lines.joined(separator: "\n") + "\n" }
+    var text: String { lines.map { $0 + lineEnd }.joined() }
 
     /// Puts a value in place of the key's, on its line, or with a new key at the end; `nil` takes the key out.
     mutating func set(_ key: String, to value: String?) {

@@ -23,10 +23,13 @@ struct ConfigurationFile {
     init(_ text: String) {
         // Some editors put a mark of the encoding before the first line.
         let text = text.unicodeScalars.first == "\u{FEFF}" ? String(text.unicodeScalars.dropFirst()) : text
-        for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
-            read(line.hasSuffix("\r") ? line.dropLast() : line, number: index + 1)
-        }
+        for (index, line) in Self.lines(of: text).enumerated() { read(line, number: index + 1) }
         settlePending()
+    }
+
+    /// As YAML counts them; a line of Windows ends with what is one character here.
+    static func lines(of text: String) -> [Substring] {
+        text.split(omittingEmptySubsequences: false) { $0 == "\n" || $0 == "\r\n" || $0 == "\r" }
     }
 
     private mutating func read(_ line: Substring, number: Int) {
