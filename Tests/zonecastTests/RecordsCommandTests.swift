@@ -45,6 +45,20 @@ import Testing
         #expect(changes.output.contains("bob") && changes.output.contains("token  "))
     }
 
+    /// Whoever may write to a public database does not act on the terminal of whoever lists it.
+    @Test func whatOthersWroteDoesNotReachTheTerminalAsItIs() throws {
+        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        #expect(try run("records", "create", "Note", "title=a\u{1B}[31mred\tb\u{202E}c", "--name", "n").status == 0)
+        for command in [["records", "query", "Note"], ["records", "get", "n"], ["records", "changes"]] {
+            let place = ["--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:\(relay.port)"]
+            let shown = try Command.run(
+                command + place + ["--zone", "Notes"],
+                environment: ["ZONECAST_WEB_TOKEN": "dev-alice"]
+            ).output
+            #expect(shown.contains("title=a\u{FFFD}[31mred\u{FFFD}b\u{FFFD}c"), "\(shown)")
+        }
+    }
+
     @Test func whatIsExportedIsImportedAgain() throws {
         #expect(try run("zones", "create", "Notes", "Copy", zone: nil).status == 0)
         for number in 0..<3 {

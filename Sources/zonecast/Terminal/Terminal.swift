@@ -78,7 +78,7 @@ enum Terminal {
     /// With `--quiet` only the rows.
     static func say(table rows: [[String]], heading: [String], empty: String) {
         guard !rows.isEmpty else { return tell(empty) }
-        let all = (isQuiet ? [] : [heading]) + rows
+        let all = (isQuiet ? [] : [heading]) + rows.map { $0.map(\.withoutControls) }
         let widths = heading.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
         for row in all {
             let cells = zip(row, widths).map { $0.padding(toLength: max($1, $0.count), withPad: " ", startingAt: 0) }
@@ -130,5 +130,23 @@ enum Terminal {
             throw CommandFailure(.failed, "No password was typed.")
         }
         return line
+    }
+}
+
+extension String {
+    /// As it may be shown in a terminal, whoever wrote it: what would act on the terminal or turn the line around is one sign.
+    var withoutControls: String {
+        guard unicodeScalars.contains(where: \.isControl) else { return self }
+        return String(String.UnicodeScalarView(unicodeScalars.map { $0.isControl ? "\u{FFFD}" : $0 }))
+    }
+}
+
+extension Unicode.Scalar {
+    /// Controls, line ends, and the marks by which the direction of text is changed.
+    fileprivate var isControl: Bool {
+        switch value {
+        case 0x200E...0x200F, 0x2028...0x202E, 0x2066...0x2069: true
+        default: properties.generalCategory == .control
+        }
     }
 }
