@@ -120,8 +120,7 @@ import Wire
             let heard = try await notices(1, on: server)
             #expect(heard.map(\.query?.recordName) == ["everybodys"])
             #expect(heard.map(\.scope) == [.public])
-            // Once the key is revoked its socket goes.
-            relay.admission.closeRevoked()
+            // Once the key is revoked its socket goes, also where nobody has looked before.
             try relay.directory.revokeServerKey(id)
             relay.admission.closeRevoked()
             let frames = try await server.frames(waitingFor: "a close frame") { $0.contains { $0.opcode == 8 } }

@@ -188,7 +188,8 @@ package final class RelayAdmission: NoticeAdmission {
     package func closeRevoked() {
         guard let generation = try? relay.authenticator.generation() else { return }
         let mustLook = revocations.withLock { known in
-            if let last = known.lastGeneration, last != generation { known.looks = Revocations.looksEach }
+            // The first time too: sockets may have come up before it, and been revoked.
+            if known.lastGeneration != generation { known.looks = Revocations.looksEach }
             known.lastGeneration = generation
             defer { known.looks = max(0, known.looks - 1) }
             return known.looks > 0
