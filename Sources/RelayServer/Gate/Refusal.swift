@@ -38,7 +38,6 @@ enum Refusal: Error, Hashable, Sendable {
     /// Errors reference, section 2.
     private var code: String {
         switch self {
-        case .bodyTooLarge: "QUOTA_EXCEEDED"
         case .timeout, .tooManyConnections: "TRY_AGAIN_LATER"
         default: "BAD_REQUEST"
         }
@@ -72,6 +71,8 @@ enum Refusal: Error, Hashable, Sendable {
     /// Errors reference, section 1.
     func body(requestID: String) -> String {
         let retry = retryAfter.map { ",\"retryAfter\":\($0)" } ?? ""
-        return "{\"uuid\":\"\(requestID)\",\"serverErrorCode\":\"\(code)\",\"reason\":\"\(reason)\"\(retry)}"
+        // The wire has no code of its own for a request that is to be sent in parts.
+        let fine = self == .bodyTooLarge ? ",\"ckErrorCode\":\"LIMIT_EXCEEDED\"" : ""
+        return "{\"uuid\":\"\(requestID)\",\"serverErrorCode\":\"\(code)\"\(fine),\"reason\":\"\(reason)\"\(retry)}"
     }
 }
