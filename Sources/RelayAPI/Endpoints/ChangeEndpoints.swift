@@ -66,7 +66,7 @@ private struct ZonePageRequest {
 
     /// Reads the keys of `json`; what it leaves out is as in `outer`.
     init(_ json: JSONValue, _ context: RequestContext, else outer: ZonePageRequest? = nil) throws {
-        token = try json["syncToken"]?.string()
+        token = try json["syncToken"]?.string() ?? outer?.token
         limit =
             json["resultsLimit"] == nil
             ? outer?.limit ?? context.limits.itemsPerRequest : try context.resultsLimit(of: json)

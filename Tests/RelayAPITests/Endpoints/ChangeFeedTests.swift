@@ -43,6 +43,17 @@ import Wire
         }
     }
 
+    /// As every other key, the token may stand beside the zones.
+    @Test func aTokenBesideTheZonesIsThatOfEach() async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        _ = try await world.modify([.create(nil)])
+        let token = try #require(try await world.changes().text("syncToken"))
+        let body = #"{"zones":[{"zoneID":{"zoneName":"Notes"}}],"syncToken":"\#(token)"}"#
+        let page = try #require(try await world.ask("private/changes/zone", body).items("zones").first)
+        #expect(try page.required("records").elements().isEmpty)
+    }
+
     private func follow(
         _ world: RelayWorld,
         from start: String?,
