@@ -76,6 +76,11 @@ import ZoneTesting
             ),
             (NSPredicate(format: "distanceToLocation:fromLocation:(spot, %@) < %f", berlin, 5_000.0), ["milk"]),
             (NSPredicate(format: "distanceToLocation:fromLocation:(%K,%@) < 900000", "spot", berlin), Self.milkAndTea),
+            // Either side may be the value.
+            (NSPredicate(format: "distanceToLocation:fromLocation:(%@, spot) < %f", berlin, 5_000.0), ["milk"]),
+            (NSPredicate(format: "%f < price and %f > price", 1.0, 1.75), ["milk"]),
+            (NSPredicate(format: "7 <= count AND 'tea' = title"), ["tea"]),
+            (NSPredicate(format: "3 >= count AND %@ != title", "tea"), ["milk"]),
         ]
         for (index, (predicate, expected)) in cases.enumerated() {
             #expect(try await names(predicate) == expected, "case \(index)")
@@ -220,7 +225,7 @@ import ZoneTesting
     @Test(arguments: [
         ("a == 1 OR b == 2", "joined by AND"), ("a LIKE 'x*'", "LIKE"), ("a ENDSWITH 'x'", "ENDSWITH"),
         ("a == nil", "nil"), ("a ==[c] 'x'", "exact"), ("NOT (a > 3)", "NOT"), ("a ==", "value is missing"),
-        ("a == 'x", "cannot be read"), ("a == %@", "argument is missing"), ("1 == a", "field's name"),
+        ("a == 'x", "cannot be read"), ("a == %@", "argument is missing"), ("1 == 2", "field's name"),
     ])
     func whatCannotBeSentSaysWhy(_ format: String, _ why: String) async throws {
         let relay = ScriptedRelay()

@@ -80,6 +80,17 @@ extension PredicateForm {
 }
 
 extension Query.Comparator {
+    /// The comparator that asks the same with both sides exchanged.
+    var mirrored: Query.Comparator {
+        switch self {
+        case .lessThan: .greaterThan
+        case .lessThanOrEquals: .greaterThanOrEquals
+        case .greaterThan: .lessThan
+        case .greaterThanOrEquals: .lessThanOrEquals
+        default: self
+        }
+    }
+
     /// The comparator that asks for the exact opposite.
     fileprivate var negation: Query.Comparator? {
         opposite ?? Self.allCases.first { $0.opposite == self }

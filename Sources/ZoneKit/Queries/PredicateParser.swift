@@ -3,10 +3,10 @@ import Records
 
 /// Reads what CloudKit takes of the predicate format language: comparisons of one field each, joined by `AND`.
 ///
-/// `field = value` and its kin, `BEGINSWITH`, `BETWEEN`, `IN`, `CONTAINS` and `ANY` for lists, `value IN list`,
-/// `self CONTAINS` and `TOKENMATCHES` for words, `distanceToLocation:fromLocation:(field, place) < metres`, and `NOT` before
-/// any of these that has an opposite. `OR`, `LIKE`, `MATCHES`, `ENDSWITH`, `[cd]` and `nil` are read too: a predicate of
-/// them decides in memory, and says why when it is sent.
+/// `field = value` and its kin in either order, `BEGINSWITH`, `BETWEEN`, `IN`, `CONTAINS` and `ANY` for lists,
+/// `value IN list`, `self CONTAINS` and `TOKENMATCHES` for words, `distanceToLocation:fromLocation:(field, place) < metres`,
+/// and `NOT` before any of these that has an opposite. `OR`, `LIKE`, `MATCHES`, `ENDSWITH`, `[cd]` and `nil` are read too: a
+/// predicate of them decides in memory, and says why when it is sent.
 struct PredicateParser {
     /// Why a format cannot be read or sent.
     struct Refusal: Error {
@@ -97,14 +97,20 @@ struct PredicateParser {
             return .filter(try membership(of: field()))
         case .text, .number, .argument("@"), .argument("d"), .argument("i"), .argument("ld"), .argument("f"),
             .argument("lu"), .argument("u"), .argument("lld"), .argument("llu"), .argument("g"):
-            let value = try self.value()
-            guard tokens.popFirst() == .word("IN") else {
-                throw Refusal(why: "each comparison must begin with a field's name")
-            }
-            let field = try field()
-            return .filter(try filter(field, .listContains, [value]))
+            return .filter(try comparisonFromValue())
         default: return try comparison(of: field())
         }
+    }
+
+    /// What begins with its value: `value IN list`, and `value < field`, which asks what `field > value` does.
+    private mutating func comparisonFromValue() throws(Refusal) -> Query.Filter {
+        let value = try self.value()
+        if tokens.first == .word("IN") {
+            tokens.removeFirst()
+            return try filter(field(), .listContains, [value])
+        }
+        let comparator = try self.comparator().mirrored
+        return try filter(field(), comparator, [value])
     }
 
     private mutating func comparison(of field: Query.Field) throws(Refusal) -> PredicateNode {
@@ -219,15 +225,26 @@ struct PredicateParser {
     /// `(field, place) < metres`, the places in either order.
     private mutating func nearness() throws(Refusal) -> Query.Filter {
         guard tokens.popFirst() == .sign("(") else { throw Refusal(why: "a distance is between two places") }
-        let field = try self.field()
-        guard tokens.popFirst() == .sign(","), let place = try value() as? CLLocation, tokens.popFirst() == .sign(")")
-        else { throw Refusal(why: "a distance is between a field and a CLLocation") }
+        let (field, place) = try fieldAndPlace()
+        guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "a distance is between two places") }
         switch try comparator() {
         case .lessThan, .lessThanOrEquals: break
         default: throw Refusal(why: "a distance can only be less than some metres")
         }
         guard let metres = try value() as? NSNumber else { throw Refusal(why: "a distance is a number of metres") }
         return Query.Filter(field, .near, [.location(place.value)], distance: metres.doubleValue)
+    }
+
+    /// What a distance is between.
+    private mutating func fieldAndPlace() throws(Refusal) -> (Query.Field, CLLocation) {
+        let mixed = Refusal(why: "a distance is between a field and a CLLocation")
+        if tokens.first == .argument("@") {
+            guard let place = try value() as? CLLocation, tokens.popFirst() == .sign(",") else { throw mixed }
+            return (try field(), place)
+        }
+        let field = try field()
+        guard tokens.popFirst() == .sign(","), let place = try value() as? CLLocation else { throw mixed }
+        return (field, place)
     }
 
     private mutating func comparator() throws(Refusal) -> Query.Comparator {
