@@ -43,7 +43,14 @@ struct StorePlaces: ~Copyable {
         latest = (home, store)
     }
 
-    mutating func door(of home: ContainerEnvironment) -> StoreDoor { places[home, default: Place()].door }
+    /// The one door of a place, from the first time that somebody asks for it.
+    mutating func door(of home: ContainerEnvironment) -> StoreDoor {
+        if let door = places[home]?.door { return door }
+        // To read a default keeps nothing: each of those who come first together would have a door of its own.
+        let place = Place()
+        places[home] = place
+        return place.door
+    }
 
     func pause(of home: ContainerEnvironment) -> StorePause? { places[home]?.pause }
 

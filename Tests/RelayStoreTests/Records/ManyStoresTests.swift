@@ -128,6 +128,27 @@ import Testing
         }
     }
 
+    /// Two stores on one file would each give the same change numbers, and lay out the file at once.
+    @Test func whoeverComesFirstTogetherGetsTheSameStore() throws {
+        let world = World(containers: 20, mostOpen: 40)
+        for home in world.homes {
+            let found = Mutex<[any Store]>([])
+            let refusals = Mutex<[String]>([])
+            DispatchQueue.concurrentPerform(iterations: 8) { _ in
+                do {
+                    let store = try world.stores.store(of: home)
+                    found.withLock { $0.append(store) }
+                } catch {
+                    refusals.withLock { $0.append("\(error)") }
+                }
+            }
+            #expect(refusals.withLock { $0 } == [])
+            let stores = found.withLock { $0 }
+            #expect(Set(stores.map { ObjectIdentifier($0 as AnyObject) }).count == 1)
+        }
+        #expect(world.stores.counts.open == world.homes.count)
+    }
+
     @Test func aLongestUnusedStoreIsTheOneThatIsClosedAndItsLogGoesIntoItsFile() async throws {
         let world = World(containers: 5)
         for home in world.homes.prefix(4) { try await begin(world, home) }
