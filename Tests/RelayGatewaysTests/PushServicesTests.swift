@@ -6,6 +6,7 @@ import NIOSSL
 import Records
 import RelayCore
 import RelayGateways
+import Synchronization
 import Testing
 
 /// The real client against a real HTTP/2 peer.
@@ -17,7 +18,10 @@ import Testing
     private static let random = RandomSource { (0..<$0).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ 11) } }
 
     /// Sends with services that know only the peer; everything is closed afterwards.
-    private func withPeer(_ body: (PushServices, PushServicePeer) async throws -> Void) async throws {
+    private func withPeer(
+        time: TimeSource = time,
+        _ body: (PushServices, PushServicePeer) async throws -> Void
+    ) async throws {
         let peer = try await PushServicePeer.start()
         var tls = TLSConfiguration.makeClientConfiguration()
         tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(PushServicePeer.certificate.utf8)))
@@ -38,7 +42,7 @@ import Testing
         settings.sendsToNtfy = true
         settings.hosts = ["localhost"]
         do {
-            try await body(PushServices(settings, client: client, time: Self.time, random: Self.random), peer)
+            try await body(PushServices(settings, client: client, time: time, random: Self.random), peer)
         } catch {
             try await client.shutdown()
             throw error
@@ -64,6 +68,21 @@ import Testing
             #expect(requests[0].body == Self.silent.payload)
             // Apple refuses relays that make a new one for each push.
             #expect(requests[0].headers["authorization"] == requests[1].headers["authorization"])
+        }
+    }
+
+    /// Apple takes no token from the future.
+    @Test func aClockThatIsPutBackMakesAnotherTokenForApple() async throws {
+        let now = Mutex(Timestamp(milliseconds: 1_700_000_000_000))
+        try await withPeer(time: TimeSource(now: { now.withLock { $0 } }, uptime: { .zero })) { services, peer in
+            let target = PushTarget.apns(token: Self.token, topic: "org.example.notes", isSandbox: false)
+            for leap in [Duration.seconds(60), .seconds(-3_600), .seconds(60)] {
+                now.withLock { $0 = $0 + leap }
+                #expect(await services.send(Self.silent, to: target) == .taken)
+            }
+            let tokens = peer.requests.map { $0.headers["authorization"] }
+            #expect(tokens[0] != tokens[1])
+            #expect(tokens[1] == tokens[2])
         }
     }
 

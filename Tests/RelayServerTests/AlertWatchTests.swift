@@ -46,6 +46,21 @@ import Testing
         #expect(told(days) == ["1 firing", "1441 reminder", "2881 reminder"])
     }
 
+    @Test func aClockThatIsPutBackKeepsNobodyWaiting() {
+        var watch = AlertWatch()
+        func told(_ value: Double, _ now: Timestamp) -> [AlertMessage.State] {
+            let reading = AlertReading(rule: Self.rule, limit: Self.rule.limit, value: value * 1_000_000_000)
+            return watch.look(at: [reading], now: now).map(\.state)
+        }
+        let ahead = Self.start + .seconds(365 * 86_400)
+        #expect(told(1, ahead) == [])
+        #expect(told(1, ahead) == [.firing])
+        #expect(told(1, Self.start) == [])
+        #expect(told(1, Self.start + .seconds(86_400)) == [.reminder])
+        #expect(told(5, Self.start + .seconds(86_460)) == [])
+        #expect(told(5, Self.start + .seconds(86_700)) == [.resolved])
+    }
+
     @Test func silenceIsKeptAndEnds() {
         #expect(told([1, 1, 1, 1, 1], muted: [0, 1, 2]) == ["4 firing"])
         #expect(

@@ -106,7 +106,7 @@ import Testing
             #expect(backup.verdict == BackupVerdict(at: 6, faults: 1))
             #expect(Backup.all(in: "\(folder)/backups").count == 1)
             _ = try Backup.create(of: "\(folder)/data", in: "\(folder)/backups", now: Timestamp(milliseconds: 99_000))
-            Backup.keep(1, in: "\(folder)/backups")
+            Backup.keep(1, in: "\(folder)/backups", at: Timestamp(milliseconds: 99_000))
             let left = try FileManager.default.contentsOfDirectory(atPath: "\(folder)/backups")
             #expect(left.count == 1, "\(left)")
         }
@@ -168,10 +168,38 @@ import Testing
                 let now = Timestamp(milliseconds: first.manifest.made + (number > 5 ? 5 : 0))
                 return try Backup.create(of: "\(folder)/data", in: "\(folder)/backups", now: now).name
             }
+            let now = Timestamp(milliseconds: first.manifest.made + 5)
             #expect(Backup.all(in: "\(folder)/backups").map(\.name) == [first.name] + names)
-            #expect(try Backup.named("latest", in: "\(folder)/backups").name == names.last)
-            Backup.keep(3, in: "\(folder)/backups")
+            #expect(try Backup.named("latest", in: "\(folder)/backups", at: now).name == names.last)
+            Backup.keep(3, in: "\(folder)/backups", at: now)
             #expect(Backup.all(in: "\(folder)/backups").map(\.name) == names.suffix(3))
+        }
+    }
+
+    /// The clock was ten years ahead for some days, and is right again.
+    @Test func backupsFromTheFutureKeepNoneFromBeingMadeAndGoFirst() throws {
+        try withFolder { folder in
+            let place = "\(folder)/backups"
+            _ = try backup(in: folder)
+            func make(_ moment: Timestamp) throws -> String {
+                try Backup.create(of: "\(folder)/data", in: place, now: moment).name
+            }
+            let schedule = BackupSchedule(.daily, keep: 2, folder: place)
+            let now = Timestamp(milliseconds: 1_800_000_000_000)
+            for day in 0..<3 { _ = try make(now + .seconds((3_650 + day) * 86_400)) }
+            let wrong = now + .seconds(3_652 * 86_400)
+            #expect(!schedule.isDue(at: wrong))
+            Backup.keep(2, in: place, at: wrong)
+            #expect(schedule.isDue(at: now))
+            let first = try make(now)
+            Backup.keep(2, in: place, at: now)
+            #expect(!schedule.isDue(at: now + .seconds(60)))
+            #expect(try Backup.named("latest", in: place, at: now).name == first)
+            let tomorrow = now + .seconds(86_400)
+            #expect(schedule.isDue(at: tomorrow))
+            let second = try make(tomorrow)
+            Backup.keep(2, in: place, at: tomorrow)
+            #expect(Backup.all(in: place).map(\.name) == [first, second])
         }
     }
 }

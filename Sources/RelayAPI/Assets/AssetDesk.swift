@@ -98,6 +98,11 @@ final class AssetDesk: Sendable {
         return .fresh(hash, size: size)
     }
 
+    /// Whether an asset that was uploaded for zones of `user` waits to be saved.
+    func isPending(_ hash: AssetHash, of user: UserID, in home: ContainerEnvironment) -> Bool {
+        pending.holds(hash, of: user, in: home, at: time.uptime())
+    }
+
     /// Where a container keeps what was uploaded.
     func keep(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep { try stores.assets(of: home) }
 
@@ -166,7 +171,7 @@ final class AssetDesk: Sendable {
 
     /// Bytes that this upload may bring; `nil`: any number.
     private func room(for upload: Upload) throws(RelayError) -> Int64? {
-        upload.room.map { $0 - pending.bytes(of: upload.owner, in: upload.home, at: time.now()) }
+        upload.room.map { $0 - pending.bytes(of: upload.owner, in: upload.home, at: time.uptime()) }
     }
 
     /// Whether a zone of somebody else's may still be written to by whoever was given the address.
@@ -209,7 +214,7 @@ final class AssetDesk: Sendable {
             of: upload.owner,
             in: upload.home,
             for: settings.receiptLifetime,
-            at: time.now()
+            at: time.uptime()
         )
         return EndpointAnswer { writer in
             writer.key("singleFile")

@@ -114,7 +114,7 @@ extension RequestContext {
         else { return [] }
         var held: Set<KnownAsset> = []
         for asset in known where keep.file(of: asset.hash)?.size == asset.size {
-            let isOwn = user == zone.id.owner && assets.pending.holds(asset.hash, of: user, in: home, at: now)
+            let isOwn = user == zone.id.owner && assets.isPending(asset.hash, of: user, in: home)
             let uses = isOwn ? 1 : try reader.assetUses(asset.hash, in: zone)
             if uses > 0 { held.insert(asset) }
         }

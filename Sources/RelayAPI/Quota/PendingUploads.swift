@@ -4,7 +4,7 @@ import Synchronization
 
 /// Uploaded assets that no record uses yet, and whose room they will take: nobody fills the disk with what they never save.
 ///
-/// In memory, and an entry only until its receipt ends; the disk's own clearing up comes later.
+/// In memory, and an entry only for as long as its receipt is good, by uptime; the disk's own clearing up comes later.
 final class PendingUploads: Sendable {
     private struct Owner: Hashable {
         var home: ContainerEnvironment
@@ -13,11 +13,13 @@ final class PendingUploads: Sendable {
 
     private struct Uploads {
         var bytes: Int64 = 0
-        var sizes: [AssetHash: (size: Int64, end: Timestamp)] = [:]
+        var sizes: [AssetHash: (size: Int64, end: Duration)] = [:]
         /// When the first of them ends.
-        var next = Timestamp(milliseconds: .max)
+        var next = Self.never
 
-        mutating func add(_ hash: AssetHash, size: Int64, until end: Timestamp) {
+        private static let never = Duration.seconds(Int64.max)
+
+        mutating func add(_ hash: AssetHash, size: Int64, until end: Duration) {
             remove(hash)
             sizes[hash] = (size, end)
             bytes += size
@@ -28,10 +30,10 @@ final class PendingUploads: Sendable {
             if let entry = sizes.removeValue(forKey: hash) { bytes -= entry.size }
         }
 
-        mutating func drop(at now: Timestamp) {
+        mutating func drop(at now: Duration) {
             guard now >= next else { return }
             for (hash, entry) in sizes where now >= entry.end { remove(hash) }
-            next = sizes.values.map(\.end).min() ?? Timestamp(milliseconds: .max)
+            next = sizes.values.map(\.end).min() ?? Self.never
         }
     }
 
@@ -44,7 +46,7 @@ final class PendingUploads: Sendable {
     private let owners = Mutex(Owners())
 
     /// Bytes that wait to be saved in zones of `user`.
-    func bytes(of user: UserID, in home: ContainerEnvironment, at now: Timestamp) -> Int64 {
+    func bytes(of user: UserID, in home: ContainerEnvironment, at now: Duration) -> Int64 {
         owners.withLock { owners in
             let owner = Owner(home: home, user: user)
             owners.uploads[owner]?.drop(at: now)
@@ -54,7 +56,7 @@ final class PendingUploads: Sendable {
     }
 
     /// Whether an asset that was uploaded for zones of `user` waits to be saved.
-    func holds(_ hash: AssetHash, of user: UserID, in home: ContainerEnvironment, at now: Timestamp) -> Bool {
+    func holds(_ hash: AssetHash, of user: UserID, in home: ContainerEnvironment, at now: Duration) -> Bool {
         owners.withLock { owners in
             owners.uploads[Owner(home: home, user: user)]?.sizes[hash].map { now < $0.end } ?? false
         }
@@ -67,7 +69,7 @@ final class PendingUploads: Sendable {
         of user: UserID,
         in home: ContainerEnvironment,
         for life: Duration,
-        at now: Timestamp
+        at now: Duration
     ) {
         owners.withLock { owners in
             owners.uploads[Owner(home: home, user: user), default: Uploads()].add(hash, size: size, until: now + life)

@@ -10,7 +10,8 @@ import Synchronization
 final class TransferMeter: Sendable {
     private struct Count {
         var month: CalendarMonth
-        var end: Timestamp
+        /// The month's, from its first moment to the next one's.
+        var span: Range<Timestamp>
         /// In the store, as of the last look.
         var stored: Int64
         var unstored: Int64 = 0
@@ -44,7 +45,7 @@ final class TransferMeter: Sendable {
     /// Throws `throttled` once the month's bytes are used up.
     func check(_ home: ContainerEnvironment, _ store: any Store, at now: Timestamp) throws(RelayError) {
         guard let limit = limit(of: home) else { return }
-        let known = counts.withLock { counts in counts[home].flatMap { now < $0.end ? $0 : nil } }
+        let known = counts.withLock { counts in counts[home].flatMap { $0.span.contains(now) ? $0 : nil } }
         let count: Count
         if let known {
             count = known
@@ -52,7 +53,7 @@ final class TransferMeter: Sendable {
             let fresh = try Self.read(from: store, at: now)
             count = counts.withLock { counts in
                 // What another month left unstored is lost, a minute's worth; somebody else may have looked meanwhile.
-                if let other = counts[home], now < other.end { return other }
+                if let other = counts[home], other.span.contains(now) { return other }
                 counts[home] = fresh
                 return fresh
             }
@@ -63,7 +64,7 @@ final class TransferMeter: Sendable {
             .throttled,
             "The public database of this container has sent \(ByteText.of(most)) this month, which is all it may. "
                 + "Wait for the next month, or ask the operator to raise quota.public-transfer.",
-            retryAfter: min(Self.longestWait, max(count.end - now, .seconds(1)))
+            retryAfter: min(Self.longestWait, max(count.span.upperBound - now, .seconds(1)))
         )
     }
 
@@ -97,7 +98,7 @@ final class TransferMeter: Sendable {
         return try store.read { reader throws(RelayError) in
             Count(
                 month: month,
-                end: month.next.start,
+                span: month.start..<month.next.start,
                 stored: try reader.transfer(in: month),
                 users: try reader.userCount
             )

@@ -108,12 +108,14 @@ extension Authenticator {
 
     /// Writes down which sign-ins were used since the last call, and forgets those whose tokens have all ended.
     ///
-    /// To be called every few minutes; blocks for a disk flush.
+    /// To be called every few minutes; blocks for a disk flush. After a leap of the clock nothing is forgotten for a day.
     package func keepHouse() throws(CredentialRefusal) {
         let used = memory.withLock { $0.takeUsed() }
         let now = time.now()
+        let isSteady = calendar.isSteady()
         try wrapping { () throws(DirectoryError) in
             if !used.isEmpty { try directory.noteUse(of: used, at: now) }
+            guard isSteady else { return }
             for kind in Session.Kind.allCases {
                 // A day more: what was used last may not have been written down before a crash.
                 try directory.removeSessions(kind, unusedFor: settings.lifetime(kind) + .seconds(86_400), at: now)

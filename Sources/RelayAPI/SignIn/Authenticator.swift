@@ -27,6 +27,7 @@ package final class Authenticator: Sendable {
     let passwordDesk = SignInDesk()
     /// Where people's other changes are written: quick, but each waits for the disk.
     let writingDesk = SignInDesk()
+    let calendar: CalendarWatch
 
     package init(
         directory: any Directory,
@@ -49,6 +50,7 @@ package final class Authenticator: Sendable {
         invitations = InvitationSeal(relayKey: relayKey)
         markers = MarkerSeal(relayKey: relayKey)
         memory = Mutex(Memory(settings: settings, generation: try directory.generation()))
+        calendar = CalendarWatch(time)
     }
 
     /// Who sent `request`, which speaks to `home`.

@@ -89,10 +89,12 @@ struct SeenSignatures {
     ) -> Bool {
         var seen = keys.removeValue(forKey: key) ?? Seen()
         defer { keys[key] = seen }
+        // Nothing so far ahead would be taken: the clock has been put back, and the store knows what came then.
+        if let limit = seen.forgottenUpTo, limit - now > window { seen.forgottenUpTo = nil }
         if let limit = seen.forgottenUpTo, date <= limit { return false }
         guard seen.dates[fingerprint] == nil else { return false }
         if seen.dates.count >= Self.perKey {
-            seen.dates = seen.dates.filter { now - $0.value <= window }
+            seen.dates = seen.dates.filter { now - $0.value <= window && $0.value - now <= window }
             if seen.dates.count >= Self.perKey / 2 {
                 let middle = seen.dates.values.sorted()[seen.dates.count / 2]
                 seen.dates = seen.dates.filter { $0.value > middle }

@@ -230,7 +230,7 @@ package struct MoveRecords: Sendable {
 
     private func checkNewZone(in writer: any StoreWriter) throws(RelayError) {
         guard makesDestination else { throw .zoneNotFound }
-        let count = try writer.zones(of: destination.owner).count { !$0.isDeleted }
+        let count = try writer.zoneCount(of: destination.owner)
         guard count <= limits.zonesPerUser else {
             throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
         }

@@ -47,6 +47,8 @@ package protocol StoreReader {
 
     /// The owner's zones, deleted ones included, in the order of their latest changes.
     func zones(of owner: UserID) throws(RelayError) -> [Zone]
+    /// How many zones a user has, without the ended ones; costs nothing for those.
+    func zoneCount(of owner: UserID) throws(RelayError) -> Int
 
     /// The records of these names, tombstones included; absent ones are left out.
     func records(named names: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord]

@@ -101,7 +101,7 @@ package struct ModifyZones: Sendable {
         switch operation {
         case .create:
             if let existing { return .saved(existing) }
-            let count = try writer.zones(of: id.owner).count { !$0.isDeleted }
+            let count = try writer.zoneCount(of: id.owner)
             guard count <= limits.zonesPerUser else {
                 throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
             }

@@ -159,7 +159,8 @@ package final class PushServices: PushGateway {
     private func currentAppleToken(_ apns: PushSettings.APNs) throws -> String {
         let now = time.now()
         return try appleToken.withLock { kept in
-            if let kept, kept.issued + .seconds(2_400) > now { return kept.text }
+            // One from the future, where the clock has been put back, Apple would not take.
+            if let kept, kept.issued <= now, now < kept.issued + .seconds(2_400) { return kept.text }
             let text = try ProviderToken.apns(keyID: apns.keyID, teamID: apns.teamID, issued: seconds, key: apns.key)
             kept = (text, now)
             return text

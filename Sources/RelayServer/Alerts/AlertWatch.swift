@@ -47,6 +47,12 @@ package struct AlertWatch: Sendable {
         /// `nil` while it has been seen but once.
         var told: Timestamp?
         var lastSeen: Timestamp
+
+        /// Where the clock has been put back, nobody waits for it to come there again.
+        mutating func clockShows(_ now: Timestamp) {
+            lastSeen = min(lastSeen, now)
+            told = told.map { min($0, now) }
+        }
     }
 
     private static let reminder = Duration.seconds(86_400)
@@ -60,6 +66,7 @@ package struct AlertWatch: Sendable {
     package mutating func look(at readings: [AlertReading], now: Timestamp) -> [AlertMessage] {
         readings.compactMap { reading in
             let id = reading.rule.id
+            troubles[id]?.clockShows(now)
             guard reading.mutedUntil == nil else {
                 troubles[id] = nil
                 return nil

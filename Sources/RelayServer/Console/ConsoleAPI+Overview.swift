@@ -54,7 +54,8 @@ extension ConsoleAPI {
             )
             lastHour = TelemetryAnswer.sum(parts.telemetry.lastHour())
             let folder = BackupSchedule(of: parts.facts.data)
-            let all = Backup.all(in: folder?.folder ?? BackupSchedule.standardFolder(of: parts.facts.data))
+            let place = folder?.folder ?? BackupSchedule.standardFolder(of: parts.facts.data)
+            let all = Backup.all(in: place, at: parts.time.now())
             backups = Backups(
                 count: all.count,
                 latest: all.last?.manifest.made,

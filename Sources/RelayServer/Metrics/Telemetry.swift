@@ -66,7 +66,11 @@ package final class Telemetry: Sendable {
     package func take(_ point: Point) {
         points.withLock { points in
             Self.add(point, to: &points.fine, Self.fine)
-            if let last = points.coarse.last, point.at - last.at < Self.coarse.step - .seconds(1) { return }
+            if let last = points.coarse.last, last.at <= point.at,
+                point.at - last.at < Self.coarse.step - .seconds(1)
+            {
+                return
+            }
             Self.add(point, to: &points.coarse, Self.coarse)
         }
     }

@@ -16,6 +16,8 @@ package final class AssetFolder: AssetKeep {
     fileprivate let disk: DiskCalls
     /// Folders that this process has made, or found, and whose names it has flushed.
     private let keptFolders = Mutex<Set<String>>([])
+    /// Held while a file gets its name or loses it: what comes again meanwhile is not taken for the old one.
+    private let naming = Mutex(())
     /// What is about to be removed: no record takes it into use any more.
     private let condemned = Mutex<Set<AssetHash>>([])
 
@@ -78,7 +80,7 @@ package final class AssetFolder: AssetKeep {
         let parent = "\(folder)/\(hash.hex.prefix(2))"
         try keepFolder(parent)
         // In place of the same content, if it was there: it is as new now.
-        let outcome = try again(ifMissing: parent) { disk.rename(path, target) }
+        let outcome = try again(ifMissing: parent) { naming.withLock { _ in disk.rename(path, target) } }
         guard outcome == 0 else { throw DiskCalls.Failure("rename") }
         // A new name in a folder is on the disk only when the folder is.
         try disk.flush(parent)
@@ -139,7 +141,7 @@ package final class AssetFolder: AssetKeep {
     /// Removes an asset unless it came again since `limit`.
     package func remove(_ hash: AssetHash, ifBefore limit: Timestamp) {
         let path = path(of: hash)
-        if Self.isOlder(path, than: limit) { unlink(path) }
+        naming.withLock { _ in if Self.isOlder(path, than: limit) { unlink(path) } }
     }
 
     private static func isOlder(_ path: String, than limit: Timestamp) -> Bool {

@@ -1,4 +1,5 @@
 import Foundation
+package import Records
 
 /// One backup: a folder with a copy of each SQLite file, the assets that their records use, and a manifest.
 ///
@@ -96,13 +97,20 @@ package struct Backup: Sendable {
             .sorted { $0.order < $1.order }
     }
 
+    /// The same, those from a clock that was ahead of `now` before all others: they were made earlier than they say.
+    package static func all(in folder: String, at now: Timestamp) -> [Backup] {
+        let all = all(in: folder)
+        let isAhead = { (backup: Backup) in backup.manifest.made > now.milliseconds }
+        return all.filter(isAhead) + all.filter { !isAhead($0) }
+    }
+
     /// By the moment and not by the name alone: the second one of a second has a number, and comes before the first there.
     private var order: (Int64, Int, String) { (manifest.made, name.count, name) }
 
     /// The backup of this name in a folder, with or without its ending; `latest` is the newest.
-    package static func named(_ name: String, in folder: String) throws(BackupFailure) -> Backup {
+    package static func named(_ name: String, in folder: String, at now: Timestamp) throws(BackupFailure) -> Backup {
         if name == "latest" {
-            guard let latest = all(in: folder).last else { throw .missing("in \(folder)") }
+            guard let latest = all(in: folder, at: now).last else { throw .missing("in \(folder)") }
             return latest
         }
         if name.contains("/") { return try Backup(at: name) }
@@ -111,8 +119,8 @@ package struct Backup: Sendable {
 
     /// Removes all but the newest `count` of the folder; tells how many went.
     @discardableResult
-    package static func keep(_ count: Int, in folder: String) -> Int {
-        let old = all(in: folder).dropLast(max(1, count))
+    package static func keep(_ count: Int, in folder: String, at now: Timestamp) -> Int {
+        let old = all(in: folder, at: now).dropLast(max(1, count))
         for backup in old { backup.remove() }
         return old.count
     }

@@ -74,7 +74,8 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
 
     /// Whether the next one is due, by the newest there is.
     package func isDue(at now: Timestamp) -> Bool {
-        guard let latest = Backup.all(in: folder).last else { return true }
-        return now.milliseconds - latest.manifest.made >= interval.milliseconds
+        guard let latest = Backup.all(in: folder, at: now).last else { return true }
+        let age = now.milliseconds - latest.manifest.made
+        return age < 0 || age >= interval.milliseconds
     }
 }

@@ -7,7 +7,7 @@ extension SQLiteReader {
         try attempt {
             guard let number = try number(of: owner) else { return StorageUse() }
             let statement = try SQL(
-                "SELECT sum(record_bytes), sum(asset_bytes) FROM zone WHERE owner = ? AND deleted = 0",
+                "SELECT sum(record_bytes), sum(asset_bytes) FROM zone WHERE \(Self.living)",
                 in: database
             )
             defer { statement.reset() }

@@ -170,7 +170,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     override func storageUse(of owner: UserID) throws(RelayError) -> StorageUse {
         if let use = memory.use[owner] { return use }
-        let use = try zones(of: owner).reduce(StorageUse()) { $1.isDeleted ? $0 : $0 + $1.use }
+        let use = try livingZones(of: owner).reduce(StorageUse()) { $0 + (memory.zones[$1.id] ?? $1).use }
         memory.use[owner] = use
         return use
     }

@@ -43,9 +43,10 @@ struct StorePlaces: ~Copyable {
         latest = (home, store)
     }
 
-    /// The same for all who ask, from the first on: two at doors of their own would open two stores on one file.
+    /// The one door of a place, from the first time that somebody asks for it: two would open two stores on one file.
     mutating func door(of home: ContainerEnvironment) -> StoreDoor {
-        let place = places[home] ?? Place()
+        if let door = places[home]?.door { return door }
+        let place = Place()
         places[home] = place
         return place.door
     }

@@ -1,4 +1,5 @@
 import Foundation
+import Records
 import RelayStore
 
 /// Whether there are backups, and will be more.
@@ -6,9 +7,9 @@ extension FolderChecks {
     func backup(now: Date) -> Finding {
         let schedule = BackupSchedule(of: folder)
         if let schedule, let fault = fault(of: schedule) { return fault }
-        guard let latest = Backup.all(in: schedule?.folder ?? BackupSchedule.standardFolder(of: folder)).last else {
-            return none(schedule, now)
-        }
+        let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
+        let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
+        guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
         let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
         let found = "the newest is \(Self.words(seconds: age)) old"
         guard let schedule else {

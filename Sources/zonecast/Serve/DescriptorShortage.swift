@@ -1,22 +1,20 @@
-import Foundation
 import Logging
 import RelayStore
 import Synchronization
 
 /// Says that stores cannot be opened since the process has no descriptor left; once a minute at the most.
 final class DescriptorShortage: Sendable {
-    /// In seconds.
-    private static let silence: TimeInterval = 60
+    private static let silence = Duration.seconds(60)
 
     private let logger: Logger
-    private let said = Mutex<Date?>(nil)
+    private let said = Mutex<ContinuousClock.Instant?>(nil)
 
     init(logger: Logger) { self.logger = logger }
 
     func met() {
-        let now = Date()
+        let now = ContinuousClock.now
         let isNew = said.withLock { said in
-            if let last = said, now.timeIntervalSince(last) < Self.silence { return false }
+            if let last = said, now - last < Self.silence { return false }
             said = now
             return true
         }

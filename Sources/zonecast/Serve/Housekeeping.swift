@@ -54,7 +54,7 @@ struct ScheduledBackups: Service {
         guard let schedule = BackupSchedule(of: data), schedule.isDue(at: now) else { return }
         do {
             let backup = try Backup.create(of: data, in: schedule.folder, now: now)
-            Backup.keep(schedule.keep, in: schedule.folder)
+            Backup.keep(schedule.keep, in: schedule.folder, at: now)
             logger.info("Backup \(backup.name) is made.")
         } catch {
             logger.error("The scheduled backup failed; the next try is in a minute. \(error)")
@@ -68,8 +68,10 @@ struct AssetHousekeeping: Service {
     let unusedLifetime: Duration
 
     func run() async throws {
+        let calendar = CalendarWatch(.system)
         await cancelWhenGracefulShutdown {
             while (try? await Task.sleep(for: .seconds(600))) != nil {
+                guard calendar.isSteady() else { continue }
                 let limit = TimeSource.system.now() + (.zero - unusedLifetime)
                 _ = try? await stores.removeUnusedAssets(before: limit)
             }

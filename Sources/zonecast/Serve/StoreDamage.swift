@@ -10,12 +10,12 @@ import Synchronization
 ///
 /// What such a request asked for is refused, never made up; all else goes on.
 final class StoreDamage: Sendable {
-    /// How long the same file is not spoken of again, in seconds.
-    private static let silence: TimeInterval = 60
+    /// How long the same file is not spoken of again.
+    private static let silence = Duration.seconds(60)
 
     private let data: String
     private let logger: Logger
-    private let state = Mutex<(said: [String: Date], met: Int64)>(([:], 0))
+    private let state = Mutex<(said: [String: ContinuousClock.Instant], met: Int64)>(([:], 0))
 
     init(data: String, logger: Logger) {
         self.data = data
@@ -36,10 +36,10 @@ final class StoreDamage: Sendable {
     func found(_ fault: StoreCheck.Fault) { say("\(fault).", of: "\(data)/\(fault.file)") }
 
     private func say(_ sentence: String, of path: String) {
-        let now = Date()
+        let now = ContinuousClock.now
         let isNew = state.withLock { state in
             state.met += 1
-            if let last = state.said[path], now.timeIntervalSince(last) < Self.silence { return false }
+            if let last = state.said[path], now - last < Self.silence { return false }
             state.said[path] = now
             return true
         }

@@ -104,7 +104,7 @@ private struct FolderTrial {
         case .backup:
             _ = try Backup.create(of: data, in: backups, now: DiskWorld.now + .seconds(60), disk: disk.calls)
         case .restore:
-            let backup = try Backup.named("latest", in: backups)
+            let backup = try Backup.named("latest", in: backups, at: DiskWorld.now)
             _ = try backup.restore(to: data, now: DiskWorld.now, draw: draw.next, disk: disk.calls)
         case .schedule:
             try BackupSchedule(.daily, keep: 3, folder: backups).save(to: data, disk: disk.calls)

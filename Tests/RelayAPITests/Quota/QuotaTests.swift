@@ -217,6 +217,18 @@ import Wire
         #expect(try await uploadAddress(world, in: "public").status == 200)
     }
 
+    @Test func uploadsOfAClockThatWasAheadCountNoLongerThanOthers() async throws {
+        let clock = HandClock()
+        let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 }, time: clock.source)
+        clock.leap(.seconds(365 * 86_400))
+        #expect(try await send(world, 8_000, 1, to: try await uploadAddress(world)).status == 200)
+        clock.leap(.seconds(-365 * 86_400))
+        let refused = try await send(world, 8_000, 2, to: try await uploadAddress(world))
+        #expect(refused.code == "QUOTA_EXCEEDED")
+        clock.advance(.seconds(2 * 3_600))
+        #expect(try await send(world, 8_000, 2, to: try await uploadAddress(world)).status == 200)
+    }
+
     @Test func oneAssetInManyRecordsCountsOnce() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 })
         let upload = try await send(world, 8_000, to: uploadAddress(world))

@@ -63,6 +63,15 @@ import Wire
         #expect(await ask(relay, "public/records/lookup", lookup).status == .ok)
     }
 
+    @Test func aClockThatWasAheadRefusesNobodyOnceItIsRight() async throws {
+        let relay = try relay(transfer: 150)
+        world.clock.leap(.seconds(365 * 86_400))
+        for _ in 0..<2 { #expect(await ask(relay, "public/records/lookup", lookup).status == .ok) }
+        #expect(await ask(relay, "public/records/lookup", lookup).status == .tooManyRequests)
+        world.clock.leap(.seconds(-365 * 86_400))
+        #expect(await ask(relay, "public/records/lookup", lookup).status == .ok)
+    }
+
     @Test func aContainersOwnLimitCountsFromTheNextRequestOn() async throws {
         let relay = try relay()
         for _ in 0..<3 { #expect(await ask(relay, "public/records/lookup", lookup).status == .ok) }

@@ -224,6 +224,29 @@ import Testing
         #expect(try world.store.sessions(of: world.alice.id).count == 1)
     }
 
+    @Test func aClockThatIsAheadForAWhileEndsNoSignInWhileOthersAreUsed() throws {
+        let authenticator = try world.authenticator()
+        let used = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        let unused = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        _ = try authenticator.authenticate(used, in: world.home)
+        world.clock.leap(.seconds(365 * 86_400))
+        for _ in 0..<3 {
+            try authenticator.keepHouse()
+            world.clock.advance(.seconds(300))
+            _ = try world.signIn()
+        }
+        world.clock.leap(.seconds(-365 * 86_400))
+        try authenticator.keepHouse()
+        for request in [used, unused] { _ = try authenticator.authenticate(request, in: world.home) }
+        // A leap that lasts is a clock put right, and what is old goes in the end.
+        world.clock.leap(.seconds(365 * 86_400))
+        try authenticator.keepHouse()
+        world.clock.advance(.seconds(3 * 86_400))
+        _ = try world.signIn()
+        try authenticator.keepHouse()
+        #expect(try world.store.sessions(of: world.alice.id).count == 1)
+    }
+
     @Test func theDataFolderAloneMakesNoToken() throws {
         // What a thief has: the relay's key, and the session's row with the hash of its secret.
         let session = Session(

@@ -77,11 +77,14 @@ final class SignInWorld {
 /// Both clocks, moved by hand.
 final class HandClock: Sendable {
     private let elapsed = Mutex(Duration.zero)
-    private let start = Timestamp(milliseconds: 1_800_000_000_000)
+    private let start = Mutex(Timestamp(milliseconds: 1_800_000_000_000))
 
     func advance(_ duration: Duration) { elapsed.withLock { $0 += duration } }
 
-    var now: Timestamp { start + elapsed.withLock { $0 } }
+    /// Puts the calendar's clock ahead, or back; no time passes.
+    func leap(_ duration: Duration) { start.withLock { $0 = $0 + duration } }
+
+    var now: Timestamp { start.withLock { $0 } + elapsed.withLock { $0 } }
 
     var source: TimeSource { TimeSource(now: { self.now }, uptime: { self.elapsed.withLock { $0 } }) }
 }

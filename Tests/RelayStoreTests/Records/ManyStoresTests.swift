@@ -97,21 +97,6 @@ import Testing
         }
     }
 
-    /// Two stores on one file would give out numbers that know nothing of each other.
-    @Test func theFirstRequestsOfAContainerShareItsStore() throws {
-        let world = World(containers: 16, mostOpen: 100)
-        for home in world.homes {
-            let found = Mutex<[SQLiteStore]>([])
-            DispatchQueue.concurrentPerform(iterations: 8) { _ in
-                guard let store = try? world.stores.sqliteStore(of: home) else { return }
-                found.withLock { $0.append(store) }
-            }
-            let stores = found.withLock { $0 }
-            #expect(stores.count == 8 && Set(stores.map(ObjectIdentifier.init)).count == 1)
-        }
-        #expect(world.stores.counts.open == 16)
-    }
-
     @Test func oneDoorLeadsToAStoreAlsoBeforeItIsOpen() throws {
         let home = try #require(World(containers: 1).homes.first)
         var places = StorePlaces()
@@ -150,6 +135,27 @@ import Testing
             let names = try page(world.stores.store(of: home)).0
             #expect(names == ["first", "round-0", "round-1", "round-2"])
         }
+    }
+
+    /// Two stores on one file would each give the same change numbers, and lay out the file at once.
+    @Test func whoeverComesFirstTogetherGetsTheSameStore() throws {
+        let world = World(containers: 20, mostOpen: 40)
+        for home in world.homes {
+            let found = Mutex<[any Store]>([])
+            let refusals = Mutex<[String]>([])
+            DispatchQueue.concurrentPerform(iterations: 8) { _ in
+                do {
+                    let store = try world.stores.store(of: home)
+                    found.withLock { $0.append(store) }
+                } catch {
+                    refusals.withLock { $0.append("\(error)") }
+                }
+            }
+            #expect(refusals.withLock { $0 } == [])
+            let stores = found.withLock { $0 }
+            #expect(Set(stores.map { ObjectIdentifier($0 as AnyObject) }).count == 1)
+        }
+        #expect(world.stores.counts.open == world.homes.count)
     }
 
     @Test func aLongestUnusedStoreIsTheOneThatIsClosedAndItsLogGoesIntoItsFile() async throws {

@@ -49,7 +49,7 @@ struct BackupOptions: ParsableArguments {
     /// The backup that a person names.
     func backup(named name: String) throws -> Backup {
         if name == "latest", Backup.all(in: place).isEmpty { throw CommandFailure(.failed, try none()) }
-        return try run { try Backup.named(name, in: place) }
+        return try run { try Backup.named(name, in: place, at: TimeSource.system.now()) }
     }
 
     /// Runs `body` and says what went wrong in it.

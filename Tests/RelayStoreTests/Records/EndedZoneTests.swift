@@ -1,0 +1,44 @@
+import Records
+import RelayCore
+import RelayStore
+import Testing
+
+/// Zones that came and went stay in the feed of their database for ever, and nobody's writes get slower by them.
+@Suite struct EndedZoneTests {
+    private func database(_ user: UserID) -> DatabaseAddress {
+        DatabaseAddress(scope: .private, caller: Caller(.user(user), deviceID: "phone"))
+    }
+
+    /// Makes zones of these numbers, each as a request would, and ends them.
+    private func makeAndEnd(_ numbers: Range<Int>, for user: UserID, in store: SQLiteStore) async throws {
+        let (database, now) = (database(user), Timestamp(milliseconds: 1))
+        var limits = Limits()
+        limits.zonesPerUser = 100
+        for start in stride(from: numbers.lowerBound, to: numbers.upperBound, by: 100) {
+            let zones = (start..<min(start + 100, numbers.upperBound)).map { ZoneID("z\($0)", owner: user) }
+            let make = ModifyZones(zones.map { .create($0) }, of: database, limits: limits, now: now)
+            let end = ModifyZones(zones.map { .delete($0) }, of: database, limits: limits, now: now)
+            for request in [make, end] {
+                let outcomes = try await store.write { writer throws(RelayError) in try request.run(in: writer) }
+                for outcome in outcomes {
+                    if case .failed(_, let error) = outcome { Issue.record(error) }
+                }
+            }
+        }
+    }
+
+    @Test func whoeverHasEndedManyMakesZonesAsFastAsOthers() async throws {
+        let store = try SQLiteStore(.memory, draw: { UInt64.random(in: 1 ... .max) })
+        let old = UserID("_00000000000000000000000000000001")
+        try await makeAndEnd(0..<4_000, for: old, in: store)
+        let clock = ContinuousClock()
+        var (slow, quick) = (Duration.seconds(600), Duration.seconds(600))
+        for turn in 1...3 {
+            let numbers = (4_000 + 100 * turn)..<(4_100 + 100 * turn)
+            slow = min(slow, try await clock.measure { try await makeAndEnd(numbers, for: old, in: store) })
+            let fresh = UserID("_0000000000000000000000000000010\(turn)")
+            quick = min(quick, try await clock.measure { try await makeAndEnd(numbers, for: fresh, in: store) })
+        }
+        #expect(slow < quick * 5, "\(slow) where a new user needs \(quick)")
+    }
+}
