@@ -11,7 +11,7 @@ extension ListenError {
             try? await channel.close().get()
             return nil
         } catch {
-            return (error as? IOError).map { ListenError($0, configuration: configuration) }
+            return ListenError(error, configuration: configuration)
         }
     }
 }

@@ -15,12 +15,19 @@ package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
     case portTaken(ListeningAddress)
     case notAllowed(ListeningAddress)
     case noSuchAddress(ListeningAddress)
+    case unknownHost(ListeningAddress)
     /// The system's own number and words.
     case system(ListeningAddress, code: Int32, text: String)
     case testDoorBeyondLoopback
 
-    init(_ error: IOError, configuration: ServerConfiguration) {
+    /// `nil` for an error that says more by itself.
+    init?(_ error: any Error, configuration: ServerConfiguration) {
         let address = ListeningAddress(host: configuration.host, port: configuration.port)
+        if error is SocketAddressError.UnknownHost {
+            self = .unknownHost(address)
+            return
+        }
+        guard let error = error as? IOError else { return nil }
         switch error.errnoCode {
         case EADDRINUSE: self = .portTaken(address)
         case EACCES, EPERM: self = .notAllowed(address)
@@ -38,6 +45,8 @@ package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
             return "Listening on \(address) is not allowed for this user. Choose a port above 1023."
         case .noSuchAddress(let address):
             return "\(address.host) is not an address of this machine. Listen on one that is, such as 127.0.0.1."
+        case .unknownHost(let address):
+            return "\(address.host) is no name that this machine knows. Listen on an address of it, such as 127.0.0.1."
         case .system(let address, let code, let text):
             return "Cannot listen on \(address): \(text) (error \(code)). Choose another address with --listen."
         case .testDoorBeyondLoopback:

@@ -119,7 +119,7 @@ package struct RelayServer: Service {
                 tasks.cancelAll()
             }
         } catch {
-            failure = (error as? IOError).map { ListenError($0, configuration: configuration) } ?? error
+            failure = ListenError(error, configuration: configuration) ?? error
         }
         // However it ended: the loops' own timers must be gone before the loops are.
         for loop in loops.values { try? await loop.eventLoop.submit { loop.value.end() }.get() }
