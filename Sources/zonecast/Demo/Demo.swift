@@ -92,7 +92,7 @@ struct Demo: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let hasTerminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1
+        let hasTerminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 && !DemoTerminal.isDumb
         let isPlain = plain || json || !hasTerminal
         let journal = DemoJournal(json ? .json : isPlain ? .plain : .none)
         let recorder = try record.flatMap { path in

@@ -24,9 +24,11 @@ enum DemoTerminal {
 
     /// Colours are wanted unless `NO_COLOR` is set to anything, or the terminal knows none.
     static var hasColour: Bool {
-        let environment = ProcessInfo.processInfo.environment
-        return (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
+        (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty && !isDumb
     }
+
+    /// Whether it says of itself that it shows lines and nothing else.
+    static var isDumb: Bool { ProcessInfo.processInfo.environment["TERM"] == "dumb" }
 
     static func take() {
         var state = termios()

@@ -22,7 +22,7 @@ extension BackupCommand {
             if options.folder.json { return try Terminal.say(json: row) }
             Terminal.tell("created  \(row.made)  \(row.summary)")
             Terminal.say(row.backup, as: "         ")
-            Terminal.tell("next     zonecast backup verify latest --data \(options.folder.folder)")
+            Terminal.tell("next     zonecast backup verify latest \(options.again)")
         }
     }
 

@@ -26,10 +26,11 @@ struct BackupOptions: ParsableArguments {
 
     var place: String { backups ?? BackupSchedule.standardFolder(of: folder.folder) }
 
+    /// What names both folders once more.
+    var again: String { "--data \(folder.folder)" + (backups.map { " --backups \($0)" } ?? "") }
+
     /// What makes a backup here, for whoever has none.
-    private var making: String {
-        "zonecast backup create --data \(folder.folder)" + (backups.map { " --backups \($0)" } ?? "")
-    }
+    private var making: String { "zonecast backup create \(again)" }
 
     /// "There are none", for a place where there could be some; throws where there could not, or nobody may look.
     func none() throws -> String {

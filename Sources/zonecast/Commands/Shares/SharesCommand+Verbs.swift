@@ -269,8 +269,8 @@ extension SharesCommand {
                 _ = try await options.modify([
                     #"{"operationType":"forceDelete","record":{"recordName":\#(name)}}"#
                 ])
-                guard options.owner == nil else { return Terminal.tell("left  \(options.zone)") }
-                return Terminal.tell("stopped  everything is still in \(options.zone)")
+                guard options.owner == nil else { return try told("left", options.zone, "left  \(options.zone)") }
+                return try told("stopped", options.zone, "stopped  everything is still in \(options.zone)")
             }
             guard options.owner == nil else { throw CommandFailure(.notAllowed, "Only the owner can do that.") }
             guard options.root == nil else {
@@ -284,7 +284,13 @@ extension SharesCommand {
             if answer["serverErrorCode"] != nil {
                 throw CommandFailure(refusal: answer.list("records").first { $0["serverErrorCode"] != nil } ?? answer)
             }
-            Terminal.tell("stopped  \(answer.list("records").count) records are in \(returnTo)")
+            try told("stopped", returnTo, "stopped  \(answer.list("records").count) records are in \(returnTo)")
+        }
+
+        /// `zone`: where the records are now.
+        private func told(_ outcome: String, _ zone: String, _ line: String) throws {
+            guard options.json else { return Terminal.tell(line) }
+            try Terminal.say(json: ["outcome": outcome, "zone": zone])
         }
     }
 }
