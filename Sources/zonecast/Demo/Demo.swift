@@ -98,7 +98,7 @@ struct Demo: AsyncParsableCommand {
         let recorder = try record.flatMap { path in
             try DemoRecorder.Form(path: path).map { try DemoRecorder(path: path, form: $0) }
         }
-        let folder = try DemoFolder.make()
+        let folder = DemoFolder.path()
         let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
         let signals = DemoSignals {
             try? recorder?.end()
@@ -110,6 +110,8 @@ struct Demo: AsyncParsableCommand {
         }
         defer { signals.end() }
         Terminal.beforeEndingUnread { signals.end() }
+        // From here on there is somebody who removes it.
+        try DemoFolder.make(folder)
         let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)
         do {
             let world = DemoWorld(

@@ -6,20 +6,20 @@ enum DemoFolder {
     /// Bytes that a demo wants to find free: what a tour writes, and as much again.
     private static let room: Int64 = 32_000_000
 
+    /// Where it will be.
+    static func path() -> String {
+        FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-demo-\(UUID().uuidString)").path
+    }
+
     /// Makes the folder, with one in it for the relay; throws where the demo would soon fail there.
-    static func make() throws -> String {
-        let place = FileManager.default.temporaryDirectory
-        let folder = place.appendingPathComponent("zonecast-demo-\(UUID().uuidString)").path
+    static func make(_ folder: String) throws {
         do {
             try FileManager.default.createDirectory(atPath: folder + "/relay", withIntermediateDirectories: true)
         } catch {
-            throw refusal("\(place.path) cannot be written: \(FolderAccess.reason(error)).", "Name")
+            let place = FileManager.default.temporaryDirectory.path
+            throw refusal("\(place) cannot be written: \(FolderAccess.reason(error)).", "Name")
         }
-        if let trouble = trouble(in: folder) {
-            try? FileManager.default.removeItem(atPath: folder)
-            throw trouble
-        }
-        return folder
+        if let trouble = trouble(in: folder) { throw trouble }
     }
 
     /// Why nothing can be kept in a folder, if that is for want of room: whatever fails in it then fails by that.

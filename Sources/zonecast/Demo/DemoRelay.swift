@@ -64,6 +64,15 @@ final class DemoRelay: Sendable {
         state.withLock { $0.port = port }
     }
 
+    /// Throws once it has ended though nobody here has ended it: whoever waits for it would wait in vain.
+    func untilItEndsByItself() async throws {
+        while state.withLock({ !$0.isMeantToRun || $0.process?.isRunning == true }) {
+            try await Task.sleep(for: .milliseconds(200))
+        }
+        let words = Self.lastWords(in: folder)
+        throw CommandFailure(.failed, "The demo's relay has ended by itself. Its last words: \(words)")
+    }
+
     /// Ends it as a power cut would, with no chance to tidy up.
     func kill() {
         guard let process = state.withLock({ $0.process }), process.isRunning else { return }
@@ -75,6 +84,7 @@ final class DemoRelay: Sendable {
     /// Ends it with the demo: a word first, and no longer than 3 s.
     func stop() {
         guard let process = state.withLock({ $0.process }), process.isRunning else { return }
+        state.withLock { $0.isMeantToRun = false }
         process.terminate()
         for _ in 0..<60 where process.isRunning { usleep(50_000) }
         guard process.isRunning else { return }

@@ -11,7 +11,7 @@ final class DemoSignals: Sendable {
     init(tidy: @escaping @Sendable () -> Void) {
         self.tidy = Mutex(tidy)
         signal(SIGPIPE, SIG_IGN)
-        sources = [SIGINT, SIGTERM, SIGHUP].map { number -> any DispatchSourceSignal in
+        sources = [SIGINT, SIGTERM, SIGHUP, SIGQUIT].map { number -> any DispatchSourceSignal in
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
             source.setEventHandler { [weak self] in

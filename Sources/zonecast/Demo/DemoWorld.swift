@@ -64,10 +64,10 @@ final class DemoWorld: Sendable {
     /// Whether there is a relay to speak to, as far as is known.
     var isRelayRunning: Bool { relay?.isRunning ?? pulse.isAnswering }
 
-    /// What `body` gives, or the failure that a relay elsewhere has gone away meanwhile.
+    /// What `body` gives, or the failure that the relay has gone away meanwhile.
     func whileItAnswers<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result
     {
-        guard relay == nil else { return try await body() }
+        if let relay { return try await Wait.race(body, unless: { try await relay.untilItEndsByItself() }) }
         watching.withLock { task in task = task ?? Task { [pulse] in await pulse.watch() } }
         return try await Wait.race(body, unless: { [pulse] in try await pulse.untilLost() })
     }

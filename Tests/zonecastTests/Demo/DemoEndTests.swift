@@ -11,10 +11,10 @@ import Testing
         let process = ChildProcess()
         private let output = Pipe()
 
-        init(_ arguments: [String]) throws {
+        init(_ arguments: [String], environment: [String: String] = [:]) throws {
             process.executableURL = Command.program
             process.arguments = ["demo", "--plain", "--board-seconds", "1"] + arguments
-            process.environment = Command.cleanEnvironment()
+            process.environment = Command.cleanEnvironment().merging(environment) { $1 }
             process.standardInput = FileHandle.nullDevice
             process.standardOutput = output
             process.standardError = FileHandle.nullDevice
@@ -48,6 +48,39 @@ import Testing
         #expect(demo.process.terminationStatus == 130)
         let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
         #expect(lines.first?.contains("\"version\":2") == true && lines.count > 1)
+    }
+
+    /// The process that another one started, by what the system tells of each.
+    private func child(of parent: pid_t) throws -> pid_t {
+        let children = try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { pid_t($0) }.filter {
+            let facts = try? String(contentsOfFile: "/proc/\($0)/stat", encoding: .utf8)
+            // The name, which may hold anything, ends with the last bracket; the state and the parent follow.
+            return facts?.split(separator: ")").last?.split(separator: " ").dropFirst().first == "\(parent)"
+        }
+        return try #require(children.first)
+    }
+
+    @Test(.enabled(if: FileManager.default.fileExists(atPath: "/proc/self"), "there is no /proc here"))
+    func aRelayOfTheDemosOwnThatDiesIsToldAndNotWaitedFor() throws {
+        let demo = try Running([])
+        #expect(demo.read(until: "scene 1").contains("scene 1"))
+        kill(try child(of: demo.process.processIdentifier), SIGKILL)
+        let rest = demo.read()
+        demo.process.waitUntilExit()
+        #expect(demo.process.terminationStatus == 1)
+        let last = rest.split(separator: "\n").last ?? ""
+        #expect(last.contains("The demo's relay has ended by itself"), "\(rest)")
+    }
+
+    @Test(arguments: [SIGHUP, SIGQUIT]) func aDemoThatIsBrokenOffLeavesNoFiles(signal: Int32) throws {
+        let temporary = folder.path + "/tmp"
+        try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
+        let demo = try Running([], environment: ["TMPDIR": temporary])
+        #expect(demo.read(until: "scene 1").contains("scene 1"))
+        demo.process.signal(signal)
+        demo.process.waitUntilExit()
+        #expect(demo.process.terminationStatus == 128 + signal)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: temporary).isEmpty)
     }
 
     @Test func aRelayElsewhereThatDiesIsToldAndNotWaitedFor() throws {
