@@ -95,7 +95,8 @@ enum Handshake {
     private static func answer(_ status: Int, _ reason: String, _ extra: HTTPFields = [:]) -> APIResponse {
         var headers = extra
         headers[.contentType] = "application/json; charset=UTF-8"
-        let body = "{\"uuid\":\"\(RequestID.random())\",\"serverErrorCode\":\"BAD_REQUEST\",\"reason\":\"\(reason)\"}"
+        let code = status == 403 ? "ACCESS_DENIED" : "BAD_REQUEST"
+        let body = "{\"uuid\":\"\(RequestID.random())\",\"serverErrorCode\":\"\(code)\",\"reason\":\"\(reason)\"}"
         return APIResponse(status: .init(code: status), headers: headers, body: Array(body.utf8))
     }
 }
