@@ -130,6 +130,19 @@ import Testing
         }
     }
 
+    /// Unpacked in the folder where somebody works, it goes by its own name.
+    @Test func aBackupIsFoundWhereItWasUnpacked() throws {
+        try withFolder { folder in
+            let backup = try backup(in: folder)
+            let now = Timestamp(milliseconds: 2)
+            let here = "zonecast-\(UUID().uuidString).zonecastbak"
+            try FileManager.default.moveItem(atPath: backup.path, toPath: here)
+            defer { try? FileManager.default.removeItem(atPath: here) }
+            #expect(try Backup.named(here, in: "\(folder)/backups", at: now).path == here)
+            #expect(throws: BackupFailure.self) { try Backup.named(backup.name, in: "\(folder)/backups", at: now) }
+        }
+    }
+
     /// A backup may come from somebody else, and is put back by root.
     @Test(arguments: ["../relay.sqlite", "/etc/passwd", "containers/../../x.sqlite", "./relay.sqlite", "a//b", ""])
     func aManifestNamesNoOtherPlace(path: String) throws {

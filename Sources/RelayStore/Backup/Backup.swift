@@ -114,7 +114,10 @@ package struct Backup: Sendable {
             return latest
         }
         if name.contains("/") { return try Backup(at: name) }
-        return try Backup(at: "\(folder)/\(name.hasSuffix(suffix) ? name : name + suffix)")
+        let path = "\(folder)/\(name.hasSuffix(suffix) ? name : name + suffix)"
+        // One that was brought from elsewhere and unpacked here.
+        let isHere = FileManager.default.fileExists(atPath: "\(name)/\(manifestName)")
+        return try Backup(at: isHere && !FileManager.default.fileExists(atPath: path) ? name : path)
     }
 
     /// Removes all but the newest `count` of the folder; tells how many went.
