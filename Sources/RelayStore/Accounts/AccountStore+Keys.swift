@@ -138,7 +138,7 @@ extension AccountStore {
                 sql: "UPDATE api_tokens SET revoked = coalesce(revoked, ?) WHERE id = ? OR hash = ?",
                 arguments: [now, name, hash]
             )
-            guard db.changesCount > 0 else { throw DirectoryError.missing("API token") }
+            guard db.changesCount > 0 else { throw DirectoryError.missing("such API token") }
         }
     }
 

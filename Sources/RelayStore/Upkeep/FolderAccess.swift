@@ -6,7 +6,10 @@ import RelayCore
 package enum FolderAccess {
     /// Whether the folder, or one above it, is somebody else's and shut.
     package static func isForbidden(_ folder: String) -> Bool {
-        access(folder, R_OK | X_OK) != 0 && errno == EACCES
+        guard access(folder, R_OK | X_OK) != 0, errno == EACCES else { return false }
+        // A file, which nobody looks into, not even root.
+        var facts = stat()
+        return stat(folder, &facts) != 0 || facts.st_mode & S_IFMT == S_IFDIR
     }
 
     /// A sentence for whoever may not look into the folder; `nil` where they may, or it is not there.

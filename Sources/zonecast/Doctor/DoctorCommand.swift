@@ -109,7 +109,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let checks = FolderChecks(folder: settings.data, isThorough: !quick)
         let storage = checks.storage()
         report.add(storage)
-        guard storage.grade != .problem else { return }
+        guard storage.grade != .problem || checks.opens else { return }
         let running = FolderLock.runningRelay(in: settings.data)
         if let running {
             await checkRelay(running, settings, &report)

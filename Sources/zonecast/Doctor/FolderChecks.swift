@@ -42,6 +42,11 @@ struct FolderChecks: Sendable {
         }
     }
 
+    /// Whether there is a relay's own file, and it can be read: then the rest can be looked at, whatever ails the storage.
+    var opens: Bool {
+        FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") && (try? AccountStore(folder: folder)) != nil
+    }
+
     private func unusable(_ found: String) -> Finding {
         Finding("storage", .problem, found, next: "look who owns it: ls -ld \(folder); run this as that user")
     }
