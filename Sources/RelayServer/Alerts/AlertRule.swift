@@ -75,7 +75,7 @@ package struct AlertRule: Sendable {
     static let disk = AlertRule(
         id: "disk",
         name: "Room on the disk",
-        meaning: "Free bytes on the data folder's disk; below half a gigabyte writes are refused.",
+        meaning: "Free bytes on the data folder's disk; where there are none left writes are refused.",
         action: "Make room, or move the data folder to a larger disk: zonecast storage copy --to DIR",
         unit: "bytes",
         limit: 2_000_000_000,

@@ -26,7 +26,7 @@ extension ConsoleAPI {
         },
         .post("alerts/test") { call in
             guard let send = call.parts.sendAlert else {
-                throw ConsoleRefusal("Nobody is set up to be told: alerts.webhook or alerts.ntfy in the configuration.")
+                throw ConsoleRefusal("Nobody is set up to be told: alerts.webhook, alerts.ntfy or alerts.mail-to.")
             }
             if let fault = await send(.test(at: call.parts.time.now())) {
                 throw ConsoleRefusal("The message did not arrive: \(fault)", status: 502)

@@ -19,7 +19,7 @@ final class DemoChaos: Sendable {
         var kills = 0
 
         var words: String {
-            "\(writes) writes, \(cuts) cuts, \(restarts) client restarts, the relay killed \(kills == 1 ? "once" : "\(kills) times")"
+            "\(writes) writes, \(cuts) cuts, \(restarts) client restart\(restarts == 1 ? "" : "s"), the relay killed \(kills == 1 ? "once" : "\(kills) times")"
         }
     }
 
