@@ -55,6 +55,13 @@ import Testing
         #expect(run.complaint.contains("zonecast backup restore latest --data \(folder.path)"))
     }
 
+    @Test func aLimitOfOpenFilesThatLetsNoRelayStart() throws {
+        let command = "ulimit -n 40; exec \"$0\" serve --dev --listen 127.0.0.1:0 --data \"$1\""
+        let run = try Tool.run("sh", ["-c", command, Command.program.path, folder.path])
+        #expect(run.status == 1 && run.said.contains("open 40 files and sockets, and a relay takes at least"), "\(run)")
+        #expect(run.said.contains("ulimit -n 4096"))
+    }
+
     @Test(.enabled(if: FileManager.default.fileExists(atPath: "/proc/self"), "there is no /proc here"))
     func aDemoWithoutAPlaceForItsFilesSaysSo() throws {
         let run = try Command.run(["demo"], environment: ["TMPDIR": "/proc"])

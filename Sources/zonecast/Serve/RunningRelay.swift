@@ -40,7 +40,7 @@ struct RunningRelay {
 
     /// Serves until a signal says stop; then finishes what has begun.
     func run() async throws {
-        Self.raiseDescriptorLimit()
+        try raiseDescriptorLimit()
         Allocator.keepFreedMemory()
         let accounts = try directory()
         let metrics = RelayMetrics()
@@ -234,11 +234,20 @@ struct RunningRelay {
     }
 
     /// Ten thousand sockets need as many descriptors; the system's soft limit is often 1,024.
-    private static func raiseDescriptorLimit() {
+    ///
+    /// - Throws: where even the hard limit lets no relay start, which would end without a word that helps.
+    private func raiseDescriptorLimit() throws {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
         limit.rlim_cur = limit.rlim_max
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        // Each loop has three of its own; stores, the listener and a few connections take the rest.
+        let least = 64 + 3 * (settings.server.loops ?? ProcessInfo.processInfo.activeProcessorCount)
+        guard limit.rlim_cur < least else { return }
+        throw CommandFailure(
+            .failed,
+            "The system lets this process open \(limit.rlim_cur) files and sockets, and a relay takes at least \(least). Try: ulimit -n 4096 (LimitNOFILE in a service)"
+        )
     }
 }
 
