@@ -112,7 +112,7 @@ final class DemoRelay: Sendable {
     private static func lastWords(in folder: String) -> String {
         let log = (try? String(contentsOfFile: folder + "/relay.log", encoding: .utf8)) ?? ""
         let last = log.split(separator: "\n").last.map(String.init) ?? "it said nothing."
-        return last.hasPrefix("Error: ") ? String(last.dropFirst("Error: ".count)) : last
+        return last.hasPrefix("zonecast: ") ? String(last.dropFirst("zonecast: ".count)) : last
     }
 
     private static func logFile(in folder: String) -> FileHandle? {
