@@ -56,7 +56,7 @@ import Testing
         try store.revokeAPIToken(token.id)
         #expect(try store.generation() != before)
         #expect(try store.apiTokens().first?.revoked != nil)
-        #expect(throws: DirectoryError.missing("API token")) { try store.revokeAPIToken("0000000000000000") }
+        #expect(throws: DirectoryError.missing("such API token")) { try store.revokeAPIToken("0000000000000000") }
     }
 
     @Test func tokensAndKeysNeedTheirContainer() throws {
