@@ -9,6 +9,7 @@ import Testing
 /// What programs take for granted of the frameworks that come with Apple's CloudKit.
 @Suite(.timeLimit(.minutes(5))) struct WatchingTests {
     @Test func modelsAreObserved() {
+        // The block is called where the change is made: there is one thread.
         final class Flag: @unchecked Sendable { var isUp = false }
         let (folder, changed) = (Folder(), Flag())
         withObservationTracking {

@@ -16,6 +16,8 @@ struct StorePlaces: ~Copyable {
         var lastUse = 0
         /// What it goes on from, where it has been open before.
         var pause: StorePause?
+        /// It is open, closed for a while, or on its way from one to the other.
+        var isUsed = false
         /// `lastUse` as of the last look for assets that no record uses, where none was too young to be judged.
         var sweptUse: Int?
     }
@@ -71,6 +73,7 @@ struct StorePlaces: ~Copyable {
 
     mutating func opened(_ store: SQLiteStore, of home: ContainerEnvironment, isUse: Bool) {
         places[home, default: Place()].store = store
+        places[home]?.isUsed = true
         places[home]?.pause = nil
         openCount += 1
         if isUse { turn(to: home, store) }
@@ -94,6 +97,7 @@ struct StorePlaces: ~Copyable {
     /// Takes a store out, whoever uses it, and for good.
     mutating func end(_ home: ContainerEnvironment) -> SQLiteStore? {
         places[home]?.pause = nil
+        places[home]?.isUsed = false
         return take(home)
     }
 
@@ -125,9 +129,6 @@ struct StorePlaces: ~Copyable {
 }
 
 extension StorePlaces.Place {
-    /// It is open, or closed for a while.
-    fileprivate var isUsed: Bool { store != nil || pause != nil }
-
     /// Whether it is open, and nobody else has a hold of its store.
     fileprivate mutating func isIdle() -> Bool { isKnownUniquelyReferenced(&store) && store?.canPause == true }
 }

@@ -53,8 +53,10 @@ struct MirrorLink: Sendable {
     func files() throws(CKError) -> AssetKeeper? {
         let caller = try connection().caller
         return memory.files.withLock { files in
-            if files == nil { files = caller.newKeeper() }
-            return files
+            if let files, files.caller === caller { return files.keeper }
+            guard let keeper = caller.newKeeper() else { return nil }
+            files = (caller, keeper)
+            return keeper
         }
     }
 
@@ -298,6 +300,6 @@ struct MirrorLink: Sendable {
 private final class LinkMemory: Sendable {
     /// For whom it asks and writes, whoever signs in meanwhile; `nil` until a sign-in was looked at.
     let binding = Mutex<AccountBinding?>(nil)
-    /// Made when a file is first needed.
-    let files = Mutex<AssetKeeper?>(nil)
+    /// Made when a file is first needed, and anew where the container has been configured anew since.
+    let files = Mutex<(caller: CallerMemory, keeper: AssetKeeper)?>(nil)
 }
