@@ -55,6 +55,7 @@ extension WriteMark {
             switch operation {
             case .create(let zone): print.add(part: "create \(zone.zoneName)")
             case .delete(let zone, let loss): print.add(part: "delete \(loss.rawValue) \(zone.zoneName)")
+            case .leave(let zone): print.add(part: "leave \(zone.owner.recordName) \(zone.zoneName)")
             }
         }
         self.init(user: user, id: id, print: print.sum)

@@ -59,7 +59,8 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
         switch try item.required("operationType").string() {
         case "create": return ModifyZones.Operation.create(id)
         case "delete": return ModifyZones.Operation.delete(id, try zoneLoss(item))
-        default: throw RelayError.badRequest("A zone operation's type is create or delete.")
+        case "leave": return ModifyZones.Operation.leave(id)
+        default: throw RelayError.badRequest("A zone operation's type is create or delete, or leave in shared.")
         }
     }
     var request = ModifyZones(operations, of: context.database, limits: context.limits, now: context.now)

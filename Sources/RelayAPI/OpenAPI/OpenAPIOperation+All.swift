@@ -108,7 +108,7 @@ extension OpenAPIOperation {
             route: "zones/modify",
             id: "modifyZones",
             tag: "zones",
-            summary: "Makes and ends custom zones of the private database.",
+            summary: "Makes and ends custom zones of the private database, and leaves those of others.",
             databases: .privateAndShared,
             request: "ModifyZonesRequest",
             response: "ZonesResponse"

@@ -114,7 +114,7 @@ extension OpenAPISchemas {
                 "operationID": { "type": "string", "minLength": 1, "maxLength": 255, "description": "As in records/modify: what has taken effect is not done again." },
                 "operations": { "type": "array", "maxItems": 200, "items": { "type": "object", "required": ["operationType", "zone"],
                 "properties": {
-                  "operationType": { "type": "string", "enum": ["create", "delete"] },
+                  "operationType": { "type": "string", "enum": ["create", "delete", "leave"], "description": "Zones of the shared database can only be left, which is this relay's own: the caller gives up all that is shared with them there." },
                   "reason": { "type": "string", "enum": ["purged", "encryptedDataReset"], "description": "With a deletion: what the user's other devices are told of why." },
                   "zone": { "type": "object", "required": ["zoneID"], "properties": { "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" } } } } } } } }
             """#

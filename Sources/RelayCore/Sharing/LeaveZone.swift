@@ -1,6 +1,8 @@
 import Records
 
-/// A participant gives up all that is shared with them in a zone: what it means to delete a zone of the shared database.
+/// A participant gives up all that is shared with them in a zone.
+///
+/// It is what programs mean that delete a zone of the shared database; the wire has no word for it (errors reference 4).
 struct LeaveZone {
     let zone: ZoneID
     let caller: Caller

@@ -1,17 +1,23 @@
 package import Records
 
-/// Makes and ends zones of a private database.
+/// Makes and ends zones of a private database, and leaves those of the shared one.
 ///
 /// Wire reference 11, errors reference 4.
 package struct ModifyZones: Sendable {
     package enum Operation: Hashable, Sendable {
         case create(ZoneID)
         case delete(ZoneID, ZoneLoss = .deleted)
+        /// Ours: gives up all that is shared with the caller in a zone.
+        case leave(ZoneID)
 
         package var zone: ZoneID {
             switch self {
-            case .create(let zone), .delete(let zone, _): zone
+            case .create(let zone), .delete(let zone, _), .leave(let zone): zone
             }
+        }
+
+        fileprivate var isLeaving: Bool {
+            if case .leave = self { true } else { false }
         }
     }
 
@@ -44,9 +50,11 @@ package struct ModifyZones: Sendable {
         switch database.scope {
         case .public: throw .badRequest("zones cannot be modified in the public database")
         case .shared:
-            let makesZones = operations.contains { if case .create = $0 { true } else { false } }
-            if makesZones || database.caller.user == nil { throw .accessDenied }
-        case .private: return
+            guard database.caller.user != nil, operations.allSatisfy(\.isLeaving) else { throw .accessDenied }
+        case .private:
+            guard !operations.contains(where: \.isLeaving) else {
+                throw .badRequest("A zone of the private database is deleted; only those of others can be left.")
+            }
         }
     }
 
@@ -88,19 +96,15 @@ package struct ModifyZones: Sendable {
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             return .saved(zone)
         case .delete(_, let loss): return .deleted(id, loss)
+        case .leave: return .deleted(id, .deleted)
         }
     }
 
     private func run(_ operation: Operation, in writer: any StoreWriter) throws(RelayError) -> Outcome {
         let id = try database.zone(operation.zone)
-        if database.scope == .shared {
-            try LeaveZone(zone: id, caller: database.caller, now: now).run(in: writer)
-            return .deleted(id, .deleted)
-        }
-        let existing = try writer.zone(id)
         switch operation {
         case .create:
-            if let existing { return .saved(existing) }
+            if let existing = try writer.zone(id) { return .saved(existing) }
             let count = try writer.zoneCount(of: id.owner)
             guard count <= limits.zonesPerUser else {
                 throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
@@ -108,10 +112,13 @@ package struct ModifyZones: Sendable {
             return .saved(try writer.makeZone(id, by: database.caller.deviceID))
         case .delete(_, let loss):
             guard !id.isDefault else { throw .badRequest("The default zone cannot be deleted.") }
-            guard var existing else { throw .zoneNotFound }
+            guard var existing = try writer.zone(id) else { throw .zoneNotFound }
             existing.loss = loss
             try writer.deleteZone(existing, by: database.caller.deviceID)
             return .deleted(id, loss)
+        case .leave:
+            try LeaveZone(zone: id, caller: database.caller, now: now).run(in: writer)
+            return .deleted(id, .deleted)
         }
     }
 }

@@ -115,8 +115,11 @@ extension DemoPages {
            */
           async saveZones(zones) { return this.#modifyZones("create", zones); }
 
-          /** @param {Zone[]} zones */
-          async deleteZones(zones) { return this.#modifyZones("delete", zones); }
+          /**
+           * Deletes zones; in the shared database the caller leaves what others have shared with them there.
+           * @param {Zone[]} zones
+           */
+          async deleteZones(zones) { return this.#modifyZones(this.scope === "shared" ? "leave" : "delete", zones); }
 
           async #modifyZones(operationType, zones) {
             const operations = zones.map((zone) => ({ operationType, zone: { zoneID: zoneID(zone) } }));

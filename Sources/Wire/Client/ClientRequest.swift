@@ -147,16 +147,18 @@ package enum ClientRequest {
         }
     }
 
-    /// `zones/modify`: creations first, then deletions.
+    /// `zones/modify`: creations first, then deletions, which in the shared database are ours, `leave`.
     ///
     /// `loss` is why they go; `operationID` as with records.
     package static func modify(
         creating: [ZoneID],
         deleting: [ZoneID],
+        of scope: DatabaseScope,
         loss: ZoneLoss = .deleted,
         operationID: String? = nil
     ) -> [UInt8] {
-        let operations = creating.map { ("create", $0) } + deleting.map { ("delete", $0) }
+        let end = scope == .shared ? "leave" : "delete"
+        let operations = creating.map { ("create", $0) } + deleting.map { (end, $0) }
         return body { object in
             if let operationID { object.member("operationID", operationID) }
             object.key("operations")

@@ -55,7 +55,7 @@ extension CKDatabase {
         return try result.get()
     }
 
-    /// Deletes a custom zone with all its records.
+    /// Deletes a custom zone with all its records; in the shared database leaves what others have shared in it.
     ///
     /// - Parameter zoneID: The zone's address.
     /// - Returns: The same address.
@@ -71,7 +71,7 @@ extension CKDatabase {
     ///
     /// - Parameters:
     ///   - recordZonesToSave: Zones to create.
-    ///   - recordZoneIDsToDelete: Zones to delete with all their records.
+    ///   - recordZoneIDsToDelete: Zones to delete with all their records; of the shared database, zones to leave.
     /// - Returns: Each zone's own outcome.
     /// - Throws: `badDatabase` for the public database, and what concerns the request as a whole.
     public func modifyRecordZones(
@@ -129,7 +129,13 @@ extension CKDatabase {
                 "zones/modify",
                 settings: settings
             ) { name in
-                ClientRequest.modify(creating: creating, deleting: deleting, loss: loss, operationID: name)
+                ClientRequest.modify(
+                    creating: creating,
+                    deleting: deleting,
+                    of: scope,
+                    loss: loss,
+                    operationID: name
+                )
             }
         } catch {
             throw error.error

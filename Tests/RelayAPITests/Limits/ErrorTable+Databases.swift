@@ -14,6 +14,21 @@ extension ErrorTableTests {
             "zones cannot be modified in the public database"
         ),
         Row(
+            "own zones left",
+            "private/zones/modify",
+            #"{"operations":[{"operationType":"leave","zone":{"zoneID":{"zoneName":"A"}}}]}"#,
+            is: 400,
+            "BAD_REQUEST",
+            "A zone of the private database is deleted; only those of others can be left."
+        ),
+        Row(
+            "shared zones deleted",
+            "shared/zones/modify",
+            #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"A"}}}]}"#,
+            is: 403,
+            "ACCESS_DENIED"
+        ),
+        Row(
             "shared zones made",
             "shared/zones/modify",
             #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"A"}}}]}"#,

@@ -148,9 +148,9 @@ struct ShareWorld {
     }
 
     /// What somebody with whom alice's zone is shared does to be rid of it.
-    func deleteZone(as user: String) async throws -> Answer {
+    func leaveZone(as user: String, by way: String = "leave") async throws -> Answer {
         let id = try await zoneID()
-        let body = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(id)}}]}"#
+        let body = #"{"operations":[{"operationType":"\#(way)","zone":{"zoneID":\#(id)}}]}"#
         return try await world.ask("shared/zones/modify", as: user, body)
     }
 

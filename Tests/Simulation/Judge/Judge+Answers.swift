@@ -139,7 +139,10 @@ extension Judge {
             took.append(answer["serverErrorCode"] == nil)
             guard took.last == true, !exchange.open.isRepeat, !exchange.open.isDoubled else { continue }
             let name = zone(answer["zoneID"] ?? operation["zone"]?["zoneID"], of: exchange.request)
-            let isDelete = try operation["operationType"]?.string() == "delete"
+            let kind = try operation["operationType"]?.string()
+            // A zone that is left goes on.
+            guard kind != "leave" else { continue }
+            let isDelete = kind == "delete"
             let time = now
             state.withLock { state in
                 let truths = state.history[exchange.open.since...]

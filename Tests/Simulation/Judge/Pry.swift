@@ -44,7 +44,7 @@ struct Pry: Sendable {
             ),
             (
                 "shared/zones/modify",
-                #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"ZONE","ownerRecordName":"\#(owner)"}}}]}"#
+                #"{"operations":[{"operationType":"leave","zone":{"zoneID":{"zoneName":"ZONE","ownerRecordName":"\#(owner)"}}}]}"#
             ),
         ]
     }
@@ -55,7 +55,7 @@ struct Pry: Sendable {
                 // A zone that is partly theirs they may well name; only its records are compared.
                 if pair.zone.there == pair.zone.missing, !call.body.contains("RECORD") { continue }
                 let name = ZoneName(owner: owner, name: pair.zone.there)
-                // To delete a zone that is shared with them is to leave it.
+                // What is shared with them they would leave.
                 if call.path.hasSuffix("zones/modify"), judge.truth.visible(name, to: judge.names(stranger)) != nil {
                     continue
                 }

@@ -69,7 +69,7 @@ import Wire
 
     @Test func zonesAndSubscriptions() {
         #expect(
-            text(ClientRequest.modify(creating: [notes], deleting: [ZoneID("Old")])) == """
+            text(ClientRequest.modify(creating: [notes], deleting: [ZoneID("Old")], of: .private)) == """
                 {"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Notes"}}},\
                 {"operationType":"delete","zone":{"zoneID":{"zoneName":"Old"}}}]}
                 """
