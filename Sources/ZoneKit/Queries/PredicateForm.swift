@@ -222,11 +222,21 @@ extension Query.Comparator {
             self.init(keyPath: \FieldNames[key ?? ""], ascending: ascending)
         }
 
-        /// The name that the descriptor was made with; `nil` where it was made with a key path.
-        public var key: String? { fieldName }
-
         /// The name that the descriptor was made with.
         var fieldName: String? { (FieldNames()[keyPath: keyPath as AnyKeyPath] as? FieldNames.Name)?.text }
+    }
+
+    /// Gives `NSSortDescriptor` its `key`, which Foundation's own one here is not available for.
+    ///
+    /// As a member of the class itself it makes Foundation's ambiguous in the table of every subclass: optimized programs that
+    /// use one, such as `CKLocationSortDescriptor`, crash the compiler (Swift 6.3).
+    public protocol CKSortKeyed {}
+
+    extension NSSortDescriptor: CKSortKeyed {}
+
+    extension CKSortKeyed where Self: NSSortDescriptor {
+        /// The name that the descriptor was made with; `nil` where it was made with a key path.
+        public var key: String? { fieldName }
     }
 
     /// Carries a field's name through a key path: reading the path gives the name back.
