@@ -29,6 +29,12 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
 }
 
 extension Duration {
+    /// A wait of so many seconds as somebody else names it: a year at the most; `nil` for what is no length of time.
+    package init?(waitOf seconds: Double) {
+        guard seconds >= 0 else { return nil }
+        self = .milliseconds(Int64((min(seconds, 31_536_000) * 1000).rounded()))
+    }
+
     /// Rounded down, held at the ends of the range.
     package var wholeMilliseconds: Int64 {
         let (seconds, attoseconds) = components

@@ -84,7 +84,8 @@ package struct NoticeLine: Sendable {
         case .ready: return ready(now)
         case .heard: return [wakeUp]
         case .goodbye(let retryAfter):
-            promisedReturn = retryAfter
+            // A relay that promises to be back at once, and is not, would be asked without a pause.
+            promisedReturn = retryAfter.map { max($0, .milliseconds(500)) }
             return []
         case .closed(let code): return closed(code, now, &random)
         case .refused(let status): return refused(status, now, &random)

@@ -129,7 +129,7 @@ package struct PublicPoll: Sendable {
 
     private func start(of type: String) -> Timestamp? {
         guard let watermark = marks[type]?.watermark else { return nil }
-        return Timestamp(milliseconds: watermark.milliseconds - settings.overlap.wholeMilliseconds)
+        return watermark + (.zero - settings.overlap)
     }
 
     /// Notes what a page holds and says which of it is news.
@@ -145,7 +145,7 @@ package struct PublicPoll: Sendable {
         }
         if let watermark = mark.watermark {
             // Twice the overlap: the next question reaches back from a watermark that may still grow within this poll.
-            let oldest = Timestamp(milliseconds: watermark.milliseconds - 2 * settings.overlap.wholeMilliseconds)
+            let oldest = watermark + (.zero - settings.overlap * 2)
             for (name, time) in mark.recentTimes where time < oldest {
                 mark.recent[name] = nil
                 mark.recentTimes[name] = nil

@@ -70,6 +70,13 @@ import Testing
         #expect(line.handle(.timerFired, at: at(3), using: &random).first == .connect)
     }
 
+    /// One that promises that, and breaks it each time, is not asked in a circle.
+    @Test mutating func aReturnAtOnceTakesAMoment() {
+        var line = live(since: at(0))
+        _ = line.handle(.goodbye(retryAfter: .zero), at: at(1), using: &random)
+        #expect(wait(line.handle(.closed(code: 1012), at: at(1), using: &random), from: at(1)) == 0.5)
+    }
+
     @Test mutating func backsOffDoublingTo60SecondsAndAfreshAfterAHealthyMinute() {
         var line = NoticeLine()
         var now = at(0)

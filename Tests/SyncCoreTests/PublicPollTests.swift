@@ -42,6 +42,17 @@ import Testing
         #expect(changed.first == .apply(type: "Post", positions: [1]))
     }
 
+    /// What a relay says is the time of a change may be anything.
+    @Test(arguments: [Int64.min, .max]) mutating func timesAtTheEndsOfTheirRangeAreNoTrouble(_ end: Int64) {
+        let strange = PublicPoll.Sighting(recordName: "a", changeTag: "1", modified: Timestamp(milliseconds: end))
+        _ = poll.handle(.started, at: at(0), using: &random)
+        let page = poll.handle(.page(type: "Post", [strange], moreComing: false), at: at(1), using: &random)
+        #expect(page.first == .apply(type: "Post", positions: [0]))
+        let next = poll.handle(.pollNow, at: at(2), using: &random)
+        let since = Timestamp(milliseconds: end == .min ? .min : .max - 5_000)
+        #expect(next.contains(.query(type: "Post", since: since)))
+    }
+
     @Test mutating func pagesFollowAndTheMemoryStaysSmall() {
         _ = poll.handle(.started, at: at(0), using: &random)
         for page in 0..<100 {

@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import SyncCore
 import Synchronization
 import Testing
 import ZoneKit
@@ -27,6 +28,36 @@ import ZoneKit
         #expect(record.creationDate == Date(timeIntervalSince1970: 1))
         #expect(record.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
         #expect(record.lastModifiedUserRecordID?.recordName == "_bob")
+    }
+
+    /// A proxy's answer in either form, and whatever else stands there.
+    @Test(
+        arguments: [
+            ("3", 3), ("0.25", 0.25), ("1e30", 31_536_000), ("inf", 31_536_000), ("Mon, 23 Nov 2026 04:01:30 GMT", 90),
+            ("Mon, 23 Nov 2026 03:00:00 GMT", 0), ("nan", nil), ("-1", nil), ("soon", nil), ("", nil),
+        ] as [(String, Double?)]
+    )
+    func aForeignAnswerTellsHowLongToWait(_ text: String, _ seconds: Double?) async throws {
+        let headers = ["Retry-After": text, "Date": "Mon, 23 Nov 2026 04:00:00 GMT"]
+        let relay = ScriptedRelay(.answer(503, "<html>", headers: headers))
+        do {
+            _ = try await relay.container().privateCloudDatabase.record(for: id)
+            Issue.record("The proxy's page was taken for a record.")
+        } catch let error as CKError {
+            #expect(error.code == .serviceUnavailable)
+            #expect(error.retryAfterSeconds == seconds)
+            #expect(error.trouble.retryAfter == seconds.map { .milliseconds(Int64($0 * 1000)) })
+        }
+    }
+
+    /// No wait that somebody has put into an error ends the program.
+    @Test func aStrangeWaitIsNone() {
+        for seconds in [Double.nan, -Double.infinity, -1] {
+            let error = CKError(.serviceUnavailable, userInfo: [CKErrorRetryAfterKey: NSNumber(value: seconds)])
+            #expect(error.trouble.retryAfter == nil)
+        }
+        let error = CKError(.serviceUnavailable, userInfo: [CKErrorRetryAfterKey: NSNumber(value: Double.infinity)])
+        #expect(error.trouble.retryAfter == .seconds(31_536_000))
     }
 
     @Test func aFreshTokenIsUsedFromThenOn() async throws {

@@ -16,12 +16,15 @@ import ZoneKit
 
     /// A record that names the content, and what comes when its address is asked.
     private func relay(sending files: String...) -> ScriptedRelay {
+        ScriptedRelay([.answer(200, answer)] + files.map { .answer(200, $0) })
+    }
+
+    private var answer: String {
         let image = #"{"fileChecksum":"\#(good)","size":8,"downloadURL":"http://relay.example/x"}"#
-        let record = """
+        return """
             {"records":[{"recordName":"a","recordType":"Photo","recordChangeTag":"1","zoneID":{"zoneName":"Photos"},
             "fields":{"image":{"value":\(image),"type":"ASSETID"}}}]}
             """
-        return ScriptedRelay([.answer(200, record)] + files.map { .answer(200, $0) })
     }
 
     private func download(from relay: ScriptedRelay) async throws -> String {
@@ -36,6 +39,15 @@ import ZoneKit
 
     @Test func whatStaysSpoiltIsNeverHandedOut() async throws {
         await expect(.assetNotAvailable) { _ = try await download(from: relay(sending: "1234x678", "12x45678")) }
+    }
+
+    /// Part after part of it, each longer than what is missing: without an end, were they taken.
+    @Test func aPartThatIsTooLongIsNotIt() async throws {
+        let part = ScriptedRelay.Line.answer(206, content + "9")
+        // Its address leads to something else, and so does the one that the record has by now.
+        let parts = ScriptedRelay([.answer(200, answer), part, .answer(200, answer), part])
+        await expect(.assetNotAvailable) { _ = try await download(from: parts) }
+        #expect(parts.requests.count == 4)
     }
 
     @Test func whatIsWholeComesOnce() async throws {

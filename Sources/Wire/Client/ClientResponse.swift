@@ -42,10 +42,8 @@ package enum ClientResponse {
     /// Relays have been seen to write seconds as a number and as text.
     private static func seconds(_ json: JSONValue?) -> Duration? {
         guard let json else { return nil }
-        guard let number = (try? json.double()) ?? (try? json.string()).flatMap({ Double($0) }), number >= 0 else {
-            return nil
-        }
-        return .milliseconds(Int64(min(number, 31_536_000) * 1000))
+        let number = (try? json.double()) ?? (try? json.string()).flatMap { Double($0) }
+        return number.flatMap { Duration(waitOf: $0) }
     }
 
     /// One entry of a `records` array.

@@ -43,13 +43,18 @@ extension AssetKeeper {
     private func load(_ asset: Asset, from address: String, into part: PartialFile) async throws(CKError) -> Bool {
         var breaks = 0
         while true {
-            let have = try part.size
+            var have = try part.size
             if have == asset.size { return true }
-            if have > asset.size { try part.empty() }
+            if have > asset.size {
+                try part.empty()
+                have = 0
+            }
             do throws(CKError) {
-                let piece = try await self.piece(asset, at: min(have, asset.size), of: address)
+                let piece = try await self.piece(asset, at: have, of: address)
                 switch piece {
                 case .none: return false
+                // More than there is of it is something else, and would be thrown away and asked for without an end.
+                case .more(let bytes) where Int64(bytes.count) > asset.size - have: return false
                 case .more(let bytes): try part.append(bytes)
                 case .whole(let bytes):
                     try part.empty()
@@ -81,7 +86,7 @@ extension AssetKeeper {
         case 200: return .whole(response.body)
         case 206: return response.body.isEmpty ? .none : .more(response.body)
         case 400..<500: return .none
-        default: throw CKError(status: response.status, retryAfter: response.header("Retry-After"))
+        default: throw CKError(foreign: response)
         }
     }
 

@@ -46,7 +46,12 @@ package final class AssetKeeper: Sendable {
             state.downloads[asset.fileChecksum] = task
             return task
         }
-        defer { state.withLock { $0.downloads[asset.fileChecksum] = nil } }
+        defer {
+            state.withLock { state in
+                // By now another download of the same content may be under way.
+                if state.downloads[asset.fileChecksum] == task { state.downloads[asset.fileChecksum] = nil }
+            }
+        }
         return try await task.value
     }
 
@@ -213,7 +218,7 @@ package final class AssetKeeper: Sendable {
 
     private static func asset(in response: RelayResponse) throws(CKError) -> Asset {
         guard let document = try? JSONDocument(parsing: response.body, limits: .response) else {
-            throw CKError(status: response.status, retryAfter: response.header("Retry-After"))
+            throw CKError(foreign: response)
         }
         if let failure = try? ClientResponse.failure(document.root, zone: nil) {
             throw CKError(failure, at: .request)

@@ -79,9 +79,9 @@ extension CKError {
     }
 
     /// An error answer that is not the relay's own: a proxy's page, or an empty body.
-    package init(status: Int, retryAfter: String?) {
+    package init(foreign response: RelayResponse) {
         let code: Code =
-            switch status {
+            switch response.status {
             case 401, 403, 407: .notAuthenticated
             case 408, 502, 503, 504: .serviceUnavailable
             case 413, 414, 431: .limitExceeded
@@ -91,10 +91,10 @@ extension CKError {
             default: .serverRejectedRequest
             }
         let reason =
-            "The answer (HTTP \(status)) does not come from a relay. Check the address, and any proxy before it."
+            "The answer (HTTP \(response.status)) does not come from a relay. Check the address, and any proxy before it."
         self = CKError(code, reason).adding(
             CKErrorRetryAfterKey,
-            retryAfter.flatMap { Double($0) }.map { NSNumber(value: $0) }
+            response.wait.map { NSNumber(value: $0.inSeconds) }
         )
     }
 

@@ -1,4 +1,5 @@
 public import Foundation
+import Records
 
 /// How an operation is to be carried out; known to programs as `CKOperation.Configuration`.
 ///
@@ -64,7 +65,7 @@ package struct RequestSettings: Sendable, Hashable {
         // No request waits for a network to come, so the whole operation's time is a bound for each request.
         let limit = min(merged.timeoutIntervalForRequest, merged.timeoutIntervalForResource)
         if limit != CKOperationConfiguration().timeoutIntervalForRequest {
-            timeout = .milliseconds(Int64(min(max(limit, 0.001), 604_800) * 1000))
+            timeout = Duration(waitOf: max(limit, 0.001)).map { min($0, .seconds(604_800)) }
         }
         if let group { self.group = group.label }
     }

@@ -197,7 +197,7 @@ public actor PublicDatabasePoller {
             PublicPoll.Sighting(
                 recordName: record.recordID.recordName,
                 changeTag: record.recordChangeTag ?? "",
-                modified: Timestamp(milliseconds: Int64((record.modificationDate?.timeIntervalSince1970 ?? 0) * 1000))
+                modified: Timestamp(record.modificationDate ?? Date(timeIntervalSince1970: 0))
             )
         }
         let effects = advance(.page(type: type, sightings, moreComing: moreComing))

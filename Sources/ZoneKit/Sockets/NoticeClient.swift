@@ -114,7 +114,7 @@ package actor NoticeClient {
         case .renewed(let token): await deliver(.renewed(webAuthToken: token))
         case .goodbye(let reason, let retryAfter):
             await deliver(.goodbye(reason: reason))
-            await perform(.goodbye(retryAfter: retryAfter.map { .seconds($0) }))
+            await perform(.goodbye(retryAfter: retryAfter.flatMap { Duration(waitOf: $0) }))
         case .unknown: break
         }
     }

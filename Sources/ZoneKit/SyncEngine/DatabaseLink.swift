@@ -144,6 +144,6 @@ extension CKError {
             case .limitExceeded: .limitExceeded
             default: .refused
             }
-        return Trouble(kind, retryAfter: retryAfterSeconds.map { .seconds($0) })
+        return Trouble(kind, retryAfter: retryAfterSeconds.flatMap { Duration(waitOf: $0) })
     }
 }

@@ -141,13 +141,13 @@ extension RelayConnection {
             document = try JSONDocument(parsing: response.body, limits: .response)
         } catch {
             guard response.status == 200 else {
-                throw CallFailure(error: CKError(status: response.status, retryAfter: response.header("Retry-After")))
+                throw CallFailure(error: CKError(foreign: response))
             }
             throw CallFailure(error: CKError(error))
         }
         guard response.status != 200 else { return document }
         guard let failure = try? ClientResponse.failure(document.root, zone: nil) else {
-            throw CallFailure(error: CKError(status: response.status, retryAfter: response.header("Retry-After")))
+            throw CallFailure(error: CKError(foreign: response))
         }
         throw CallFailure(error: CKError(failure, at: .request), failure: failure, document: document)
     }

@@ -1,4 +1,5 @@
 import Foundation
+import Records
 
 /// One request to a relay as a value, credentials and all.
 package struct RelayRequest: Sendable {
@@ -64,6 +65,25 @@ package struct RelayResponse: Sendable {
 
     package func header(_ name: String) -> String? {
         headers.first { $0.name.lowercased() == name.lowercased() }?.value
+    }
+
+    /// How long the answer asks to wait, in either form that HTTP has for that; `nil` where it does not.
+    ///
+    /// A moment counts from the answer's own date: the clock here may be another.
+    package var wait: Duration? {
+        guard let text = header("Retry-After") else { return nil }
+        if let seconds = Double(text) { return Duration(waitOf: seconds) }
+        guard let moment = Self.date(text), let now = header("Date").flatMap(Self.date) else { return nil }
+        return Duration(waitOf: max(moment.timeIntervalSince(now), 0))
+    }
+
+    /// RFC 9110, 5.6.7.
+    private static func date(_ text: String) -> Date? {
+        let formatter = DateFormatter()
+        formatter.locale = Locale(identifier: "en_US_POSIX")
+        formatter.timeZone = TimeZone(identifier: "GMT")
+        formatter.dateFormat = "EEE, dd MMM yyyy HH:mm:ss zzz"
+        return formatter.date(from: text)
     }
 }
 
