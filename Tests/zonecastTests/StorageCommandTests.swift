@@ -186,6 +186,8 @@ import Testing
         #expect(answer.isEqual && answer.records >= 51 && answer.rows > 51 && answer.assets == 1, "\(answer)")
         #expect(FileManager.default.fileExists(atPath: other + "/alerts.json"))
         #expect(try zonecast("storage", "copy", "--to", other).status == 1, "it is not empty")
+        let inside = try zonecast("storage", "copy", "--to", folder.path + "/containers/copy")
+        #expect(inside.status == 1 && inside.complaint.contains("Name one beside that"))
         let far = try zonecast("storage", "copy", "--to", "postgres://relay@db1/relay")
         #expect(far.status == 2 && far.complaint.contains("folders of SQLite files"))
         #expect(!FileManager.default.fileExists(atPath: other + ".partial"))

@@ -39,6 +39,10 @@ package enum FolderCopy {
         guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
         return try BackupFiles.wrapping(target) {
             let target = URL(fileURLWithPath: target).standardizedFileURL.path
+            // A relay would take what lies in its folder for its own.
+            guard !"\(target)/".hasPrefix("\(URL(fileURLWithPath: data).standardizedFileURL.path)/") else {
+                throw BackupFailure.unreadable(target, "it lies in the folder that is copied. Name one beside that.")
+            }
             if let there = try? FileManager.default.contentsOfDirectory(atPath: target), !there.isEmpty {
                 throw BackupFailure.unreadable(target, "it is not empty. Name a new folder.")
             }
