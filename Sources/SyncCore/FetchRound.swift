@@ -41,7 +41,7 @@ package struct FetchRound: Sendable {
     /// At most this many zones are asked at a time.
     static let parallel = 4
     /// A page that repeats its token and promises more is believed this often.
-    static let maxRepeats = 3
+    package static let maxRepeats = 3
 
     /// A feed being followed: for the relay that contradicts itself.
     private struct Progress {

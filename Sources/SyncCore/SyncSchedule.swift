@@ -184,13 +184,15 @@ package struct SyncSchedule: Sendable {
         if let trouble = outcome.trouble {
             note(retryAfter: trouble, now)
             fetchLane.failed(trouble, at: now, using: &random)
-            if trouble.kind != .refused { wantsDatabase = true }
+            // With a channel open nothing else would look again; the lane's patience bounds it.
+            wantsDatabase = true
         } else {
             fetchLane.succeeded()
         }
         for zone in outcome.fetched { zoneLanes[zone] = nil }
         for (zone, trouble) in outcome.zoneTroubles where outcome.trouble == nil {
-            guard [.zoneBusy, .tokenExpired, .protocolBroken].contains(trouble.kind) else { continue }
+            // Of a zone that is gone the database's feed tells.
+            guard trouble.kind != .zoneGone else { continue }
             zoneLanes[zone, default: Lane()].failed(trouble, at: now, using: &random)
             wantedZones.insert(zone)
         }

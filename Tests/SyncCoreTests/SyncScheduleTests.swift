@@ -150,6 +150,39 @@ import Testing
         #expect(retry > at(3.5))
     }
 
+    /// With a channel there is no poll that would look again: what a notice has told of would wait for the next notice.
+    @Test mutating func aRefusedFetchIsTriedAgainWhileTheChannelIsOpen() {
+        var schedule = Self.begun()
+        _ = schedule.handle(.noticed(nil), at: at(1), using: &random)
+        let refused = schedule.handle(.fetchFinished(Self.failed(Trouble(.refused))), at: at(1), using: &random)
+        guard case .wake(let retry?)? = refused.last else {
+            Issue.record("nothing scheduled: \(refused)")
+            return
+        }
+        #expect(retry > at(1) && retry <= at(301))
+        #expect(schedule.handle(.timerFired, at: retry, using: &random).first == .fetch(asksDatabase: true, held: []))
+    }
+
+    @Test(arguments: [Trouble.Kind.refused, .limitExceeded])
+    mutating func aZoneThatIsRefusedIsTriedAgain(_ kind: Trouble.Kind) {
+        var schedule = Self.begun()
+        _ = schedule.handle(.noticed(notes), at: at(1), using: &random)
+        var now = at(1)
+        for _ in 0..<12 {
+            var outcome = FetchRound.Outcome()
+            outcome.zoneTroubles[notes] = Trouble(kind)
+            let effects = schedule.handle(.fetchFinished(outcome), at: now, using: &random)
+            guard case .wake(let retry?)? = effects.last else {
+                Issue.record("nothing scheduled: \(effects)")
+                return
+            }
+            #expect(retry > now && retry <= now + .seconds(300))
+            now = retry
+            let again = schedule.handle(.timerFired, at: now, using: &random)
+            #expect(again.first == .fetch(asksDatabase: false, held: []))
+        }
+    }
+
     @Test mutating func byHandNothingHappensByItself() {
         var settings = SyncSchedule.Settings()
         settings.isAutomatic = false

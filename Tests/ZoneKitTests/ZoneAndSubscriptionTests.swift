@@ -48,6 +48,23 @@ import ZoneTesting
         await expect(.zoneNotFound) { _ = try await database.recordZone(for: CKRecordZone.ID(zoneName: "Old")) }
     }
 
+    /// More than one request takes.
+    @Test func manyZonesAndSubscriptionsGoInSeveralRequests() async throws {
+        let zones = (0..<250).map { CKRecordZone(zoneName: "Z\($0)") }
+        let made = try await database.modifyRecordZones(saving: zones, deleting: [])
+        #expect(made.saveResults.count == 250)
+        for result in made.saveResults.values { _ = try result.get() }
+        let watches = zones.map { CKRecordZoneSubscription(zoneID: $0.zoneID, subscriptionID: $0.zoneID.zoneName) }
+        let watched = try await database.modifySubscriptions(saving: watches, deleting: [])
+        #expect(watched.saveResults.count == 250)
+        for result in watched.saveResults.values { _ = try result.get() }
+        let more = [CKRecordZone(zoneName: "Last")]
+        let gone = try await database.modifyRecordZones(saving: more, deleting: zones.map(\.zoneID))
+        #expect(gone.saveResults.count == 1 && gone.deleteResults.count == 250)
+        for result in gone.deleteResults.values { try result.get() }
+        #expect(try await Set(database.allRecordZones().map(\.zoneID)) == [.default, more[0].zoneID])
+    }
+
     @Test func subscriptionsAreKept() async throws {
         let zone = try await database.save(CKRecordZone(zoneName: "Notes")).zoneID
         let whole = CKDatabaseSubscription(subscriptionID: "all")

@@ -106,6 +106,49 @@ import ZoneTesting
         #expect(try phone.titles == ["a": "1"])
     }
 
+    /// A proxy before a relay that is down, a hotel's page, a damaged store: nothing was said about the changes, so they stay.
+    @Test(arguments: [
+        (404, "<html>No backend</html>"), (200, "<html>Welcome to the hotel</html>"),
+        (500, #"{"serverErrorCode":"INTERNAL_ERROR","reason":"The store is damaged.","uuid":"u"}"#),
+    ])
+    func anAnswerAboutNoChangeTakesNoneBack(_ answer: (status: Int, body: String)) async throws {
+        let phone = try await device("phone")
+        try phone.save(Note(id: "old", title: "1"))
+        try await phone.sync()
+        let context = phone.context()
+        try context.edit(Note.self, "old") { $0.title = "edited" }
+        try context.insert(Note(id: "new", title: "new"))
+        try context.save()
+        for _ in 0..<6 {
+            for _ in 0..<9 { phone.device.network.fail(.answered(status: answer.status, body: answer.body)) }
+            await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+            phone.device.network.failNothing()
+        }
+        #expect(try phone.titles == ["old": "edited", "new": "new"])
+        #expect(try await phone.container.pendingExportCount(phone.store) == 2)
+        #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
+        try await phone.container.sendChanges()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
+    /// But one change at which the relay itself fails each time, while it takes the others, holds none of them up.
+    @Test func aChangeAtWhichTheRelayFailsStopsNoOther() async throws {
+        let phone = try await device("phone")
+        try await phone.sync()
+        let broken = TestNetwork.Fault.answered(status: 500, body: "")
+        try phone.save(Note(id: "odd", title: "odd"))
+        for other in ["b", "c"] {
+            try phone.save(Note(id: RecordName(other), title: other))
+            phone.device.network.fail(request: 1, of: "records/modify", by: broken)
+            _ = try? await phone.container.sendChanges()
+            phone.device.network.fail(request: 1, of: "records/modify", by: broken)
+            _ = try? await phone.container.sendChanges()
+        }
+        #expect(try await phone.container.rejectedWrites(phone.store).map(\.recordName) == ["odd"])
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        #expect(try phone.titles == ["b": "b", "c": "c"])
+    }
+
     @Test func twoDevicesSeedTheSameOffline() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         for mirror in [phone, laptop] {

@@ -139,6 +139,21 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
+    /// The user may have no more zones: that stops what was to go to a new one, and nothing else.
+    @Test func withoutRoomForAZoneTheRestGoesOn() async throws {
+        let phone = try await phone()
+        relay.limits.zonesPerUser = 0
+        try phone.save(Note(id: "a", title: "1"))
+        let error = await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect((error?.underlying as? CKError)?.code == .quotaExceeded)
+        #expect(try phone.titles == ["a": "1"])
+        let full = try await phone.container.events(of: phone.store).flatMap(\.details).filter(Self.isFull)
+        #expect(full.isEmpty, "nothing was said of the space")
+        relay.limits.zonesPerUser = 10
+        try await phone.container.sendChanges()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
     /// The space of a share is its owner's, and the participant is told so.
     @Test func aShareTakesItsOwnersSpace() async throws {
         let world = try await SharingWorld()

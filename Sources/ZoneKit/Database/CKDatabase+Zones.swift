@@ -1,5 +1,6 @@
 import Foundation
 package import Records
+import SyncCore
 package import Wire
 
 extension CKDatabase {
@@ -82,11 +83,17 @@ extension CKDatabase {
         deleteResults: [CKRecordZone.ID: Result<Void, any Error>]
     ) {
         try requireZones()
-        let document = try await modifyZones(
-            creating: recordZonesToSave.map(\.zoneID.zone),
-            deleting: recordZoneIDsToDelete.map(\.zone)
-        )
-        var entries = try zoneEntries(document)[...]
+        var entries: ArraySlice<ClientResponse.ZoneEntry> = []
+        let (made, gone) = (recordZonesToSave.map(\.zoneID.zone), recordZoneIDsToDelete.map(\.zone))
+        let count = made.count + gone.count
+        for start in stride(from: 0, to: max(count, 1), by: BatchLimits.maxOperations) {
+            let end = min(start + BatchLimits.maxOperations, count)
+            let document = try await modifyZones(
+                creating: Array(made[min(start, made.count)..<min(end, made.count)]),
+                deleting: Array(gone[max(start - made.count, 0)..<max(end - made.count, 0)])
+            )
+            entries += try zoneEntries(document)
+        }
         var saves: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
         var deletes: [CKRecordZone.ID: Result<Void, any Error>] = [:]
         let missing = ClientResponse.Failure(error: .init(.internalError, "The relay's answer leaves this zone out."))

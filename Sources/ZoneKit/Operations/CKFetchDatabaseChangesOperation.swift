@@ -35,6 +35,7 @@ open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Send
 
     package override func perform() async {
         var token = previousServerChangeToken
+        var progress = FeedProgress()
         do {
             let database = resolvedDatabase
             while true {
@@ -43,6 +44,7 @@ open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Send
                     since: token,
                     resultsLimit: resultsLimit > 0 ? resultsLimit : nil
                 )
+                try progress.accept(page.changeToken, after: token, moreComing: page.moreComing)
                 page.modifications.forEach { recordZoneWithIDChangedBlock?($0.zoneID) }
                 page.deletions.forEach(tell)
                 token = page.changeToken

@@ -159,6 +159,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     private func fetch(_ zoneID: CKRecordZone.ID, from database: CKDatabase) async throws(CKError) {
         let configuration = configurationsByRecordZoneID?[zoneID] ?? ZoneConfiguration()
         var token = configuration.previousServerChangeToken
+        var progress = FeedProgress()
         while true {
             try requireNotCancelled()
             let page = try await database.zoneChangesPage(
@@ -167,6 +168,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
                 desiredKeys: configuration.desiredKeys,
                 limit: configuration.resultsLimit > 0 ? configuration.resultsLimit : nil
             )
+            try progress.accept(page.changeToken, after: token, moreComing: page.moreComing)
             for record in page.records {
                 if let recordWasChangedBlock {
                     recordWasChangedBlock(record.recordID, .success(record))

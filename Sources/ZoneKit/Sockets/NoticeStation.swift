@@ -25,6 +25,8 @@ package actor NoticeStation {
         var scope: DatabaseScope
         var databaseToken: @Sendable () -> SyncToken?
         var deliver: @Sendable (Event) async -> Void
+        /// It still prepares itself, and is told of the account alone.
+        var isPreparing: Bool
     }
 
     /// In the order in which they came.
@@ -41,17 +43,30 @@ package actor NoticeStation {
 
     /// Begins to listen.
     ///
-    /// Returns a number to stop by. `databaseToken` is asked at each connection.
+    /// Returns a number to stop by. `databaseToken` is asked at each connection. Until `prepare` has ended, or the account has
+    /// changed, only that change is told.
     package func listen(
         to scope: DatabaseScope,
         over connection: RelayConnection,
         time: Timekeeper,
         chance: Chance,
         databaseToken: @escaping @Sendable () -> SyncToken?,
-        deliver: @escaping @Sendable (Event) async -> Void
+        deliver: @escaping @Sendable (Event) async -> Void,
+        after prepare: @Sendable () async -> Void = {}
     ) async -> UUID {
         let id = UUID()
-        listeners.append(Listener(id: id, scope: scope, databaseToken: databaseToken, deliver: deliver))
+        listeners.append(
+            Listener(id: id, scope: scope, databaseToken: databaseToken, deliver: deliver, isPreparing: true)
+        )
+        if begun == nil { begun = (connection, time, chance) }
+        await prepare()
+        // Whoever has stopped meanwhile is gone; and after a change of account it listens already.
+        guard !Task.isCancelled, let index = listeners.firstIndex(where: { $0.id == id && $0.isPreparing }) else {
+            return id
+        }
+        var listener = listeners.remove(at: index)
+        listener.isPreparing = false
+        listeners.append(listener)
         if isLive { await deliver(.opened(subscriptions: nil)) }
         if running == nil { begin(connection, time, chance) }
         return id
@@ -76,11 +91,13 @@ package actor NoticeStation {
 
     /// Somebody else speaks from now on: the line of the old account is given up.
     package func accountReplaced() async {
-        if let begun, running != nil {
+        if let begun, !listeners.isEmpty {
             running?.cancel()
             running = nil
             client = nil
             isLive = false
+            // What was to be prepared was so for the account before; without it they are told what is missing.
+            for index in listeners.indices { listeners[index].isPreparing = false }
             begin(begun.connection, begun.time, begun.chance)
         }
         await tellAll(.accountReplaced)
@@ -91,7 +108,7 @@ package actor NoticeStation {
 
     /// An engine has sent changes; the relay will not tell the others on this line.
     package func changed(_ zones: Set<ZoneID>, in scope: DatabaseScope, by writer: UUID?) async {
-        for listener in listeners where listener.id != writer && listener.scope == scope {
+        for listener in listeners where listener.id != writer && listener.scope == scope && !listener.isPreparing {
             for zone in zones { await listener.deliver(.changed(zone, nil)) }
         }
     }
@@ -117,7 +134,7 @@ package actor NoticeStation {
         var since: [DatabaseScope: String] = [:]
         for scope in [DatabaseScope.private, .shared] {
             // Engines that have come to different places: with no token the relay names every zone, which suits all.
-            let tokens = Set(listeners.filter { $0.scope == scope }.map { $0.databaseToken() })
+            let tokens = Set(listeners.filter { $0.scope == scope && !$0.isPreparing }.map { $0.databaseToken() })
             if tokens.count == 1, let token = tokens.first { since[scope] = token?.text }
         }
         return NoticeHello(
@@ -148,13 +165,13 @@ package actor NoticeStation {
         var zone = notice.zone
         // Programs know their own zones by the default owner, whatever the user's record name is.
         if notice.scope == .private || zone?.owner == notice.user { zone?.owner = .caller }
-        for listener in listeners where listener.scope == notice.scope {
+        for listener in listeners where listener.scope == notice.scope && !listener.isPreparing {
             await listener.deliver(.changed(zone, notice.syncToken.map { SyncToken($0) }))
         }
     }
 
     private func tellAll(_ event: Event) async {
-        for listener in listeners { await listener.deliver(event) }
+        for listener in listeners where !listener.isPreparing { await listener.deliver(event) }
     }
 }
 

@@ -5,16 +5,17 @@ import SyncCore
 extension SyncDriver {
     func listenForNotices() async {
         guard let connection = try? database.session.connection() else { return }
-        await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
-        guard !isStopped, !Task.isCancelled else { return }
-        let state = state
+        let (database, state, conditions, subscriptionID) = (database, state, conditions, subscriptionID)
         listening = await connection.notices.listen(
             to: database.scope,
             over: connection,
             time: conditions.time,
             chance: conditions.chance,
             databaseToken: { state.read(\.feed.databaseToken) },
-            deliver: { [weak self] in await self?.take($0) }
+            deliver: { [weak self] in await self?.take($0) },
+            after: {
+                await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
+            }
         )
         if isStopped, let listening { await connection.notices.stopListening(listening) }
     }

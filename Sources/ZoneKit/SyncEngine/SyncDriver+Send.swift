@@ -9,6 +9,9 @@ extension SyncDriver {
         var failures: [AnyHashable: any Error] = [:]
         /// Not sent twice in one round: the application may put back at once what has just failed.
         var failedRecords: Set<RecordID> = []
+        /// Nothing was said about them: they stay pending.
+        var keptRecords: Set<RecordID> = []
+        var keepsZones = false
         var changedZones: Set<ZoneID> = []
         /// The application was asked for everything, and had nothing (more), when what is pending was at this revision.
         var emptyAt: UInt64?
@@ -90,7 +93,7 @@ extension SyncDriver {
         await zonesExchange.enter()
         defer { zonesExchange.leave() }
         guard epoch == accountEpoch else { return }
-        let answer = await modifyZones(saves, deletes)
+        let answer = await modifyZones(saves, deletes, &tally)
         // What was sent for somebody else is theirs to hear of, when they come back and send it once more.
         guard epoch == accountEpoch else { return }
         var saved: [CKRecordZone] = []
@@ -144,12 +147,14 @@ extension SyncDriver {
 
     private func modifyZones(
         _ saves: [CKRecordZone],
-        _ deletes: [CKRecordZone.ID]
+        _ deletes: [CKRecordZone.ID],
+        _ tally: inout Tally
     ) async -> ZonesAnswer<CKRecordZone> {
         let link = link
         do {
             return try await cancellable { try await link.modifyZones(saving: saves, deleting: deletes.map(\.zone)) }
         } catch {
+            tally.keepsZones = CKError(from: error).isOfWay
             let saved = saves.map { ($0.zoneID.zone, Result<CKRecordZone, any Error>.failure(error)) }
             let deleted = deletes.map { ($0.zone, Result<Void, any Error>.failure(error)) }
             return ZonesAnswer(
@@ -162,7 +167,7 @@ extension SyncDriver {
     private func settle(_ id: CKRecordZone.ID, version: UInt64, _ error: CKError?, _ tally: inout Tally) {
         if let error {
             tally.failures[id] = error
-            guard !error.trouble.isRetriedAutomatically else { return tally.retryLater(error) }
+            guard !error.trouble.isRetriedAutomatically, !tally.keepsZones else { return tally.retryLater(error) }
             tally.outcome.hadRefusals = true
         } else {
             tally.outcome.madeProgress = true
@@ -229,7 +234,8 @@ extension SyncDriver {
                     continue
                 }
                 answer.fail(request, error)
-                guard error.trouble.isRetriedAutomatically else { continue }
+                if error.isOfWay { tally.keptRecords.formUnion(request.map(\.id)) }
+                guard error.trouble.isRetriedAutomatically || error.isOfWay else { continue }
                 tally.retryLater(error)
                 return
             }
@@ -250,7 +256,7 @@ extension SyncDriver {
             if let error {
                 tally.failedRecords.insert(id)
                 tally.failures[CKRecord.ID(id)] = error
-                if error.trouble.isRetriedAutomatically {
+                if error.trouble.isRetriedAutomatically || tally.keptRecords.contains(id) {
                     tally.retryLater(error)
                     continue
                 }

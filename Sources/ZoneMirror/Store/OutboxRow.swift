@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import Records
 import SyncCore
+import Wire
 
 /// One object with changes that the relay has not confirmed.
 ///
@@ -61,6 +62,24 @@ struct OutboxRow {
         return try Int.fetchOne(db, sql: sql) ?? 0
     }
 
+    /// Whether a deletion is free to go.
+    static func hasDeletion(_ db: Database) throws -> Bool {
+        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE held IS NULL AND op = 'delete')"
+        return try Bool.fetchOne(db, sql: sql) ?? false
+    }
+
+    /// Whether the parent of a change is itself on its way to the relay still, or among the refusals.
+    static func isAwaited(_ db: Database, by item: Outgoing) throws -> Bool {
+        guard let parent = item.write.parent ?? nil else { return false }
+        let sql = """
+            SELECT EXISTS (
+                SELECT 1 FROM mirror_outbox o LEFT JOIN mirror_record r ON r.oid = o.oid
+                WHERE o.oid <> ? AND coalesce(r.name, o.oid) = ?
+            ) OR EXISTS (SELECT 1 FROM mirror_refused WHERE name = ?)
+            """
+        return try Bool.fetchOne(db, sql: sql, arguments: [item.oid, parent, parent]) ?? false
+    }
+
     static func drop(_ db: Database, _ oid: String) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ?").execute(arguments: [oid])
     }
@@ -68,6 +87,16 @@ struct OutboxRow {
     /// What it waited for is there, or will not come.
     static func release(_ db: Database, _ oid: String) throws {
         try db.cachedStatement(sql: "UPDATE mirror_outbox SET held = NULL WHERE oid = ?").execute(arguments: [oid])
+    }
+
+    /// There may be room for another zone now.
+    static func releaseZoneless(_ db: Database) throws {
+        try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'noZone'")
+    }
+
+    /// What was waited for may be there now.
+    static func releaseAll(_ db: Database) throws {
+        try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'waiting'")
     }
 
     /// The relay has answered for what was sent as `version`; what was changed since stays.

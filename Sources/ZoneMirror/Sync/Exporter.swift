@@ -230,10 +230,10 @@ struct Exporter {
         ])
     }
 
-    func hold(_ oid: String, _ reason: String) throws {
+    func hold(_ oid: String, _ reason: String, as wait: String = "waiting") throws {
         try db.execute(
-            sql: "UPDATE mirror_outbox SET held = 'waiting', error = ? WHERE oid = ?",
-            arguments: [reason, oid]
+            sql: "UPDATE mirror_outbox SET held = ?, error = ? WHERE oid = ?",
+            arguments: [wait, reason, oid]
         )
     }
 

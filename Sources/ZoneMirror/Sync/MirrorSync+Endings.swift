@@ -89,7 +89,7 @@ extension MirrorSync {
                 }
             }
             // What waited to know where it belongs knows now.
-            try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'waiting'")
+            try OutboxRow.releaseAll(db)
             return details
         }
         endings = [:]

@@ -24,8 +24,8 @@ extension MirrorSync {
                 inBackground { await $0.subscribeAgain() }
             }
         case .lost: tell(.channelLost)
-        // The account is checked before the next round, which this brings about.
-        case .accountReplaced: tell(.noticed(nil))
+        // The account is checked before the next round, which this brings about, whatever the one before had to wait for.
+        case .accountReplaced: tell(.accountChanged(isUsable: true))
         case .changed(nil, _): tell(.noticed(nil))
         case .changed(let zone?, let token):
             let isKnown = feed.zoneTokens[zone] != nil

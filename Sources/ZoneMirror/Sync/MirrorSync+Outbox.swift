@@ -14,6 +14,8 @@ extension MirrorSync {
         let look = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
             let count = try OutboxRow.count(db, free: true)
             guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
+            // Wherever they stand in the line, deletions go on.
+            if try OutboxRow.hasDeletion(db) { return (count, true, true) }
             let exporter = try Exporter(db, file)
             let first = try OutboxRow.next(db, after: -1, limit: Self.lookedAt)
             return (count, true, try first.contains { try exporter.makesRoom($0) })
@@ -30,7 +32,7 @@ extension MirrorSync {
     private static let lookedAt = 1_000
 
     /// What finds no space waits, without being tried again and again; space may be made elsewhere.
-    private func lookForSpaceLater() {
+    func lookForSpaceLater() {
         guard spaceWatch == nil, conditions.isAutomatic, !isStopped else { return }
         let time = conditions.time
         spaceWatch = time.start { [weak self] in
@@ -41,7 +43,10 @@ extension MirrorSync {
 
     private func lookForSpace() async {
         spaceWatch = nil
-        try? await file.pool.write { try State.set($0, .quotaIsFull, nil) }
+        try? await file.pool.write { db in
+            try State.set(db, .quotaIsFull, nil)
+            try OutboxRow.releaseZoneless(db)
+        }
         await outboxChanged()
     }
 

@@ -25,7 +25,12 @@ extension MirrorSync {
         /// Zones of which the database's feed has to tell.
         var looksAtZones = false
         var details: [MirrorEvent.Detail] = []
+        /// Changes sent alone at which the relay, or the way to it, has failed, since it last answered for any.
+        var suspects: [(item: Outgoing, error: CKError)] = []
     }
+
+    /// So many changes in a row are sent alone in vain before the way to the relay is taken to be out of order.
+    private static let maxSuspects = 3
 
     func sendOnSchedule() async {
         do {
@@ -43,6 +48,8 @@ extension MirrorSync {
     /// all the same.
     func sendNow(concerning objects: [ObjectID]? = nil) async throws {
         try await checkAccount()
+        // Who asks wants all tried again that has failed for want of a zone.
+        _ = try? await file.pool.write { try OutboxRow.releaseZoneless($0) }
         let names = objects.map { Set($0.map(\.name.text)) }
         let refused = try await send()
         if let refusal = refused.first(where: { names?.contains($0.oid) ?? true }) { throw refusal.error }
@@ -61,6 +68,7 @@ extension MirrorSync {
             // Conflicts are merged and sent again at once; each change only so often.
             for _ in 0...SendVerdict.maxConflicts + 2 where tally.error == nil {
                 tally.goesOn = false
+                tally.suspects = []
                 await sendAll(&tally)
                 await lookFirst(&tally)
                 guard tally.goesOn else { break }
@@ -72,7 +80,8 @@ extension MirrorSync {
                     tally.error = CKError(from: error)
                 }
             }
-            tally.error = tally.error ?? tally.noSpace
+            // Nothing has shown that it was not the way.
+            tally.error = tally.error ?? tally.suspects.first?.error ?? tally.noSpace
             await finish(&tally)
             if let error = tally.error { throw error }
             return tally.refused
@@ -113,9 +122,7 @@ extension MirrorSync {
                 try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1")
             }
             // What was held may go now that something has been saved.
-            if hasSent {
-                try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'waiting'")
-            }
+            if hasSent { try OutboxRow.releaseAll(db) }
         }
         tally.outcome.madeProgress = hasSent
         tally.outcome.hadRefusals = !tally.refused.isEmpty
@@ -161,10 +168,10 @@ extension MirrorSync {
     private func send(_ items: [Outgoing], _ tally: inout SendTally) async throws {
         try conditions.crashPoint(.beforeSend)
         var seen: Set<ZoneID> = []
-        for zone in items.map(\.zone) where seen.insert(zone).inserted {
-            try await makeZone(zone, &tally)
-            guard tally.error == nil else { return }
-            var waiting = limits.cut(items.filter { $0.zone == zone }.parentsFirst(), size: \.size)[...]
+        for zone in items.map(\.zone) where tally.error == nil && seen.insert(zone).inserted {
+            let ours = items.filter { $0.zone == zone }
+            guard try await makeZone(zone, for: ours, &tally) else { continue }
+            var waiting = limits.cut(ours.parentsFirst(), size: \.size)[...]
             while let request = waiting.popFirst(), tally.error == nil {
                 let rest = try await exchange(request, in: zone, &tally)
                 guard !rest.isEmpty else { continue }
@@ -174,24 +181,44 @@ extension MirrorSync {
     }
 
     /// Makes a zone of this user's before the first record in it.
-    private func makeZone(_ zone: ZoneID, _ tally: inout SendTally) async throws {
-        guard link.isPrivate, !zone.isDefault else { return }
+    ///
+    /// `false`: it cannot be made now. That is settled for what was to go there; what goes elsewhere goes on.
+    private func makeZone(_ zone: ZoneID, for items: [Outgoing], _ tally: inout SendTally) async throws -> Bool {
+        guard link.isPrivate, !zone.isDefault else { return true }
         let isThere = try await file.pool.read { try KnownZone.find($0, zone)?.isThere ?? false }
-        guard !isThere else { return }
+        guard !isThere else { return true }
         let turnstile = exchange(zone)
         await turnstile.enter()
         defer { turnstile.leave() }
         do throws(CKError) {
             try await link.make([zone])
         } catch {
-            tally.error = error
-            return
+            if error.trouble.isRetriedAutomatically || error.isOfWay {
+                tally.error = error
+            } else if error.code == .quotaExceeded {
+                try await hold(items, error, &tally)
+            } else {
+                _ = try await settle(items, items.map { _ in .failed(error, nil) }, zone, &tally)
+            }
+            return false
         }
         try await file.pool.write { db in
             let known = try KnownZone.make(db, zone)
             try db.execute(sql: "UPDATE mirror_zone SET isThere = 1 WHERE id = ?", arguments: [known.id])
         }
         feed.wrote(zone)
+        return true
+    }
+
+    /// The user may have no more zones, which says nothing of the space: only what was to go there waits.
+    private func hold(_ items: [Outgoing], _ error: CKError, _ tally: inout SendTally) async throws {
+        let file = file
+        try await file.pool.write { db in
+            let exporter = try Exporter(db, file)
+            for item in items { try exporter.hold(item.oid, error.errorDescription ?? "", as: "noZone") }
+        }
+        tally.noSpace = tally.noSpace ?? error
+        lookForSpaceLater()
     }
 
     /// Sends one request and writes down what became of it; returns what is to be sent again at once.
@@ -220,10 +247,15 @@ extension MirrorSync {
                 tally.error = error
                 return []
             }
+            if error.isOfWay {
+                suspect(request, error, &tally)
+                return []
+            }
             // The request as a whole: each of its changes is told the same.
             return try await settle(request, request.map { _ in .failed(error, nil) }, zone, &tally)
         }
         try conditions.crashPoint(.afterSend)
+        try await settleSuspects(&tally)
         for index in answers.indices {
             guard case .failed(let error, let server) = answers[index] else { continue }
             if error.code == .invalidArguments { link.forgetFiles(of: writes[index]) }
@@ -232,6 +264,28 @@ extension MirrorSync {
             answers[index] = .failed(error, server.first)
         }
         return try await settle(request, answers, zone, &tally)
+    }
+
+    /// The relay has said nothing about what was sent: it stays, and the next request is a smaller one.
+    ///
+    /// A change that goes alone does not hold up the next: once the relay answers for that one, it is this one's own failure.
+    private func suspect(_ request: [Outgoing], _ error: CKError, _ tally: inout SendTally) {
+        guard let item = request.first, request.count == 1 else {
+            limits.exceeded(by: request.count)
+            tally.error = error
+            return
+        }
+        tally.suspects.append((item, error))
+        if tally.suspects.count >= Self.maxSuspects { tally.error = error }
+    }
+
+    /// The way is in order: at what failed before, the relay itself fails.
+    private func settleSuspects(_ tally: inout SendTally) async throws {
+        let suspects = tally.suspects
+        tally.suspects = []
+        for (item, error) in suspects {
+            _ = try await settle([item], [.failed(error, nil)], item.zone, &tally)
+        }
     }
 
     /// Seals and uploads what some changes need; those for which that cannot be done are settled as failed.
@@ -287,6 +341,11 @@ extension MirrorSync {
         tally.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
         tally.noSpace = tally.noSpace ?? result.noSpace
         if let later = result.later { tally.error = tally.error ?? later }
+        // Each failed for another's sake, and there is no other: sent again at once it would be no different.
+        if result.resend.count == request.count {
+            tally.error = tally.error ?? CKError(.batchRequestFailed, "The relay does not say which change it refuses.")
+            return []
+        }
         return result.resend
     }
 }

@@ -147,7 +147,10 @@ actor MirrorSync {
             schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + wait)
         }
         // Space may have been made meanwhile.
-        try await file.pool.write { try State.set($0, .quotaIsFull, nil) }
+        try await file.pool.write { db in
+            try State.set(db, .quotaIsFull, nil)
+            try OutboxRow.releaseZoneless(db)
+        }
     }
 
     private func unfetchedZones() async throws -> [ZoneID] {

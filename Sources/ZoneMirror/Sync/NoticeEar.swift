@@ -29,11 +29,10 @@ actor NoticeEar {
         )
     }
 
-    /// Subscribes, and hands on what is heard from then on.
+    /// Subscribes, and hands on what is heard from then on; who signs in meanwhile is heard of at once.
     func listen(_ deliver: @escaping @Sendable (NoticeStation.Event) async -> Void) async {
         guard let connection = try? link.connection() else { return }
         let database = link.database
-        await subscribe()
         guard !isStopped, !Task.isCancelled else { return }
         let pool = pool
         let made = await connection.notices.listen(
@@ -44,7 +43,8 @@ actor NoticeEar {
             databaseToken: {
                 (try? pool.read { try State.text($0, .databaseToken) }).flatMap { $0 }.map { SyncToken($0) }
             },
-            deliver: deliver
+            deliver: deliver,
+            after: { await self.subscribe() }
         )
         listener = made
         if isStopped { await connection.notices.stopListening(made) }

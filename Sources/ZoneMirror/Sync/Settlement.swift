@@ -65,6 +65,10 @@ struct Settlement {
     }
 
     private mutating func take(_ item: Outgoing, _ error: CKError, _ server: Record?, _ zone: ZoneID) throws {
+        // What it points to has not had its turn, or was refused: no failure of its own.
+        if error.code == .referenceViolation, try OutboxRow.isAwaited(db, by: item) {
+            return try exporter.hold(item.oid, error.errorDescription ?? "")
+        }
         let cloud = file.description.cloud
         let verdict = SendVerdict.about(
             error.code,
@@ -96,7 +100,7 @@ struct Settlement {
             if let known = try KnownRecord.find(db, oid: item.oid) {
                 try KnownRecord.forgetVersion(db, id: known.id)
             }
-            result.goesOn = item.tries < 3
+            result.goesOn = result.goesOn || item.tries < 3
             if item.tries >= 3 { refusals.append((item, error)) }
         case .lookAtZones:
             result.looksAtZones = true

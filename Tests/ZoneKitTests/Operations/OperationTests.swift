@@ -218,6 +218,29 @@ import ZoneTesting
         #expect(deleted == ["n3 Note"])
     }
 
+    /// A relay that repeats its token and promises more, again and again, is not asked for ever.
+    @Test func aFeedThatDoesNotMoveEnds() async throws {
+        let page = #""syncToken":"same","moreComing":true"#
+        let name = #""zoneID":{"zoneName":"Notes"}"#
+        let database = ScriptedRelay(
+            Array(repeating: .answer(200, "{\"zones\":[],\(page)}"), count: 20)
+        )
+        let changes = CKFetchDatabaseChangesOperation(previousServerChangeToken: nil)
+        var ends: [CKError?] = []
+        changes.fetchDatabaseChangesCompletionBlock = { ends.append($2 as? CKError) }
+        await run(changes, on: database.container().privateCloudDatabase)
+        let zones = ScriptedRelay(
+            Array(repeating: .answer(200, "{\"zones\":[{\(name),\(page),\"records\":[]}]}"), count: 20)
+        )
+        let fetch = CKFetchRecordZoneChangesOperation(recordZoneIDs: [zone.zoneID])
+        fetch.recordZoneFetchResultBlock = { _, result in
+            if case .failure(let error) = result { ends.append(error as? CKError) }
+        }
+        await run(fetch, on: zones.container().privateCloudDatabase)
+        #expect(ends.map { $0?.code } == [.internalError, .internalError])
+        #expect(database.requests.count == 4 && zones.requests.count == 4)
+    }
+
     @Test func queuesKeepOrderByDependencies() async throws {
         let queue = OperationQueue()
         let order = Mutex<[String]>([])

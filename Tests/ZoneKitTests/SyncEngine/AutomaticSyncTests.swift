@@ -57,6 +57,25 @@ import ZoneTesting
         try await wait("the second engine to show the note", on: second) { second.texts == ["a": "1"] }
     }
 
+    /// Who signs in after a time without is heard of at once: the clock, by which the engine would look again, stands still.
+    @Test func aSignInIsHeardOfAtOnce() async throws {
+        let phone = SyncedNotes(relay.device(of: "alice", named: "phone"))
+        phone.addZone()
+        phone.write("a", "1")
+        try await phone.engine.sendChanges()
+        let tablet = relay.device(of: "alice", named: "tablet")
+        try await tablet.container.signOut()
+        let notes = SyncedNotes(tablet, isAutomatic: true, relay: relay)
+        try await within(.seconds(60), "the engine to be turned away") {
+            while tablet.network.operations.count < 2 { await Task.yield() }
+        }
+        try await tablet.signIn()
+        try await within(.seconds(60), "the note") { try await notes.bell.until { notes.texts == ["a": "1"] } }
+        phone.write("b", "2")
+        try await phone.engine.sendChanges()
+        try await within(.seconds(60), "a notice") { try await notes.bell.until { notes.texts.count == 2 } }
+    }
+
     @Test func aRefusedRecordStopsNoOther() async throws {
         let phone = device("phone")
         phone.addZone()

@@ -135,6 +135,25 @@ import ZoneTesting
         #expect(laptop.texts == ["milk": "one"])
     }
 
+    /// Nothing was said about what is pending, so it stays.
+    @Test(arguments: [(404, "<html>No backend</html>"), (200, "<html>Hotel</html>"), (500, "")])
+    func anAnswerAboutNoChangeDropsNone(_ answer: (status: Int, body: String)) async throws {
+        let phone = notes()
+        let broken = TestNetwork.Fault.answered(status: answer.status, body: answer.body)
+        try await phone.engine.fetchChanges()
+        phone.addZone()
+        phone.device.network.fail(request: 1, of: "zones/modify", by: broken)
+        await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        #expect(phone.engine.state.pendingDatabaseChanges.count == 1)
+        try await phone.engine.sendChanges()
+        phone.write("milk", "one")
+        phone.device.network.fail(request: 1, of: "records/modify", by: broken)
+        await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
+        #expect(phone.engine.state.pendingRecordZoneChanges == [.saveRecord(phone.id("milk"))])
+        try await phone.engine.sendChanges()
+        #expect(phone.engine.state.pendingRecordZoneChanges.isEmpty)
+    }
+
     @Test func theStateSurvivesARestartWithWhatIsPending() async throws {
         let phone = notes()
         phone.addZone()

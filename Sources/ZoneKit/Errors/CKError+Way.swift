@@ -1,0 +1,12 @@
+extension CKError {
+    /// As the answer to a whole request: nothing was said about what it carries, only that the way to the relay, or the relay
+    /// itself, is out of order.
+    ///
+    /// A proxy whose backend is down, a hotel's page, a damaged store, a container that is not there. What was to be sent stays.
+    package var isOfWay: Bool {
+        switch code {
+        case .internalError, .serverRejectedRequest, .badContainer, .missingEntitlement, .incompatibleVersion: true
+        default: false
+        }
+    }
+}
