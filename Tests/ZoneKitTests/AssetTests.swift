@@ -68,6 +68,19 @@ import ZoneTesting
         #expect(try await text(more.last) == "same")
     }
 
+    /// What the relay has acknowledged to one user is nothing that the next can hand in.
+    @Test func theNextUserSendsTheSameContentForThemselves() async throws {
+        for user in ["alice", "bob"] {
+            phone.connection.credentials.replace(webAuthToken: "dev-\(user)")
+            let record = CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: "of-\(user)"))
+            record["image"] = CKAsset(fileURL: try file("1", "same"))
+            try await phone.privateDatabase.save(record)
+        }
+        let operations = phone.network.operations
+        #expect(operations.filter { $0 == "private/records/modify" }.count == 2)
+        #expect(operations.filter { $0 == "private/assets/upload" }.count == 2)
+    }
+
     @Test func anAssetCanBePutIntoAnotherRecord() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "moving"))

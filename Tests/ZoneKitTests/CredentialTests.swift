@@ -44,6 +44,49 @@ import ZoneTesting
         #expect(relay.requests[4].query.contains("ckWebAuthToken=two"))
     }
 
+    /// Somebody else signs in while a sign-in by password is under way: what the relay renews of that is not theirs.
+    @Test func aRenewedTokenOfTheUserBeforeIsNotTheNextOnes() async throws {
+        let relay = ScriptedRelay(
+            .answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#),
+            .answer(
+                200,
+                #"{"userRecordName":"_alice"}"#,
+                headers: ["X-Apple-CloudKit-Web-Auth-Token": "one, renewed"]
+            )
+        )
+        let container = container(relay, .account(emailAddress: "alice@example.com", password: "correct horse"))
+        let credentials = try container.session.connection().credentials
+        relay.beforeAnswer { credentials.replace(webAuthToken: "bob's") }
+        _ = try? await container.userRecordID()
+        #expect(credentials.webAuthToken == "bob's")
+    }
+
+    /// An answer to the user before says nothing of the one who has signed in meanwhile.
+    @Test func aLateAnswerDoesNotNameTheNextUser() async throws {
+        let zones = #"{"zones":[{"zoneID":{"zoneName":"Notes","ownerRecordName":"_alice"},"syncToken":"AA=="}]}"#
+        let relay = ScriptedRelay(.answer(200, zones), caller, .answer(200, zones), caller)
+        let container = container(relay, .webAuthToken("alice's"))
+        let connection = try container.session.connection()
+        let asks: [@Sendable () async throws -> Void] = [
+            { _ = try await container.privateCloudDatabase.allRecordZones() },
+            { _ = try await container.userRecordID() },
+        ]
+        for ask in asks {
+            relay.beforeAnswer {
+                connection.credentials.replace(webAuthToken: "bob's")
+                connection.caller.forget(generation: connection.credentials.current.generation)
+            }
+            try await ask()
+            #expect(connection.caller.recordName == nil)
+        }
+        // Answers to requests of their own do.
+        for ask in asks {
+            connection.caller.recordName = nil
+            try await ask()
+            #expect(connection.caller.recordName == "_alice")
+        }
+    }
+
     @Test func anIdentityTokenIsAskedForAtEachSignIn() async throws {
         let asked = Mutex(0)
         let relay = ScriptedRelay(.answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#), caller)

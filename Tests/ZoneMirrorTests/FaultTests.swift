@@ -191,6 +191,42 @@ import ZoneTesting
         }
     }
 
+    /// Two things of which nothing is known are not the same thing.
+    @Test func objectsWithoutTheKeyAreNoDuplicates() async throws {
+        let phone = try await device("phone")
+        var (third, fourth) = (Note(id: "c", title: "same"), Note(id: "d", title: "same"))
+        (third.body, fourth.body) = ("text", "text")
+        try phone.save(Note(id: "a", title: "same"), Note(id: "b", title: "same"), third, fourth)
+        try await phone.sync()
+        #expect(try await phone.container.deduplicate(Note.self, by: "title", "body") == 1)
+        #expect(try await phone.container.deduplicate(Note.self, by: "body") == 0)
+        try await phone.sync()
+        try await phone.sync()
+        #expect(try phone.context().fetch(Note.self).map(\.id) == ["a", "b", "c"])
+    }
+
+    /// What was marked is looked at again before it goes: it may be something of its own by then, or all that is left.
+    @Test func whatIsNoDuplicateAnyMoreStays() async throws {
+        let phone = try await device("phone")
+        let context = phone.context()
+        for (id, name) in [("a", "Inbox"), ("b", "Inbox"), ("c", "Home"), ("d", "Home"), ("e", "Old"), ("f", "Old")] {
+            try context.insert(Folder(id: RecordName(id), name: name))
+        }
+        try context.save()
+        try await phone.sync()
+        #expect(try await phone.container.deduplicate(Folder.self, by: "name") == 3)
+        try context.edit(Folder.self, "b") { $0.name = "Outbox" }
+        try context.delete(Folder.self, id: "c")
+        try context.save()
+        try await phone.sync()
+        try await phone.sync()
+        #expect(try phone.context().fetch(Folder.self).map(\.id) == ["a", "b", "d", "e"])
+        // Marked anew when they agree again.
+        try context.edit(Folder.self, "b") { $0.name = "Inbox" }
+        try context.save()
+        #expect(try await phone.container.deduplicate(Folder.self, by: "name") == 1)
+    }
+
     @Test func aDeletedZoneTakesItsObjectsAlong() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"))

@@ -82,7 +82,9 @@ package final class AssetKeeper: Sendable {
         in zone: ZoneID
     ) async throws(CKError) -> Asset {
         let file = try UploadFile(upload.file)
-        let key = "\(scope.pathName) \(file.asset.fileChecksum)"
+        // A receipt is good for the user alone whom it was given to.
+        let user = connection.credentials.current.generation
+        let key = "\(user) \(scope.pathName) \(file.asset.fileChecksum)"
         if let known = state.withLock({ $0.uploads[key] }), known.until > Date() { return known.asset }
         let asset: Asset
         if let ended = try await goOn(with: upload.file, key) {

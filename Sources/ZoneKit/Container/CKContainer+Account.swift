@@ -60,6 +60,7 @@ extension CKContainer {
 extension RelayConnection {
     /// Asks who the caller is, and remembers it.
     package func fetchCallerName() async throws(CKError) -> String {
+        let generation = credentials.current.generation
         let document: JSONDocument
         do throws(CallFailure) {
             document = try await send(RelayCall(.public, "users/caller"))
@@ -67,7 +68,7 @@ extension RelayConnection {
             throw error.error
         }
         let name = try reading { () throws(JSONError) in try document.root.required("userRecordName").string() }
-        caller.recordName = name
+        learn(callerName: name, generation: generation)
         return name
     }
 }

@@ -19,7 +19,7 @@ extension CKContainer {
     public func signIn(_ credential: RelayCredential) async throws {
         let connection = try session.connection()
         connection.credentials.replace(by: credential)
-        connection.caller.recordName = nil
+        connection.caller.forget(generation: connection.credentials.current.generation)
         connection.zoneKeys.forget()
         await connection.notices.accountReplaced()
         NotificationCenter.default.post(name: .CKAccountChanged, object: nil)

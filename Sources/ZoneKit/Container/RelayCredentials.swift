@@ -91,14 +91,14 @@ package final class RelayCredentials: Sendable {
         }
     }
 
-    /// A token by signing in, where the credential can; `nil` where it cannot.
+    /// A token by signing in, where the credential can, and whose it is; `nil` where it cannot.
     ///
     /// `refused` is the token that the relay did not take: if another is known by now, that one is it. Several who ask
     /// wait for one sign-in.
     func signedIn(
         insteadOf refused: String?,
         by signIn: @escaping @Sendable (RelayCredential) async throws -> String
-    ) async throws -> String? {
+    ) async throws -> (token: String, generation: Int)? {
         let (known, task, generation) = state.withLock { state -> (String?, Task<String, any Error>?, Int) in
             if let token = state.webAuthToken, token != refused { return (token, nil, state.generation) }
             guard state.credential.canSignIn else { return (nil, nil, state.generation) }
@@ -108,7 +108,7 @@ package final class RelayCredentials: Sendable {
             state.signIn = task
             return (nil, task, state.generation)
         }
-        guard let task else { return known }
+        guard let task else { return known.map { ($0, generation) } }
         defer {
             state.withLock { state in
                 if state.signIn == task { state.signIn = nil }
@@ -116,6 +116,6 @@ package final class RelayCredentials: Sendable {
         }
         let token = try await task.value
         renew(token, generation: generation)
-        return token
+        return (token, generation)
     }
 }

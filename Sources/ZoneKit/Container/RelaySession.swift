@@ -74,10 +74,18 @@ package struct RelayConnection: Sendable {
     }
 }
 
+extension RelayConnection {
+    /// Takes the caller's name out of an answer to a request of that generation; an older account's is dropped.
+    func learn(callerName: String, generation: Int) {
+        guard generation == credentials.current.generation else { return }
+        caller.learn(callerName, generation: generation)
+    }
+}
+
 /// What readers of answers need to know: the user's own record name, once some answer has told it, and where the links of
 /// shares lead to.
 package final class CallerMemory: Sendable {
-    private let name = Mutex<String?>(nil)
+    private let name = Mutex<(text: String?, generation: Int)>((nil, 0))
     /// The relay's folder of this container's links.
     private let links: URL
     /// Opens what is encrypted.
@@ -126,8 +134,27 @@ package final class CallerMemory: Sendable {
     }
 
     package var recordName: String? {
-        get { name.withLock { $0 } }
-        set { name.withLock { $0 = newValue } }
+        get { name.withLock { $0.text } }
+        set { name.withLock { $0.text = newValue } }
+    }
+
+    /// The sign-in that the name is, or will be, of.
+    var generation: Int { name.withLock { $0.generation } }
+
+    /// Takes a name that the relay has told in answer to a sign-in of that generation; an older one's is dropped.
+    package func learn(_ recordName: String, generation: Int) {
+        name.withLock { name in
+            guard generation >= name.generation else { return }
+            name = (recordName, generation)
+        }
+    }
+
+    /// Somebody else speaks from this generation on.
+    package func forget(generation: Int) {
+        name.withLock { name in
+            guard generation > name.generation else { return }
+            name = (nil, generation)
+        }
     }
 }
 

@@ -22,11 +22,11 @@ extension CKDatabase {
             since: previousServerChangeToken?.encoded,
             limit: resultsLimit.map(Self.pageSize)
         )
+        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
         let document = try await call("changes/database", body)
         let (entries, end) = try reading { () throws(JSONError) in
             (try ClientResponse.zones(document.root), try ClientResponse.pageEnd(document.root))
         }
-        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
         var modifications: [DatabaseChange.Modification] = []
         var deletions: [DatabaseChange.Deletion] = []
         for entry in entries {
@@ -99,8 +99,8 @@ extension CKDatabase {
             desiredKeys: desiredKeys,
             limit: limit.map(Self.pageSize)
         )
-        let document = try await call("changes/zone", body)
         var reader = RecordReader(scope: scope, caller: connection.caller)
+        let document = try await call("changes/zone", body)
         let outcome: Result<ZoneChangesPage, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
                 return .failure(CKError(.internalError, "The relay's answer leaves the zone out."))

@@ -47,8 +47,8 @@ extension CKDatabase {
         let myName = databaseScope == .public && chunk.items.contains(me) ? try await callerName() : me.recordName
         let names = chunk.items.map { $0 == me ? myName : $0.recordName }
         let body = ClientRequest.lookup(names, in: zone.zone, desiredKeys: desiredKeys)
-        let document = try await call("records/lookup", body)
         var reader = RecordReader(scope: scope, caller: connection.caller)
+        let document = try await call("records/lookup", body)
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
         try reading { () throws(JSONError) in
             try ClientResponse.records(document.root, zone: nil) { entry in

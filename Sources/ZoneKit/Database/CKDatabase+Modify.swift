@@ -106,6 +106,7 @@ extension CKDatabase {
             )
         }
         let connection = try await connectionKnowingCaller()
+        var reader = RecordReader(scope: scope, caller: connection.caller)
         let document: JSONDocument
         do throws(CallFailure) {
             document = try await connection.modify(
@@ -121,7 +122,6 @@ extension CKDatabase {
             else { throw error.error }
             document = listed
         }
-        var reader = RecordReader(scope: scope, caller: connection.caller)
         try reading { () throws(JSONError) in
             var rest = chunk.items[...]
             try ClientResponse.records(document.root, zone: nil) { entry in

@@ -85,8 +85,8 @@ extension CKDatabase {
             limit: Self.pageSize(limit),
             marker: start.marker
         )
-        let document = try await call("records/query", body)
         var reader = RecordReader(scope: scope, caller: connection.caller)
+        let document = try await call("records/query", body)
         var results: [(CKRecord.ID, Result<CKRecord, any Error>)] = []
         let marker = try reading { () throws(JSONError) in
             try ClientResponse.records(document.root, zone: nil) { entry in

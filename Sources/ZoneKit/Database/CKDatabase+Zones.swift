@@ -35,8 +35,8 @@ extension CKDatabase {
 
     /// All zones of the database, the default zone first where there is one.
     public func allRecordZones() async throws -> [CKRecordZone] {
-        let document = try await call("zones/list")
         var reader = RecordReader(scope: scope, caller: try session.connection().caller)
+        let document = try await call("zones/list")
         return try zoneEntries(document).compactMap { entry in
             guard case .zone(let zone) = entry else { return nil }
             return CKRecordZone(zone, id: reader.zoneID(zone.id))

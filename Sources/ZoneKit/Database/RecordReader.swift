@@ -5,20 +5,26 @@ package import Wire
 ///
 /// The relay names the caller by their record name; programs know them as `CKCurrentUserDefaultName`. In the private
 /// database every zone is the caller's. Elsewhere the name must be known from `users/caller`.
+///
+/// To be made before the request: an answer that comes after somebody else has signed in does not name them.
 package struct RecordReader {
     package let scope: DatabaseScope
     package let caller: CallerMemory
+    private let generation: Int
     private var zones: [ZoneID: CKRecordZone.ID] = [:]
 
     package init(scope: DatabaseScope, caller: CallerMemory) {
         self.scope = scope
         self.caller = caller
+        generation = caller.generation
     }
 
     /// The zone as programs know it; one object per zone and reader.
     package mutating func zoneID(_ zone: ZoneID) -> CKRecordZone.ID {
         if let known = zones[zone] { return known }
-        if scope == .private, zone.owner != .caller { caller.recordName = zone.owner.recordName }
+        if scope == .private, zone.owner != .caller {
+            caller.learn(zone.owner.recordName, generation: generation)
+        }
         let isCallers = scope != .shared || zone.owner.recordName == caller.recordName
         let made = CKRecordZone.ID(
             zoneName: zone.zoneName,

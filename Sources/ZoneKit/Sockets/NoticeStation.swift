@@ -38,6 +38,10 @@ package actor NoticeStation {
     private var begun: (connection: RelayConnection, time: Timekeeper, chance: Chance)?
     /// The account that the line was last told of.
     private var generation = 0
+    /// The line that is kept, by its number: what those before it still deliver is of another account.
+    private var line = 0
+    /// As whom the line last said hello.
+    private var spoken = 0
 
     package init() {}
 
@@ -80,6 +84,7 @@ package actor NoticeStation {
         client = nil
         begun = nil
         isLive = false
+        line += 1
     }
 
     /// A request has just been answered as this account: a line that was turned away may try again.
@@ -117,46 +122,51 @@ package actor NoticeStation {
         guard let address = connection.noticeAddress,
             let connector = connection.sockets ?? (connection.url == nil ? nil : SystemSockets.connector)
         else { return }
+        line += 1
+        let line = line
         let client = NoticeClient(
             address: address,
             connector: connector,
             time: time,
             random: chance,
-            hello: { [weak self] in await self?.hello(connection) ?? NoticeHello(deviceID: connection.deviceID) },
-            deliver: { [weak self] in await self?.take($0, connection) }
+            hello: { [weak self] in await self?.hello(connection, line) ?? NoticeHello(deviceID: connection.deviceID) },
+            deliver: { [weak self] in await self?.take($0, connection, line) }
         )
         self.client = client
         begun = (connection, time, chance)
         running = time.start { await client.run() }
     }
 
-    private func hello(_ connection: RelayConnection) -> NoticeHello {
+    private func hello(_ connection: RelayConnection, _ line: Int) -> NoticeHello {
         var since: [DatabaseScope: String] = [:]
         for scope in [DatabaseScope.private, .shared] {
             // Engines that have come to different places: with no token the relay names every zone, which suits all.
             let tokens = Set(listeners.filter { $0.scope == scope && !$0.isPreparing }.map { $0.databaseToken() })
             if tokens.count == 1, let token = tokens.first { since[scope] = token?.text }
         }
+        let (token, generation) = connection.credentials.current
+        if line == self.line { spoken = generation }
         return NoticeHello(
             deviceID: connection.deviceID,
             apiToken: connection.credentials.apiToken,
-            webAuthToken: connection.credentials.webAuthToken,
+            webAuthToken: token,
             since: since
         )
     }
 
-    private func take(_ event: NoticeClient.Event, _ connection: RelayConnection) async {
+    private func take(_ event: NoticeClient.Event, _ connection: RelayConnection, _ line: Int) async {
+        guard line == self.line else { return }
         switch event {
         case .live(let ready):
             isLive = true
-            connection.caller.recordName = ready.userRecordName
+            connection.learn(callerName: ready.userRecordName, generation: spoken)
             await tellAll(.opened(subscriptions: Set(ready.subscriptions)))
         case .lost:
             isLive = false
             await tellAll(.lost)
         case .notice(let notice): await take(notice, connection)
         case .renewed(let token):
-            connection.credentials.renew(token, generation: connection.credentials.current.generation)
+            connection.credentials.renew(token, generation: spoken)
         case .goodbye, .needsCredentials: break
         }
     }

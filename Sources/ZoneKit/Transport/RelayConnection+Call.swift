@@ -70,7 +70,7 @@ extension RelayConnection {
         }
         var (token, generation) = credentials.current
         if token == nil, let fresh = try await signIn(insteadOf: nil) {
-            (token, generation) = (fresh, credentials.current.generation)
+            (token, generation) = (fresh.token, fresh.generation)
         }
         try AccountBinding.check(self, generation)
         do throws(CallFailure) {
@@ -80,14 +80,13 @@ extension RelayConnection {
             guard error.error.code == .notAuthenticated, let fresh = try await signIn(insteadOf: token) else {
                 throw error
             }
-            let generation = credentials.current.generation
-            try AccountBinding.check(self, generation)
-            return try await exchange(call, fresh, generation)
+            try AccountBinding.check(self, fresh.generation)
+            return try await exchange(call, fresh.token, fresh.generation)
         }
     }
 
     /// Signs in where the credential can.
-    private func signIn(insteadOf refused: String?) async throws(CallFailure) -> String? {
+    private func signIn(insteadOf refused: String?) async throws(CallFailure) -> (token: String, generation: Int)? {
         do {
             return try await credentials.signedIn(insteadOf: refused) { credential in
                 try await self.fetchToken(for: credential)

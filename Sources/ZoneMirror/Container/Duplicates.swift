@@ -10,7 +10,8 @@ extension MirroredContainer {
     /// Keeps one object of those that agree in some properties, in every mirrored store and zone.
     ///
     /// Links are moved to the one that stays. The others are deleted only after a later send and fetch have both gone
-    /// through, so that no device is left without. Objects that the user may not change are left alone.
+    /// through, so that no device is left without, and only if they still agree with the one that stays. Objects that the
+    /// user may not change are left alone, and so are those without a value in one of the properties.
     ///
     /// - Parameters:
     ///   - type: The entity.
@@ -43,6 +44,7 @@ struct Duplicates {
 
     func mark(by keys: [String]) throws -> Int {
         let columns = keys.map { "t.\($0.quoted)" }.joined(separator: ", ")
+        let text = String(decoding: try JSONEncoder().encode(keys), as: UTF8.self)
         let sql = """
             SELECT t.id, \(columns), coalesce(r.zone, 0) FROM \(table.name.quoted) t
             LEFT JOIN mirror_record r ON r.oid = t.id
@@ -54,6 +56,8 @@ struct Duplicates {
             var zone: Int64 = row[keys.count + 1]
             if zone == 0 { zone = try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0 }
             let key = (1...keys.count).map { row[$0] as DatabaseValue } + [zone.databaseValue]
+            // Two of which something is not known are not the same for that.
+            if key.contains(where: \.isNull) { continue }
             groups[key, default: []].append(row[0])
         }
         var count = 0
@@ -62,8 +66,8 @@ struct Duplicates {
             for id in ids.dropFirst() where try judge.canDelete(db, oid: id) {
                 try moveLinks(from: id, to: keeper)
                 try db.execute(
-                    sql: "INSERT INTO mirror_duplicate(oid, entity, keeper) VALUES (?, ?, ?)",
-                    arguments: [id, table.name, keeper]
+                    sql: "INSERT INTO mirror_duplicate(oid, entity, keeper, keys) VALUES (?, ?, ?, ?)",
+                    arguments: [id, table.name, keeper, text]
                 )
                 count += 1
             }
@@ -98,12 +102,22 @@ struct Duplicates {
         try State.set(db, .mergeKeys, nil)
     }
 
-    /// A fetch has gone through: removes what was marked before the last send.
+    /// A fetch has gone through: removes what was marked before the last send, where it still doubles what stays.
     static func removeSettled(_ db: Database) throws {
-        let rows = try Row.fetchAll(db, sql: "SELECT oid, entity FROM mirror_duplicate WHERE isExported = 1")
-        for row in rows {
-            let (oid, entity): (String, String) = (row[0], row[1])
-            try db.execute(sql: "DELETE FROM \(entity.quoted) WHERE id = ?", arguments: [oid])
+        let sql = "SELECT oid, entity, keeper, keys FROM mirror_duplicate WHERE isExported = 1"
+        for row in try Row.fetchAll(db, sql: sql) {
+            let (oid, entity, keeper): (String, String, String) = (row[0], row[1], row[2])
+            // Marks of older versions do not say by what.
+            let text: String = row[3] ?? "[]"
+            let keys = (try? JSONDecoder().decode([String].self, from: Data(text.utf8))) ?? []
+            let agree = keys.map { " AND k.\($0.quoted) = \(entity.quoted).\($0.quoted)" }.joined()
+            try db.execute(
+                sql: """
+                    DELETE FROM \(entity.quoted)
+                    WHERE id = ? AND EXISTS (SELECT 1 FROM \(entity.quoted) k WHERE k.id = ?\(agree))
+                    """,
+                arguments: [oid, keeper]
+            )
             try db.execute(sql: "DELETE FROM mirror_duplicate WHERE oid = ?", arguments: [oid])
         }
     }

@@ -28,25 +28,43 @@ extension MirroredContainer {
     func accountChanged(_ change: AccountGate.Change) async {
         guard await switching.enterUnlessCancelled() else { return }
         defer { switching.leave() }
+        // Of several containers' public stores one may be read by nobody while the user of another is signed in.
+        if case .signedOut(of: nil) = change,
+            descriptions.compactMap(\.cloud).contains(where: { !Self.isOpenToNobody($0) })
+        {
+            return
+        }
         let before = stores.account
         let current: String? = if case .is(let user, _) = change { user } else { nil }
+        let isSignedOut = if case .signedOut = change { true } else { false }
         stores.account = Account(
-            user: change == .signedOut ? nil : current ?? before.user,
+            user: isSignedOut ? nil : current ?? before.user,
             standing: current == nil ? .signedOut : .signedIn
         )
-        guard before.user != stores.account.user || before.standing != stores.account.standing else {
-            return remember(current)
-        }
-        tell(.account(previous: before.user, current: current))
+        // Several stores report the same one after another, and again before each try.
+        if before != stores.account { tell(.account(previous: before.user, current: current)) }
         remember(current)
-        // Other files are opened in a task of its own: whoever reports the change is being stopped by it.
+        // Other files are opened in a task of its own: whoever reports the change is being stopped by it. That another store
+        // has reported the user before says nothing of this one's file.
         switch change {
         case .is(let user, let previous?) where previous != user:
-            conditions.time.start { await self.switchFiles(to: user, from: previous) }
-        case .signedOut:
-            guard let user = before.user else { return }
-            conditions.time.start { await self.settleSignOut(of: user, isOpen: true) }
-        case .is, .refused: break
+            startSwitch(to: user) { await $0.switchFiles(to: user, from: previous) }
+        case .signedOut(of: let user?):
+            startSwitch(to: AccountFiles.nobody) { await $0.settleSignOut(of: user, isOpen: true) }
+        case .is, .refused, .signedOut: break
+        }
+    }
+
+    /// Once for all stores and reports of one change.
+    private func startSwitch(to user: String, _ work: @escaping @Sendable (MirroredContainer) async -> Void) {
+        let isNew = state.withLock { state in
+            defer { state.switchingTo = user }
+            return state.switchingTo != user
+        }
+        guard isNew else { return }
+        conditions.time.start {
+            await work(self)
+            self.state.withLock { if $0.switchingTo == user { $0.switchingTo = nil } }
         }
     }
 
@@ -99,7 +117,9 @@ extension MirroredContainer {
         if previous == AccountFiles.nobody { adopts = await signInChoice(user) }
         await switching.enter()
         defer { switching.leave() }
-        guard !state.withLock({ $0.isClosed }) else { return }
+        // Who has signed in since is another's concern.
+        let isStill = stores.account == Account(user: user, standing: .signedIn)
+        guard isStill, !state.withLock({ $0.isClosed }) else { return }
         for description in ownDescriptions { await switchFile(of: description, to: user, adopts) }
     }
 
@@ -115,19 +135,20 @@ extension MirroredContainer {
             return state.syncs.removeValue(forKey: description.id)
         }
         await old?.stop()
-        var accounts = AccountFiles.load(description.url)
-        _ = accounts.assign(user, of: description.url)
-        try? accounts.store(description.url)
         var gone: String?
         do {
+            var accounts = AccountFiles.load(description.url)
+            _ = accounts.assign(user, of: description.url)
+            // What is not written down there is looked up in vain: the file of whoever was here before would be opened.
+            try accounts.store(description.url)
             try self.open(description, for: user, &gone)
         } catch {
             // The file that was there is somebody else's: better none.
             await stores.putAway(description.id)
-            return tell(.storeClosed(error.explanation), of: description.id)
+            return tell(.storeClosed(MirrorError(from: error).explanation), of: description.id)
         }
+        state.withLock { $0.views }?.fileReplaced(behind: description.id)
         if let file = stores.file(description.id) {
-            try? await file.pool.write { try State.set($0, .account, user) }
             if adopts != .leave { _ = try? adoptFile(of: description, into: file, adopts) }
             stores.committed(file.id, nil)
         }

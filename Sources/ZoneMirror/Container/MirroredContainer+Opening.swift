@@ -123,9 +123,7 @@ extension MirroredContainer {
                 )
             }
             let file = try storeFile(description, path)
-            if user == AccountFiles.nobody, cloud.scope != .public {
-                try file.pool.write { try State.set($0, .account, AccountFiles.nobody) }
-            }
+            if let user, cloud.scope != .public { try Self.claim(file, for: user) }
             let sync = MirrorSync(
                 file: file,
                 cloud: cloud,
@@ -136,7 +134,8 @@ extension MirroredContainer {
             )
             stores.put(file)
             let known = try file.pool.read { try State.text($0, .account) } ?? accounts.lastUser
-            if let known, known != AccountFiles.nobody, stores.account.user == nil {
+            // A public file tells who was here last, which nobody may be any more.
+            if let known, known != AccountFiles.nobody, stores.account.user == nil, !Self.isOpenToNobody(cloud) {
                 stores.account = Account(user: known, standing: .signedIn)
             }
             state.withLock { state in
@@ -146,6 +145,20 @@ extension MirroredContainer {
             }
         } catch {
             throw MirrorError(from: error)
+        }
+    }
+
+    /// Notes whose data a file holds; never where they are somebody else's.
+    private static func claim(_ file: StoreFile, for user: String) throws {
+        try file.pool.write { db in
+            let holder = try State.text(db, .account)
+            guard holder == nil || holder == user else {
+                throw MirrorError(
+                    .storage,
+                    "\(URL(filePath: file.path).lastPathComponent) holds another user's data. Remove the store's .accounts file, so that it is made anew."
+                )
+            }
+            try State.set(db, .account, user)
         }
     }
 

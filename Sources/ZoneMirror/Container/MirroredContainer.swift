@@ -27,6 +27,8 @@ public final class MirroredContainer: Sendable {
         var isClosed = false
         var views: MirrorContext?
         var accountPolicy = AccountPolicy()
+        /// Whose files are being put behind the stores; empty for nobody's.
+        var switchingTo: String?
     }
 
     /// The entities.

@@ -20,10 +20,13 @@ extension MirroredContainer {
             throw MirrorError(.unknownStore, "\(store) holds no \(T.entityName).")
         }
         let context = newBackgroundContext(named: "move")
+        guard context.isHere(object.id.origin) else {
+            throw .unavailable(MirrorContext.Key(entity: T.entityName, id: object.id.text))
+        }
         var row = try context.row(of: object)
         for position in table.links { row[position] = .null }
         let name = RecordName()
-        let copy = try context.decode(T.self, name.text, row, nil)
+        let copy = try context.decode(T.self, name.text, row, nil, [:])
         try context.insert(copy)
         try context.assign(copy, to: store)
         try context.save()

@@ -9,6 +9,8 @@ import ZoneKit
 final class OpenStores: Sendable {
     private struct State {
         var files: [StoreFile] = []
+        /// The file that is, or was last, behind each store.
+        var paths: [StoreID: String] = [:]
         var account = Account()
         var listeners: [UUID: Listener] = [:]
     }
@@ -45,6 +47,9 @@ final class OpenStores: Sendable {
 
     var files: [StoreFile] { state.withLock(\.files) }
 
+    /// Which file is, or was last, behind each store: what was read or made with other files is another user's.
+    var paths: [StoreID: String] { state.withLock(\.paths) }
+
     func file(_ id: StoreID) -> StoreFile? { state.withLock { $0.files.first { $0.id == id } } }
 
     func files(holding table: String) -> [StoreFile] { files.filter { $0.mapping.tables[table] != nil } }
@@ -54,6 +59,7 @@ final class OpenStores: Sendable {
     /// Adds a store, or puts another file behind one.
     func put(_ file: StoreFile) {
         state.withLock { state in
+            state.paths[file.id] = file.path
             if let index = state.files.firstIndex(where: { $0.id == file.id }) {
                 state.files[index] = file
             } else {

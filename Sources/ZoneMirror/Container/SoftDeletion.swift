@@ -21,7 +21,7 @@ extension MirrorContext {
         }
         var row = try row(of: object)
         row[position] = stores.now.timeIntervalSince1970.databaseValue
-        var marked = try decode(T.self, object.id.text, row, nil)
+        var marked = try decode(T.self, object.id.text, row, nil, [:])
         marked.id = object.id
         try update(marked)
     }

@@ -8,6 +8,8 @@ extension MirrorContext {
     /// - Returns: Copies; changing them changes nothing until `update`.
     public func fetch<T: SyncedRecord>(_ request: FetchRequest<T>) throws(MirrorError) -> [T] {
         if let problem = request.predicate?.problem ?? request.sorts.compactMap(\.problem).first { throw problem }
+        // Before the rows: what is put behind a store meanwhile is then taken for another file.
+        let paths = stores.paths
         let files = try affected(request)
         let pending = request.includesPendingChanges ? pendingRows(T.entityName) : [:]
         // Cutting and sorting are SQLite's, as long as there is one source.
@@ -15,14 +17,14 @@ extension MirrorContext {
         var found: [T] = []
         for file in files {
             let rows = try rows(request, file, isCut: isSimple)
-            for (id, row) in rows where pending[id] == nil { found.append(try decode(T.self, id, row, file.id)) }
+            for (id, row) in rows where pending[id] == nil { found.append(try decode(T.self, id, row, file.id, paths)) }
         }
         if isSimple { return found }
         let wanted = Set(files.map(\.id))
         for (id, pending) in pending {
             if case .delete = pending.change { continue }
             if let store = pending.store, !wanted.contains(store) { continue }
-            let object = try decode(T.self, id, pending.row, pending.store)
+            let object = try decode(T.self, id, pending.row, pending.store, pending.files)
             if try matches(object, request, pending, id) { found.append(object) }
         }
         found.sort { Self.precedes($0, $1, request.sorts) }
@@ -85,7 +87,7 @@ extension MirrorContext {
         var found = try fetch(request).filter { pending[$0.id.text] == nil }
         for (id, pending) in pending where pending.row[position] == object.id.text.databaseValue {
             if case .delete = pending.change { continue }
-            found.append(try decode(Target.self, id, pending.row, pending.store))
+            found.append(try decode(Target.self, id, pending.row, pending.store, pending.files))
         }
         return found.sorted { Self.precedes($0, $1, sorts) }
     }

@@ -20,7 +20,8 @@ extension MirrorContext {
             return state.withLock { $0.pending[key] = nil }
         }
         if try !linked(pair, row).isEmpty { return }
-        state.withLock { $0.touch(key, .insert, nil, row) }
+        let files = stores.paths
+        state.withLock { $0.touch(key, .insert, nil, row, files) }
     }
 
     /// Takes the link between two objects away; does nothing where there is none.
@@ -42,15 +43,16 @@ extension MirrorContext {
         let row = Self.row(pair, end.name, T.entityName, object.id.text, other.id.text)
         let own = Self.key(pair, end.name, T.entityName, object.id.text, other.id.text)
         let below = parent?.overlay(own)?.change
+        let files = stores.paths
         state.withLock { state in
             if case .insert? = state.pending[own]?.change { state.pending[own] = nil }
             // New in a context below: taken back there with the save.
-            if case .insert? = below { state.touch(own, .delete(base: row), nil, row) }
+            if case .insert? = below { state.touch(own, .delete(base: row), nil, row, files) }
         }
         // Another program may have linked the same two under a name of its own.
         for (store, id) in try linked(pair, row) {
             let key = Key(entity: pair.tableName, id: id)
-            state.withLock { $0.touch(key, .delete(base: row), store, row) }
+            state.withLock { $0.touch(key, .delete(base: row), store, row, files) }
         }
     }
 
@@ -79,7 +81,7 @@ extension MirrorContext {
         var values = try row(of: object)
         values[position] = other?.databaseValue ?? .null
         let store = try store(of: object)
-        try update(try decode(type, id.text, values, store).with(object.id))
+        try update(try decode(type, id.text, values, store, object.id.origin?.files ?? stores.paths).with(object.id))
     }
 
     /// Two devices that link the same two objects write the same record.

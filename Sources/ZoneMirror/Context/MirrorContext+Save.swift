@@ -11,7 +11,8 @@ extension MirrorContext {
     /// wait. A pinned context moves on. A child hands its changes to the context that it was made of instead.
     ///
     /// - Throws: `mergeConflict` under the policy `error`, `permissionFailure`, `crossStoreRelationship`,
-    ///   `noStoreForEntity`, and what SQLite throws.
+    ///   `noStoreForEntity`, `objectUnavailable` for a change that was made while another user was signed in, and what
+    ///   SQLite throws.
     public func save() throws(MirrorError) {
         if let parent {
             let changes = state.withLock { state in
@@ -43,6 +44,10 @@ extension MirrorContext {
     private func write(_ parts: ArraySlice<(StoreID, [SavePlan.Item])>, _ terms: SaveTerms) throws {
         guard let (store, items) = parts.first else { return }
         guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is closed.") }
+        // Asked of the very file that is written: accounts may switch at any time.
+        for item in items {
+            if let path = item.pending.files[store], path != file.path { throw MirrorError.unavailable(item.key) }
+        }
         let crash = stores.conditions.crashPoint
         let rows = try file.pool.write { db in
             var writer = try SaveWriter(db, file, policy: terms.policy, saved: terms.saved, now: terms.date)

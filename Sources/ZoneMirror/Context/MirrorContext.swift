@@ -19,6 +19,8 @@ public final class MirrorContext: Sendable {
         var row: [DatabaseValue]
         /// In the order of the first touch.
         var place: Int
+        /// Which files were behind the stores when the change was made: into others, another user's, it is not written.
+        var files: [StoreID: String]
     }
 
     struct Key: Hashable, Sendable {
@@ -113,12 +115,13 @@ public final class MirrorContext: Sendable {
     public func insert<T: SyncedRecord>(_ object: T) throws(MirrorError) {
         let row = try row(of: object)
         let key = Key(entity: T.entityName, id: object.id.text)
+        let files = stores.paths
         state.withLock { state in
             if let pending = state.pending[key], case .delete(let base?) = pending.change {
                 // Deleted and made again before a save: the same object with other values.
-                state.touch(key, .update(base: base), pending.store, row)
+                state.touch(key, .update(base: base), pending.store, row, pending.files)
             } else {
-                state.touch(key, .insert, nil, row)
+                state.touch(key, .insert, nil, row, files)
             }
         }
     }
@@ -130,14 +133,15 @@ public final class MirrorContext: Sendable {
         let row = try row(of: object)
         let key = Key(entity: T.entityName, id: object.id.text)
         let origin = object.id.origin
+        guard isHere(origin) else { throw .unavailable(key) }
         let isKnown = state.withLock { state in
             guard let pending = state.pending[key] else { return false }
-            state.touch(key, pending.change, pending.store, row)
+            state.touch(key, pending.change, pending.store, row, pending.files)
             return true
         }
         if isKnown { return }
-        guard let (store, base) = try locate(key, origin) else { throw .unavailable(key) }
-        state.withLock { $0.touch(key, .update(base: base), store, row) }
+        guard let (store, base, files) = try locate(key, origin) else { throw .unavailable(key) }
+        state.withLock { $0.touch(key, .update(base: base), store, row, files) }
     }
 
     /// Changes an object in place.
@@ -167,18 +171,19 @@ public final class MirrorContext: Sendable {
 
     private func delete<T: SyncedRecord>(_ type: T.Type, _ id: RecordName, base: Origin?) throws(MirrorError) {
         let key = Key(entity: T.entityName, id: id.text)
+        guard isHere(base) else { throw .unavailable(key) }
         let isDone = state.withLock { state in
             guard let pending = state.pending[key] else { return false }
             switch pending.change {
             case .insert: state.pending[key] = nil
-            case .update(let base): state.touch(key, .delete(base: base), pending.store, pending.row)
+            case .update(let base): state.touch(key, .delete(base: base), pending.store, pending.row, pending.files)
             case .delete: break
             }
             return true
         }
         if isDone { return }
-        guard let (store, row) = try locate(key, base) else { throw .unavailable(key) }
-        state.withLock { $0.touch(key, .delete(base: row), store, row) }
+        guard let (store, row, files) = try locate(key, base) else { throw .unavailable(key) }
+        state.withLock { $0.touch(key, .delete(base: row), store, row, files) }
     }
 
     /// Says in which store a new object is to be; before its first save.
@@ -208,6 +213,20 @@ public final class MirrorContext: Sendable {
         }
     }
 
+    /// Another user's file is behind a store now: what was to be written into the one before is nobody's change any more.
+    func fileReplaced(behind store: StoreID) {
+        let path = stores.paths[store]
+        state.withLock { state in
+            for (key, pending) in state.pending {
+                let home = pending.store ?? state.assigned[key] ?? (try? stores.firstWritable(key.entity))
+                guard home == store, let file = pending.files[store], file != path else { continue }
+                state.pending[key] = nil
+                state.assigned[key] = nil
+                state.assignedZones[key] = nil
+            }
+        }
+    }
+
     /// Forgets changes, and what was pinned.
     public func reset() {
         rollback()
@@ -226,10 +245,10 @@ public final class MirrorContext: Sendable {
         let key = Key(entity: T.entityName, id: id.text)
         if let pending = overlay(key) {
             if case .delete = pending.change { return nil }
-            return try decode(type, key.id, pending.row, pending.store)
+            return try decode(type, key.id, pending.row, pending.store, pending.files)
         }
-        guard let (store, row) = try find(key) else { return nil }
-        return try decode(type, key.id, row, store)
+        guard let (store, row, files) = try find(key) else { return nil }
+        return try decode(type, key.id, row, store, files)
     }
 
     /// The object at the other end of a link.
@@ -251,21 +270,32 @@ public final class MirrorContext: Sendable {
     }
 
     /// Where an object was read from; for one that was not, where it is.
-    private func locate(_ key: Key, _ origin: Origin?) throws(MirrorError) -> (StoreID?, [DatabaseValue])? {
-        if let origin { return (origin.store, origin.row) }
+    private func locate(_ key: Key, _ origin: Origin?) throws(MirrorError) -> Found? {
+        if let origin { return (origin.store, origin.row, origin.files) }
         return try find(key)
     }
 
+    /// Whether the file that an object was read from is still the one behind its store.
+    func isHere(_ origin: Origin?) -> Bool {
+        guard let origin, let file = origin.files[origin.store] else { return true }
+        return stores.paths[origin.store] == file
+    }
+
+    /// A row, in which store it is, and which files were behind the stores.
+    typealias Found = (store: StoreID?, row: [DatabaseValue], files: [StoreID: String])
+
     /// The row of an object that this context has not changed, as it sees it; without a store where the object is new in a
     /// context below.
-    func find(_ key: Key) throws(MirrorError) -> (StoreID?, [DatabaseValue])? {
+    func find(_ key: Key) throws(MirrorError) -> Found? {
         if let below = parent?.overlay(key) {
             if case .delete = below.change { return nil }
-            return (below.store, below.row)
+            return (below.store, below.row, below.files)
         }
+        // Before the row: what is put behind the store meanwhile is then taken for another file.
+        let files = stores.paths
         for file in stores.files(holding: key.entity) {
             guard let table = file.mapping.tables[key.entity] else { continue }
-            if let row = try read(file, { try table.row($0, key.id) }) { return (file.id, row) }
+            if let row = try read(file, { try table.row($0, key.id) }) { return (file.id, row, files) }
         }
         return nil
     }
@@ -288,12 +318,13 @@ public final class MirrorContext: Sendable {
         _ type: T.Type,
         _ id: String,
         _ row: [DatabaseValue],
-        _ store: StoreID?
+        _ store: StoreID?,
+        _ files: [StoreID: String]
     ) throws(MirrorError) -> T {
         guard let table = stores.table(T.entityName) else {
             throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
         }
-        let name = RecordName(id, origin: store.map { Origin(store: $0, name: id, row: row) })
+        let name = RecordName(id, origin: store.map { Origin(store: $0, name: id, row: row, files: files) })
         do {
             return try T(from: RowDecoder(table: table, id: name, row: row))
         } catch {
@@ -307,11 +338,12 @@ extension MirrorContext.State {
         _ key: MirrorContext.Key,
         _ change: MirrorContext.Pending.Change,
         _ store: StoreID?,
-        _ row: [DatabaseValue]
+        _ row: [DatabaseValue],
+        _ files: [StoreID: String]
     ) {
         let place = pending[key]?.place ?? nextPlace
         nextPlace += 1
-        pending[key] = MirrorContext.Pending(change: change, store: store, row: row, place: place)
+        pending[key] = MirrorContext.Pending(change: change, store: store, row: row, place: place, files: files)
     }
 }
 

@@ -8,7 +8,8 @@ import Synchronization
 /// SDK reference 9.
 public final class QueryGeneration: Sendable {
     private struct State {
-        var snapshots: [StoreID: DatabaseSnapshot] = [:]
+        /// By file: behind a store may be another user's later on.
+        var snapshots: [String: DatabaseSnapshot] = [:]
         var isAdvanced = false
     }
 
@@ -20,19 +21,19 @@ public final class QueryGeneration: Sendable {
     /// Opens all stores at once, so that they show one moment as nearly as separate files can.
     func open(_ files: [StoreFile]) throws {
         try state.withLock { state in
-            for file in files where state.snapshots[file.id] == nil {
+            for file in files where state.snapshots[file.path] == nil {
                 let snapshot = try file.pool.makeSnapshot()
                 // The moment is that of the first read.
                 _ = try snapshot.read { try Int.fetchOne($0, sql: "SELECT importing FROM mirror_local") }
-                state.snapshots[file.id] = snapshot
+                state.snapshots[file.path] = snapshot
             }
         }
     }
 
     func snapshot(_ file: StoreFile) throws -> DatabaseSnapshot {
-        if let known = state.withLock({ $0.snapshots[file.id] }) { return known }
+        if let known = state.withLock({ $0.snapshots[file.path] }) { return known }
         try open([file])
-        guard let made = state.withLock({ $0.snapshots[file.id] }) else {
+        guard let made = state.withLock({ $0.snapshots[file.path] }) else {
             throw MirrorError(.storage, "The store could not be pinned.")
         }
         return made

@@ -65,10 +65,13 @@ final class Origin: Sendable {
     let store: StoreID
     let name: String
     let row: [DatabaseValue]
+    /// Which files were behind the stores then: another user's objects are not those of this one.
+    let files: [StoreID: String]
 
-    init(store: StoreID, name: String, row: [DatabaseValue]) {
+    init(store: StoreID, name: String, row: [DatabaseValue], files: [StoreID: String]) {
         self.store = store
         self.name = name
         self.row = row
+        self.files = files
     }
 }

@@ -15,6 +15,7 @@ enum StoreTables {
         try add("isEnding INTEGER NOT NULL DEFAULT 0", to: "mirror_zone", db)
         try add("tag TEXT", to: "mirror_move", db)
         try add("code INTEGER", to: "mirror_outbox", db)
+        try add("keys TEXT", to: "mirror_duplicate", db)
         if try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_local") == 0 {
             try db.execute(sql: "INSERT INTO mirror_local(importing, txn) VALUES (0, 0)")
         }
@@ -74,7 +75,7 @@ enum StoreTables {
         CREATE TABLE IF NOT EXISTS mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
             dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, tag TEXT, PRIMARY KEY(zone, name, dropsZone));
         CREATE TABLE IF NOT EXISTS mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
-            isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+            isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0, keys TEXT) WITHOUT ROWID;
         """
 }
 

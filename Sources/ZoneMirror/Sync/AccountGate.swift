@@ -12,8 +12,8 @@ actor AccountGate {
         case `is`(String, previous: String?)
         /// The relay does not take what the user has to show.
         case refused
-        /// The program has signed out.
-        case signedOut
+        /// The program has signed out; with whose the file is, where it is one user's alone.
+        case signedOut(of: String?)
     }
 
     private let file: StoreFile
@@ -41,13 +41,16 @@ actor AccountGate {
         let generation = connection.credentials.current.generation
         guard passed != generation else { return }
         let isPublic = link.database.databaseScope == .public
-        if isPublic, connection.credentials.webAuthToken == nil {
+        if isPublic, !connection.credentials.namesUser {
+            // Nobody may read too; what was found out of somebody before holds for their requests alone.
+            try link.belongs(to: generation)
             passed = generation
+            await changed(.signedOut(of: nil))
             return
         }
         let previous = try await storedUser()
         if !isPublic, !connection.credentials.namesUser {
-            if let previous, previous != AccountFiles.nobody { await changed(.signedOut) }
+            if let previous, previous != AccountFiles.nobody { await changed(.signedOut(of: previous)) }
             throw CKError(.notAuthenticated, "Nobody is signed in. What is written meanwhile stays on this machine.")
         }
         let name: String
@@ -69,7 +72,8 @@ actor AccountGate {
         // Whose data the file holds stands in it before the first of them do: the next user is told from this one by that.
         if previous != name { try await store(name) }
         passed = generation
-        if previous != name { await changed(.is(name, previous: nil)) }
+        // Also of the user whose the file was: they may have been refused meanwhile.
+        await changed(.is(name, previous: nil))
     }
 
     private func storedUser() async throws(CKError) -> String? {
