@@ -104,7 +104,8 @@ package final class RelayCredentials: Sendable {
             guard state.credential.canSignIn else { return (nil, nil, state.generation) }
             if let running = state.signIn { return (nil, running, state.generation) }
             let credential = state.credential
-            let task = Task { try await signIn(credential) }
+            // Not on the common pool's threads: all of them may be waiting for a file that needs this sign-in.
+            let task = Task(executorPreference: DownloadThread.lane) { try await signIn(credential) }
             state.signIn = task
             return (nil, task, state.generation)
         }
