@@ -149,6 +149,25 @@ import ZoneTesting
         #expect(try phone.titles == ["b": "b", "c": "c"])
     }
 
+    /// An answer that blames another for each change, and no one for itself, is no reason to send the same again at once.
+    @Test func aRefusalWithoutACulpritIsNotRepeatedAtOnce() async throws {
+        let phone = try await device("phone")
+        try phone.save(Note(id: "first", title: "makes the zone"))
+        try await phone.sync()
+        try phone.save(Note(id: "a", title: "1"))
+        let atomic = #""serverErrorCode":"ATOMIC_ERROR","reason":"another's""#
+        let body = "{\(atomic),\"uuid\":\"u\",\"records\":[{\"recordName\":\"a\",\(atomic)}]}"
+        for _ in 0..<5 { phone.device.network.fail(.answered(status: 400, body: body)) }
+        phone.device.network.forgetOperations()
+        let error = await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect((error?.underlying as? CKError)?.code == .batchRequestFailed)
+        #expect(phone.device.network.operations.count == 1)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 1)
+        phone.device.network.failNothing()
+        try await phone.container.sendChanges()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
     @Test func twoDevicesSeedTheSameOffline() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         for mirror in [phone, laptop] {
