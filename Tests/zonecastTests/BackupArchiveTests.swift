@@ -160,6 +160,52 @@ import Testing
         }
     }
 
+    /// They are added up and subtracted by the relay itself, which looks into its folder of backups.
+    @Test(arguments: [
+        (#""made" : 1"#, #""made" : -9223372036854775808"#), (#""made" : 1"#, #""made" : 9223372036854775807"#),
+        (#""records" : 0"#, #""records" : 9223372036854775807"#), (#""bytes" : "#, #""bytes" : 922337203685"#),
+    ])
+    func aManifestsNumbersAreThoseOfABackup(number: String, other: String) throws {
+        try withFolder { folder in
+            let backup = try backup(in: folder)
+            let manifest = "\(backup.path)/manifest.json"
+            let text = try String(contentsOfFile: manifest, encoding: .utf8)
+            #expect(text.contains(number))
+            try text.replacing(number, with: other).write(toFile: manifest, atomically: true, encoding: .utf8)
+            let refusal = #expect(throws: BackupFailure.self) { try Backup(at: backup.path) }
+            #expect(refusal?.description.contains("its numbers cannot be right") == true, "\(refusal as Any)")
+            #expect(Backup.all(in: "\(folder)/backups").isEmpty)
+        }
+    }
+
+    /// Else a record would be in the backup without its file.
+    @Test func noAssetIsClearedWhileABackupIsMade() async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let stores = StoreFolder(folder: folder, draw: { 1 }) { _, _ in }
+        defer { stores.close() }
+        #expect(try await stores.removeUnusedAssets(before: Timestamp(milliseconds: 0)) == 0)
+        let copying = open("\(folder)/assets.lock", O_RDWR)
+        #expect(copying >= 0 && flock(copying, LOCK_SH) == 0)
+        let refusal = await #expect(throws: RelayError.self) {
+            try await stores.removeUnusedAssets(before: Timestamp(milliseconds: 0))
+        }
+        #expect(refusal?.code == .tryAgainLater)
+        close(copying)
+        #expect(try await stores.removeUnusedAssets(before: Timestamp(milliseconds: 0)) == 0)
+
+        _ = try AccountStore(folder: folder)
+        var steps = 0
+        _ = try Backup.create(of: folder, in: "\(folder)/backups", now: Timestamp(milliseconds: 1)) { _ in
+            let clearing = open("\(folder)/assets.lock", O_RDWR)
+            #expect(clearing >= 0 && flock(clearing, LOCK_EX | LOCK_NB) != 0)
+            close(clearing)
+            steps += 1
+        }
+        #expect(steps > 0)
+    }
+
     /// Without it everybody would be somebody new, whose zones nobody finds.
     @Test func storesWithoutTheFileThatSaysWhoseTheyAreAreNotBegunAnew() throws {
         try withFolder { folder in

@@ -187,8 +187,8 @@ import Testing
     /// What a relay and its commands leave in a data folder and no backup has: the lock, which says who holds the folder;
     /// SQLite's own beside its files; uploads under way; other backups and their schedule, which names a place of this machine.
     private static func isLeft(_ path: String) -> Bool {
-        path == "relay.lock" || path.hasSuffix(".sqlite-wal") || path.hasSuffix(".sqlite-shm") || path == "backups"
-            || path.hasPrefix("backups/") || path.hasSuffix(".assets/incoming")
+        ["relay.lock", "assets.lock", "backups"].contains(path) || path.hasSuffix(".sqlite-wal")
+            || path.hasSuffix(".sqlite-shm") || path.hasPrefix("backups/") || path.hasSuffix(".assets/incoming")
     }
 
     @Test func everythingInTheFolderIsInTheBackupAndComesBackElsewhere() throws {

@@ -55,6 +55,29 @@ import Testing
         #expect(relay.stop().status == 0)
     }
 
+    /// The sign-in of the command has ended by then, and the addresses that it printed are good.
+    @Test func theFilesOfAnExportCanBeFetched() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let connection = try relay.connect()
+        func ask(_ operation: String, _ body: String) throws -> String {
+            let path = "/database/1/\(container)/development/private/\(operation)?ckWebAuthToken=dev-ada"
+            return String(decoding: try connection.send("POST", path, body: body).body, as: UTF8.self)
+        }
+        let wish = #"{"tokens":[{"recordType":"Photo","recordName":"p","fieldName":"file"}]}"#
+        let place = try #require(try ask("assets/upload", wish).firstMatch(of: /"url":"([^"]+)"/)).1
+        let upload = try #require(URLComponents(string: String(place))).path
+        let stored = String(decoding: try connection.send("POST", upload, body: "hello").body, as: UTF8.self)
+        let file = try #require(stored.firstMatch(of: /"singleFile":(\{.*\})\}/)).1
+        let record = #"{"recordName":"p","recordType":"Photo","fields":{"file":{"value":\#(file)}}}"#
+        _ = try ask("records/modify", #"{"operations":[{"operationType":"create","record":\#(record)}]}"#)
+
+        let export = try zonecast("user", "export", "dev-ada")
+        let address = try #require(export.output.firstMatch(of: /"downloadURL":"([^"]+)"/), "\(export.output)").1
+        let fetched = try connection.send("GET", try #require(URLComponents(string: String(address))).path)
+        #expect(fetched.status == 200 && String(decoding: fetched.body, as: UTF8.self) == "hello")
+        #expect(relay.stop().status == 0)
+    }
+
     @Test func whoIsInSomebodysShareLeavesItAndIsDeleted() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()

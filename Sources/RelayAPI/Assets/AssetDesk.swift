@@ -88,6 +88,12 @@ final class AssetDesk: Sendable {
         )
     }
 
+    /// The same for content that has been here for a while, which stays from now on for as long.
+    func receipt(forKept hash: AssetHash, size: Int64, of user: UserID, in home: ContainerEnvironment) -> String {
+        (try? stores.assets(of: home))?.renew(hash)
+        return receipt(hash, size: size, of: user, in: home)
+    }
+
     /// What an asset's receipt proves to this user in this container.
     func verdict(_ asset: Asset, for user: UserID?, in home: ContainerEnvironment) -> AssetVerdict {
         guard let receipt = asset.receipt else { return .unproven }
@@ -132,18 +138,20 @@ final class AssetDesk: Sendable {
         else { return nil }
         let type = request.headers[.contentType] ?? ""
         let offset = request.headers[.uploadOffset].map { Int64($0) ?? -1 } ?? 0
-        let goesOn = offset == 0 || broken.size(of: address) == offset
-        let part = goesOn ? broken.take(address) : nil
+        var refusal = refusal(of: upload, from: request.remoteAddress)
+        // Who is refused for a moment has what came so far still.
+        let part = refusal == nil ? broken.take(address, at: offset) : nil
+        if refusal == nil, offset != 0, part == nil { refusal = .uploadOffset(offset) }
         let (broken, time, life) = (broken, time, settings.uploadLifetime)
         return UploadIntake(
             upload,
             keep: keep,
             multipart: MultipartBody(contentType: type),
             limit: settings.largest,
-            refusal: goesOn ? refusal(of: upload, from: request.remoteAddress) : .uploadOffset(offset),
+            refusal: refusal,
             goingOn: offset == 0 ? nil : part,
             queue: queue,
-            brokenOff: { broken.add($0, at: address, until: time.now() + life, at: time.now()) }
+            brokenOff: { broken.add($0, at: address, until: time.uptime() + life, at: time.uptime()) }
         )
     }
 

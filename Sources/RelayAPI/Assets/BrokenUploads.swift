@@ -17,7 +17,8 @@ final class BrokenUploads: Sendable {
 
     private struct Entry {
         var part: Part
-        var until: Timestamp
+        /// By uptime: what a clock that was ahead has noted would stay, and hold the places of all others.
+        var until: Duration
     }
 
     /// Beyond these the one that ends first goes: nobody is to fill the disk with beginnings.
@@ -26,7 +27,7 @@ final class BrokenUploads: Sendable {
 
     private let parts = Mutex<[String: Entry]>([:])
 
-    func add(_ part: Part, at address: String, until end: Timestamp, at now: Timestamp) {
+    func add(_ part: Part, at address: String, until end: Duration, at now: Duration) {
         let dropped = parts.withLock { parts -> [Entry] in
             var dropped = [parts.updateValue(Entry(part: part, until: end), forKey: address)].compactMap { $0 }
             for (address, entry) in parts where entry.until <= now {
@@ -44,8 +45,15 @@ final class BrokenUploads: Sendable {
         _ = dropped
     }
 
-    /// Takes what there is of an upload, to go on with it or to be rid of it.
-    func take(_ address: String) -> Part? { parts.withLock { $0.removeValue(forKey: address) }?.part }
+    /// Takes what there is of an upload, to go on with it where it came to `offset`, or with 0 to be rid of it.
+    ///
+    /// `nil` where that is not so: of two who go on at once, one does.
+    func take(_ address: String, at offset: Int64) -> Part? {
+        parts.withLock { parts in
+            guard offset == 0 || parts[address]?.part.reach == offset else { return nil }
+            return parts.removeValue(forKey: address)?.part
+        }
+    }
 
     func size(of address: String) -> Int64 { parts.withLock { $0[address]?.part.reach ?? 0 } }
 }

@@ -47,7 +47,8 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
                 guard let known = token.known, held.contains(known) else { return }
                 $0.member("fileChecksum", known.hash.checksum)
                 $0.member("size", known.size)
-                $0.member("receipt", context.assets.receipt(known.hash, size: known.size, of: user, in: context.home))
+                let receipt = context.assets.receipt(forKept: known.hash, size: known.size, of: user, in: context.home)
+                $0.member("receipt", receipt)
             }
         }
     }
@@ -77,7 +78,7 @@ func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
                     object.member("fileChecksum", asset.fileChecksum)
                     object.member("size", asset.size)
                     guard let hash = AssetHash(checksum: asset.fileChecksum) else { return }
-                    let receipt = context.assets.receipt(hash, size: asset.size, of: user, in: context.home)
+                    let receipt = context.assets.receipt(forKept: hash, size: asset.size, of: user, in: context.home)
                     object.member("receipt", receipt)
                 case .failure(let error): object.members(of: error)
                 }
@@ -146,7 +147,7 @@ extension RequestContext {
             types: types,
             desk: assets,
             home: home,
-            session: session,
+            session: authentication.isVisit ? nil : session,
             user: database.caller.user,
             scope: scope ?? database.scope,
             base: authentication.signIn.base

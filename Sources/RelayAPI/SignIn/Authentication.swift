@@ -59,6 +59,9 @@ package final class Authentication: Sendable {
     /// Whether it says of the same head what this use of the grant says.
     func isOf(_ granted: Granted) -> Bool { grant === granted.grant && freshWebToken == granted.freshWebToken }
 
+    /// It comes by a sign-in that ends with an operator's command; what that prints is used afterwards.
+    var isVisit: Bool { grant?.session?.kind == .visit }
+
     /// What to throw at a caller that needs a user and has none.
     ///
     /// Wire reference 3.3.

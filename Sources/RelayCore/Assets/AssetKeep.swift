@@ -44,6 +44,8 @@ package protocol AssetKeep: Sendable {
     func begin() throws(RelayError) -> any AssetIntake
     /// `nil` if it is not there.
     func file(of hash: AssetHash) -> AssetFile?
+    /// Makes it as new, so that it stays while a receipt that is given now may be used.
+    func renew(_ hash: AssetHash)
 }
 
 /// One asset on its way in; used by one thread at a time.

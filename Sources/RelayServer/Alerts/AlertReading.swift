@@ -87,7 +87,10 @@ package struct AlertReading: Sendable {
     /// In days.
     private static func backupAge(_ data: String, started: Int64, now: Timestamp) -> Double {
         let folder = BackupSchedule(of: data)?.folder ?? BackupSchedule.standardFolder(of: data)
-        let latest = Backup.all(in: folder).last { $0.manifest.made <= now.milliseconds }?.manifest.made ?? started
+        let latest =
+            Backup.all(in: folder).last { $0.manifest.made <= now.milliseconds }?.manifest.made
+            // A clock that was ahead then has the relay started in the future.
+            ?? min(started, now.milliseconds)
         return Double(now.milliseconds - latest) / 86_400_000
     }
 }

@@ -9,9 +9,9 @@ extension ConsoleAPI {
         .get("assets") { try AssetsAnswer($0) },
         .post("assets/collect") { call in
             let home = try call.home()
-            guard let store = try call.parts.stores.existingStore(of: home) else { return ["removed": 0] }
+            guard try call.parts.stores.existingStore(of: home) != nil else { return ["removed": 0] }
             let limit = call.parts.time.now() + (.zero - call.parts.facts.unusedAssetLifetime)
-            let removed = try await store.removeUnusedAssets(before: limit)
+            let removed = try await call.parts.stores.removeUnusedAssets(of: home, before: limit)
             try call.note("assets.collect", "\(removed) removed", in: home)
             return ["removed": removed]
         },

@@ -6,7 +6,7 @@ import RelayStore
 /// Backups, configuration, audit log.
 extension ConsoleAPI {
     static let upkeep: [ConsoleRoute] = [
-        .get("backups") { BackupsAnswer($0.parts.facts.data) },
+        .get("backups") { BackupsAnswer($0.parts.facts.data, at: $0.parts.time.now()) },
         .post("backups/create") { call in
             let data = call.parts.facts.data
             let backup = try Backup.create(of: data, in: BackupsAnswer.folder(of: data), now: call.parts.time.now())
@@ -33,7 +33,7 @@ extension ConsoleAPI {
                 try BackupSchedule(interval, keep: ask.keep, folder: BackupsAnswer.folder(of: data)).save(to: data)
             }
             try call.note("backup.schedule", ask.interval)
-            return BackupsAnswer(data)
+            return BackupsAnswer(data, at: call.parts.time.now())
         },
         .get("configuration") { call in ["settings": call.parts.facts.settings] },
         .get("audit") { call in
@@ -126,12 +126,12 @@ extension ConsoleAPI {
         var next: Int64?
         var backups: [BackupAnswer]
 
-        init(_ data: String) {
+        init(_ data: String, at now: Timestamp) {
             let schedule = BackupSchedule(of: data)
             folder = Self.folder(of: data)
             interval = schedule?.interval.rawValue
             keep = schedule?.keep
-            backups = Backup.all(in: folder).map { BackupAnswer($0) }.reversed()
+            backups = Backup.all(in: folder, at: now).map { BackupAnswer($0) }.reversed()
             next = schedule.flatMap { schedule in backups.first.map { $0.made + schedule.interval.milliseconds } }
         }
 

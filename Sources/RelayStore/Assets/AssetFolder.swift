@@ -71,6 +71,11 @@ package final class AssetFolder: AssetKeep {
         return AssetFile(path: path, size: Int64(status.st_size))
     }
 
+    package func renew(_ hash: AssetHash) {
+        let path = path(of: hash)
+        naming.withLock { _ in _ = utimensat(AT_FDCWD, path, nil, 0) }
+    }
+
     /// Whether a record may take it into use.
     func isUsable(_ hash: AssetHash) -> Bool { file(of: hash) != nil && !condemned.withLock { $0.contains(hash) } }
 

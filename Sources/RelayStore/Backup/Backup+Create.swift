@@ -6,9 +6,9 @@ import RelayCore
 extension Backup {
     /// Makes a backup of a data folder in another, which may be in it; a relay may run and write meanwhile.
     ///
-    /// Each SQLite file is copied as of one commit. Assets are copied after the records that use them, and the relay keeps
-    /// those for hours after their last use: none can slip through. What is there under the backup's name when this returns
-    /// is whole and on the disk.
+    /// Each SQLite file is copied as of one commit. Assets are copied after the records that use them, and none is cleared
+    /// away meanwhile: none can slip through. What is there under the backup's name when this returns is whole and on the
+    /// disk.
     ///
     /// - Parameters:
     ///   - data: the data folder.
@@ -31,7 +31,9 @@ extension Backup {
             try files.makeFolder(folder)
             let lock = try BackupLock(on: folder)
             defer { lock.release() }
-            removeBrokenOff(in: folder)
+            if lock.isHeld { removeBrokenOff(in: folder) }
+            let hold = AssetHold.copying(of: data)
+            defer { hold?.release() }
             let final = freePath(in: folder, at: now)
             let partial = final + ".partial"
             defer { try? FileManager.default.removeItem(atPath: partial) }
@@ -135,11 +137,14 @@ extension Backup {
 /// Held by whoever makes a backup in a folder; the system lets go of it with the process.
 private struct BackupLock {
     private let descriptor: Int32
+    /// False where the file system knows no locks: somebody may be making one beside this.
+    let isHeld: Bool
 
     init(on folder: String) throws {
         descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw BackupFiles.failure(folder) }
-        guard flock(descriptor, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK else { return }
+        isHeld = flock(descriptor, LOCK_EX | LOCK_NB) == 0
+        guard !isHeld, errno == EWOULDBLOCK else { return }
         close(descriptor)
         throw BackupFailure.busy(folder)
     }

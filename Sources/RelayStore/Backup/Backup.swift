@@ -45,6 +45,16 @@ package struct Backup: Sendable {
             package var assetBytes: Int64?
         }
 
+        /// Whether its numbers can be those of a backup: they are added up, and it may come from somebody else.
+        var isPlausible: Bool {
+            let counts = (files + (settings ?? [])).flatMap { file -> [Int64] in
+                [file.bytes, Int64(file.zones), Int64(file.records), Int64(file.assets), file.assetBytes ?? 0]
+            }
+            // Up to the year 9999; no sum of so many of these overflows.
+            return (0...253_402_300_799_999).contains(made) && missingAssets >= 0 && paths.count <= 30_000
+                && counts.allSatisfy { (0...1 << 48).contains($0) }
+        }
+
         var paths: [String] { (files + (settings ?? [])).map(\.path) }
 
         /// Whether a path leads to a place in a data folder, and nowhere else: a backup may come from somebody else.
@@ -83,6 +93,9 @@ package struct Backup: Sendable {
             throw .unreadable("\(path)/\(Self.manifestName)", "it is damaged.")
         }
         guard manifest.format <= Manifest.currentFormat else { throw .tooNew(name) }
+        guard manifest.isPlausible else {
+            throw .unreadable("\(path)/\(Self.manifestName)", "its numbers cannot be right.")
+        }
         if let stray = manifest.paths.first(where: { !Manifest.belongs($0) }) {
             throw .unreadable("\(path)/\(Self.manifestName)", "it names \(stray), which is no file of a relay's.")
         }

@@ -85,6 +85,8 @@ package final class StoreFolder: StoreCatalog {
     /// Removes the assets of the stores that this process has used, which came before `limit` and which no record uses;
     /// tells how many.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
+        let hold = try holdAssets()
+        defer { hold?.release() }
         var removed = 0
         var failure: RelayError?
         for (home, use) in places.withLock({ $0.homesWithAssets }) {
@@ -99,6 +101,29 @@ package final class StoreFolder: StoreCatalog {
         }
         if let failure { throw failure }
         return removed
+    }
+
+    /// The same of one store.
+    package func removeUnusedAssets(
+        of home: ContainerEnvironment,
+        before limit: Timestamp
+    ) async throws(RelayError) -> Int {
+        let hold = try holdAssets()
+        defer { hold?.release() }
+        return try await sqliteStore(of: home).removeUnusedAssets(before: limit)
+    }
+
+    /// Whoever copies assets finds all that the copied records use, and of two who clear them none spares what the other is
+    /// about to remove.
+    private func holdAssets() throws(RelayError) -> AssetHold? {
+        guard let folder else { return nil }
+        do throws(AssetHold.Busy) { return try AssetHold.clearing(of: folder) } catch {
+            throw RelayError(
+                .tryAgainLater,
+                "Assets are being backed up or cleared away just now. Try again when that is done.",
+                retryAfter: .seconds(60)
+            )
+        }
     }
 
     /// The store as what it is, for those who look beneath.

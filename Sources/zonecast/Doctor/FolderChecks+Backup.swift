@@ -10,6 +10,10 @@ extension FolderChecks {
         let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
         let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
         guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
+        guard latest.manifest.made <= moment.milliseconds + 3_600_000 else {
+            let making = "zonecast backup create --data \(folder)"
+            return Finding("backup", .advice, "those there are come from a clock that was ahead", next: making)
+        }
         let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
         let found = "the newest is \(Self.words(seconds: age)) old"
         guard let schedule else {

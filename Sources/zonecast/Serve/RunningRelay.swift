@@ -242,7 +242,7 @@ struct RunningRelay {
         limit.rlim_cur = limit.rlim_max
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         // Each loop has three of its own; stores, the listener and a few connections take the rest.
-        let least = 64 + 3 * (settings.server.loops ?? ProcessInfo.processInfo.activeProcessorCount)
+        let least = 64 + 3 * (settings.server.loops ?? System.coreCount)
         guard limit.rlim_cur < least else { return }
         throw CommandFailure(
             .failed,

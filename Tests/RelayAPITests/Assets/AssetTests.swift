@@ -295,6 +295,28 @@ import Wire
         #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
     }
 
+    /// However long ago it came: whoever has a receipt for it may have no bytes to bring again.
+    @Test func whatAReceiptIsGivenForIsAsNew() async throws {
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let store = try world.stores.sqliteStore(of: home)
+        _ = try await save(try await upload())
+        let hash = try #require(store.assets.assets(before: TimeSource.system.now() + .seconds(3600)).first)
+        let path = try #require(store.assets.file(of: hash)).path
+        let old = Date(timeIntervalSince1970: 1_000_000)
+        try FileManager.default.setAttributes([.modificationDate: old], ofItemAtPath: path)
+        let wish = #"{"assets":[{"recordName":"p","fieldName":"file"}]}"#
+        let again = try #require(try await world.ask("private/assets/rereference", wish).items("assets").first)
+        _ = try await world.modify(
+            zone: "_defaultZone",
+            [RelayWorld.Operation(kind: "forceDelete", name: "p", type: nil)]
+        )
+        #expect(try await store.removeUnusedAssets(before: TimeSource.system.now() + .seconds(-3600)) == 0)
+        let receipt = try #require(again.text("receipt"))
+        let checksum = try #require(again.text("fileChecksum"))
+        let asset = #"{"fileChecksum":"\#(checksum)","size":\#(content.count),"receipt":"\#(receipt)"}"#
+        #expect(try await save(asset, named: "q").text("serverErrorCode") == nil)
+    }
+
     @Test func aDeletedZonesAssetsAreClearedToo() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let store = try world.stores.sqliteStore(of: home)

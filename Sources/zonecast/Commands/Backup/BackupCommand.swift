@@ -59,6 +59,7 @@ struct BackupOptions: ParsableArguments {
         do {
             return try body()
         } catch let failure as BackupFailure {
+            if case .busy = failure { throw CommandFailure(.conflict, failure.description) }
             throw CommandFailure(.failed, failure.description)
         }
     }

@@ -128,7 +128,9 @@ struct AssetsCommand: ParsableCommand {
         }
 
         func validate() throws {
-            guard olderThan >= 0 else { throw ValidationError("--older-than is a number of hours, 0 or more.") }
+            guard (0...876_000).contains(olderThan) else {
+                throw ValidationError("--older-than is a number of hours, from 0 to 876000, which is a century.")
+            }
         }
 
         func run() async throws {

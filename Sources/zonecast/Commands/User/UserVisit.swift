@@ -35,14 +35,20 @@ struct UserVisit {
             allowedOrigins: []
         )
         tokenID = token.id
-        let started = try SignIn.start(
-            for: account.id,
-            in: home,
-            kind: .visit,
-            directory: store,
-            time: .system,
-            random: .system
-        )
+        let started: (webToken: String, user: UserID, session: Session.ID)
+        do {
+            started = try SignIn.start(
+                for: account.id,
+                in: home,
+                kind: .visit,
+                directory: store,
+                time: .system,
+                random: .system
+            )
+        } catch {
+            try? store.removeAPIToken(token.id)
+            throw error
+        }
         user = started.user
         session = started.session
         let credentials = DoctorCredentials(
@@ -51,7 +57,13 @@ struct UserVisit {
             apiToken: text,
             webToken: started.webToken
         )
-        connection = try await WireConnection(place, credentials, device: "zonecast-command")
+        do {
+            connection = try await WireConnection(place, credentials, device: "zonecast-command")
+        } catch {
+            try? store.revokeSession(session)
+            try? store.removeAPIToken(tokenID)
+            throw error
+        }
     }
 
     func end(_ store: AccountStore) {
