@@ -77,8 +77,8 @@ package struct RelayResponse: Sendable {
         return Duration(waitOf: max(moment.timeIntervalSince(now), 0))
     }
 
-    /// RFC 9110, 5.6.7.
-    private static func date(_ text: String) -> Date? {
+    /// A moment as headers have it: RFC 9110, 5.6.7.
+    package static func date(_ text: String) -> Date? {
         let formatter = DateFormatter()
         formatter.locale = Locale(identifier: "en_US_POSIX")
         formatter.timeZone = TimeZone(identifier: "GMT")

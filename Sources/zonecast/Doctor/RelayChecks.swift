@@ -1,4 +1,5 @@
 import Foundation
+import ZoneKit
 
 /// What `zonecast doctor` looks at from a client's side.
 struct RelayChecks: Sendable {
@@ -171,7 +172,7 @@ struct RelayChecks: Sendable {
             defer { probe.close() }
             let asked = Date()
             let answer = try await probe.send("GET", "/healthz")
-            guard let text = answer.header("date"), let date = Self.date(text) else {
+            guard let text = answer.header("date"), let date = RelayResponse.date(text) else {
                 return Finding("clock", .advice, "\(address) gives no Date, so the clock cannot be compared")
             }
             return Self.clock(apart: Self.apart(date, asked: asked, answered: Date()))
@@ -199,14 +200,5 @@ struct RelayChecks: Sendable {
                 next: "signed requests and tokens depend on it: timedatectl set-ntp true"
             )
         }
-    }
-
-    /// RFC 9110, 5.6.7.
-    private static func date(_ text: String) -> Date? {
-        let formatter = DateFormatter()
-        formatter.locale = Locale(identifier: "en_US_POSIX")
-        formatter.timeZone = TimeZone(identifier: "GMT")
-        formatter.dateFormat = "EEE, dd MMM yyyy HH:mm:ss zzz"
-        return formatter.date(from: text)
     }
 }
