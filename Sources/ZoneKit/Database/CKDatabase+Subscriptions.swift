@@ -89,11 +89,10 @@ extension CKDatabase {
         try requireFeed(for: subscriptionsToSave)
         var wanted: [Subscription] = []
         for subscription in subscriptionsToSave { wanted.append(try await namingCaller(in: subscription.subscription)) }
-        let (gone, count) = (subscriptionIDsToDelete, wanted.count + subscriptionIDsToDelete.count)
         var entries: ArraySlice<ClientResponse.SubscriptionEntry> = []
-        for start in stride(from: 0, to: max(count, 1), by: BatchLimits.maxOperations) {
-            let part = start..<min(start + BatchLimits.maxOperations, count)
-            entries += try subscriptionEntries(try await modify(wanted, gone, in: part))
+        for part in BatchLimits.parts(wanted, subscriptionIDsToDelete) {
+            let body = ClientRequest.modify(creating: part.first, deleting: part.second)
+            entries += try subscriptionEntries(try await call("subscriptions/modify", body, isWrite: true))
         }
         var saves: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]
         var deletes: [CKSubscription.ID: Result<Void, any Error>] = [:]
@@ -117,20 +116,6 @@ extension CKDatabase {
             deletes[id] = result
         }
         return (saves, deletes)
-    }
-
-    /// A part of a long list: first of those to save, then of those to delete.
-    private func modify(
-        _ wanted: [Subscription],
-        _ gone: [CKSubscription.ID],
-        in part: Range<Int>
-    ) async throws(CKError) -> JSONDocument {
-        let (start, end) = (part.lowerBound, part.upperBound)
-        let body = ClientRequest.modify(
-            creating: Array(wanted[min(start, wanted.count)..<min(end, wanted.count)]),
-            deleting: Array(gone[max(start - wanted.count, 0)..<max(end - wanted.count, 0)])
-        )
-        return try await call("subscriptions/modify", body, isWrite: true)
     }
 
     private func make(_ found: Subscription, _ reader: inout RecordReader) -> CKSubscription {

@@ -85,14 +85,8 @@ extension CKDatabase {
         try requireZones()
         var entries: ArraySlice<ClientResponse.ZoneEntry> = []
         let (made, gone) = (recordZonesToSave.map(\.zoneID.zone), recordZoneIDsToDelete.map(\.zone))
-        let count = made.count + gone.count
-        for start in stride(from: 0, to: max(count, 1), by: BatchLimits.maxOperations) {
-            let end = min(start + BatchLimits.maxOperations, count)
-            let document = try await modifyZones(
-                creating: Array(made[min(start, made.count)..<min(end, made.count)]),
-                deleting: Array(gone[max(start - made.count, 0)..<max(end - made.count, 0)])
-            )
-            entries += try zoneEntries(document)
+        for part in BatchLimits.parts(made, gone) {
+            entries += try zoneEntries(try await modifyZones(creating: part.first, deleting: part.second))
         }
         var saves: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
         var deletes: [CKRecordZone.ID: Result<Void, any Error>] = [:]

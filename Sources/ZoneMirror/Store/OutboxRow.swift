@@ -95,7 +95,7 @@ struct OutboxRow {
     }
 
     /// What was waited for may be there now.
-    static func releaseAll(_ db: Database) throws {
+    static func releaseWaiting(_ db: Database) throws {
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'waiting'")
     }
 

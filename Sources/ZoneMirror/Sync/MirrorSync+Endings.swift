@@ -89,7 +89,7 @@ extension MirrorSync {
                 }
             }
             // What waited to know where it belongs knows now.
-            try OutboxRow.releaseAll(db)
+            try OutboxRow.releaseWaiting(db)
             return details
         }
         endings = [:]

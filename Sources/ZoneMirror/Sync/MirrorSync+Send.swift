@@ -122,7 +122,7 @@ extension MirrorSync {
                 try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1")
             }
             // What was held may go now that something has been saved.
-            if hasSent { try OutboxRow.releaseAll(db) }
+            if hasSent { try OutboxRow.releaseWaiting(db) }
         }
         tally.outcome.madeProgress = hasSent
         tally.outcome.hadRefusals = !tally.refused.isEmpty

@@ -67,7 +67,10 @@ import ZoneTesting
         try await tablet.container.signOut()
         let notes = SyncedNotes(tablet, isAutomatic: true, relay: relay)
         try await within(.seconds(60), "the engine to be turned away") {
-            while tablet.network.operations.count < 2 { await Task.yield() }
+            while tablet.network.operations.count < 2 {
+                try Task.checkCancellation()
+                await Task.yield()
+            }
         }
         try await tablet.signIn()
         try await within(.seconds(60), "the note") { try await notes.bell.until { notes.texts == ["a": "1"] } }
