@@ -72,6 +72,9 @@ extension CKSyncEngine {
             /// The address objects that the program knows, so that it gets its own back.
             var recordIDs: [RecordID: CKRecord.ID] = [:]
 
+            /// All names of the listings.
+            var listedCount: Int { listings.values.reduce(0) { $0 + $1.count } }
+
             /// How much of the relay's wait is left at this time; never more than it was.
             func hold(at now: Date) -> TimeInterval {
                 guard let heldUntil else { return 0 }

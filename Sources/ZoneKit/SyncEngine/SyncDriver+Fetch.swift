@@ -71,7 +71,7 @@ extension SyncDriver {
                 if let end = await perform(effects, in: &group, errors, epoch) { outcome = end }
                 guard let arrival = await group.next() else { break }
                 effects = await take(arrival, &errors, epoch)
-                await saveState()
+                await saveStateOfPage()
             }
         }
         endRound()

@@ -44,6 +44,8 @@ actor SyncDriver {
     var listening: UUID?
     private(set) var isStopped = false
     private var savedStamp: UInt64 = 0
+    /// How many names of listings were told with the state.
+    private var savedListing = 0
     /// How much news there was in a test's world when the last look at the database began, and when it was known to be whole.
     private var newsAsked: UInt64 = 0
     private var newsSeen: UInt64 = 0
@@ -137,11 +139,22 @@ actor SyncDriver {
         await delivery.enter()
         defer { delivery.leave() }
         guard !isStopped, state.read(\.stamp) != savedStamp, let engine, let delegate else { return }
-        let (serialization, stamp) = state.read { (CKSyncEngine.State.Serialization($0), $0.stamp) }
-        savedStamp = stamp
+        let (serialization, stamp, listed) = state.read {
+            (CKSyncEngine.State.Serialization($0), $0.stamp, $0.listedCount)
+        }
+        (savedStamp, savedListing) = (stamp, listed)
         await conditions.time.application {
             await delegate.handleEvent(.stateUpdate(.init(stateSerialization: serialization)), syncEngine: engine)
         }
+    }
+
+    /// Tells the state after a page; amid long listings not after each one.
+    ///
+    /// The state names all that a listing has seen: told with each page, it would cost the square of the listing. What is
+    /// told again after a start in between is at most an eighth of it.
+    func saveStateOfPage() async {
+        let growth = state.read(\.listedCount) - savedListing
+        if growth <= 0 || growth * 8 >= savedListing { await saveState() }
     }
 
     func ask<Answer>(

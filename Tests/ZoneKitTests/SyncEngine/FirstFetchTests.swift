@@ -1,7 +1,8 @@
 import Synchronization
 import Testing
-import ZoneKit
 import ZoneTesting
+
+@testable import ZoneKit
 
 /// A device that wrote before it ever fetched, whose program knows Apple's events and nothing else.
 @Suite(.timeLimit(.minutes(15))) struct FirstFetchTests {
@@ -76,6 +77,29 @@ import ZoneTesting
         try await phone.engine.fetchChanges()
         #expect(phone.texts == ["bread": "Bread"])
         #expect(!phone.log.contains { $0.hasPrefix("fetchedRecordZoneChanges") && !$0.contains(" 0 deleted") })
+    }
+
+    @Test func aLongListingIsNotToldAgainWithEachPage() async throws {
+        let count = 4000
+        let laptop = SyncedNotes(relay.device(of: "alice", named: "laptop"))
+        laptop.addZone()
+        (0..<count).forEach { laptop.write("note-\($0)", "\($0)") }
+        try await laptop.engine.sendChanges()
+        let phone = phone()
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts.count == count)
+        let states = phone.contents.withLock { $0.events }.compactMap { event in
+            if case .stateUpdate(let update) = event { update.stateSerialization } else { nil }
+        }
+        let names = states.map { $0.contents.listedCount }
+        #expect(names.reduce(0, +) < 8 * count)
+
+        // From one in the middle it goes on, though it knew of less than was told.
+        let middle = try #require(names.lastIndex { $0 > 0 })
+        let after = self.phone(from: states[middle])
+        try await after.engine.fetchChanges()
+        #expect(after.texts.count >= count - names[middle] && after.texts.count < count)
+        #expect(after.saved?.contents.listedCount == 0)
     }
 
     @Test func aZoneThatWentTakesWithItWhatWasSavedThere() async throws {
