@@ -41,6 +41,28 @@ import Testing
         _ = try RelayProcess(folder: folder.path)
     }
 
+    @Test func itWaitsForACommandThatHoldsTheFolder() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let lock = open(folder.path + "/relay.lock", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        #expect(lock >= 0 && flock(lock, LOCK_EX) == 0 && write(lock, "1 command\n", 10) == 10)
+        let log = folder.path + "/serve.log"
+        let said = "A command (process 1) uses \(folder.path). Waiting for it to end"
+        Thread {
+            // Lets go once the relay says that it waits; at the latest when that has taken too long.
+            let deadline = ContinuousClock.now + .seconds(60)
+            while ContinuousClock.now < deadline {
+                let words = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
+                if words.contains(said) { break }
+                usleep(5_000)
+            }
+            close(lock)
+        }.start()
+        let start = ContinuousClock.now
+        let relay = try RelayProcess(folder: folder.path, log: log)
+        #expect(try relay.connect().send("GET", "/healthz").status == 200)
+        #expect(ContinuousClock.now - start < .seconds(60), "It should have said that it waits.")
+    }
+
     @Test(arguments: ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"])
     func devAndTheTestDoorStayOnLoopback(address: String) throws {
         for flag in ["--dev", "--test-door"] {

@@ -31,14 +31,11 @@ struct ContainerDelete: ParsableCommand {
         guard try store.hasContainer(container) else {
             throw CommandFailure(.failed, "There is no container \(container) in \(options.folder).")
         }
-        guard FolderLock.runningRelay(in: options.folder) == nil else {
-            throw CommandFailure(
-                .conflict,
-                "A relay runs on \(options.folder). Stop it first: it has these files open."
-            )
-        }
         // Held to the end, so that no relay starts in between.
-        let lock = try FolderLock(folder: options.folder)
+        let lock = try FolderLock(
+            forCommandIn: options.folder,
+            refusal: "A relay runs on \(options.folder). Stop it first: it has these files open."
+        )
         defer { withExtendedLifetime(lock) {} }
         try confirm()
         var backup: String?

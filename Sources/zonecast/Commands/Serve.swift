@@ -56,7 +56,7 @@ struct Serve: AsyncParsableCommand {
         )
         let settings = reading.settings
         try Self.checkLoopback(settings)
-        let lock = try FolderLock(folder: settings.data)
+        let lock = try FolderLock(forRelayIn: settings.data)
         defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }
         Allocator.stopCountingOfSQLite()

@@ -1,13 +1,39 @@
 import Foundation
 import RelayStore
 
-/// A data folder held by one relay: as long as this lives, another `serve` on the folder is refused.
+/// A data folder held by one relay, or by a command that changes what a relay would remember: as long as this lives,
+/// another `serve` on the folder is refused.
 ///
 /// The system lets go of the lock when the process ends, however it ends.
 final class FolderLock: Sendable {
+    private enum Holder: Equatable {
+        case relay
+        /// `refusal` is what it says where a relay runs.
+        case command(refusal: String)
+    }
+
+    /// Whoever looks whether a relay runs holds the lock for a moment, and a relay that stops for a few more.
+    private static let patience = Duration.seconds(1)
+    /// How long a relay waits for a command: a supervisor that had to start it again would soon give it up.
+    private static let patienceWithCommands = Duration.seconds(60)
+    /// Stands behind the process where that is not a relay.
+    private static let commandMark = " command"
+
     private let descriptor: Int32
 
-    init(folder: String) throws {
+    /// Holds the folder for a relay.
+    ///
+    /// Waits for a command that holds it, and says so; throws a conflict where that goes on, or another relay is there.
+    convenience init(forRelayIn folder: String) throws { try self.init(folder, as: .relay) }
+
+    /// Holds the folder while a command changes what a running relay has in use.
+    ///
+    /// Throws a conflict with the words of `refusal` where a relay runs, and with others where a command does.
+    convenience init(forCommandIn folder: String, refusal: String) throws {
+        try self.init(folder, as: .command(refusal: refusal))
+    }
+
+    private init(_ folder: String, as holder: Holder) throws {
         do {
             try FileManager.default.createDirectory(
                 atPath: folder,
@@ -29,15 +55,39 @@ final class FolderLock: Sendable {
                 "\(path) cannot be opened: \(String(cString: strerror(errno))). Name another folder with --data."
             )
         }
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            let holder = Self.holder(descriptor)
+        do {
+            try Self.take(descriptor, of: folder, as: holder)
+        } catch {
             close(descriptor)
-            throw CommandFailure(
-                .conflict,
-                "\(folder) is in use by another relay\(holder). Stop that one, or name another folder with --data."
-            )
+            throw error
         }
-        write("\(getpid())\n")
+        write("\(getpid())\(holder == .relay ? "" : Self.commandMark)\n")
+    }
+
+    private static func take(_ descriptor: Int32, of folder: String, as holder: Holder) throws {
+        let start = ContinuousClock.now
+        var limit = patience
+        while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
+            let (process, isCommand) = other(descriptor)
+            if isCommand, holder == .relay, limit == patience {
+                limit = patienceWithCommands
+                Terminal.complain("A command\(process) uses \(folder). Waiting for it to end …")
+            }
+            guard ContinuousClock.now - start >= limit else {
+                usleep(20_000)
+                continue
+            }
+            let elsewhere = "or name another folder with --data."
+            switch (holder, isCommand) {
+            case (.command(let refusal), false): throw CommandFailure(.conflict, refusal)
+            case (.relay, false):
+                let words = "\(folder) is in use by another relay\(process). Stop that one, \(elsewhere)"
+                throw CommandFailure(.conflict, words)
+            case (_, true):
+                let words = "\(folder) is in use by a command\(process). Wait for it to end, \(elsewhere)"
+                throw CommandFailure(.conflict, words)
+            }
+        }
     }
 
     /// Holds the folder while a command changes what a running relay remembers.
@@ -46,11 +96,7 @@ final class FolderLock: Sendable {
     static func forUpkeep(of folder: String, _ instead: String = "would not see it. Stop it first") throws -> FolderLock
     {
         FolderOwner.become(ownerOf: folder)
-        do {
-            return try FolderLock(folder: folder)
-        } catch let failure as CommandFailure where failure.exit == .conflict {
-            throw CommandFailure(.conflict, "A relay runs on \(folder), and \(instead).")
-        }
+        return try FolderLock(forCommandIn: folder, refusal: "A relay runs on \(folder), and \(instead).")
     }
 
     /// Writes down where the relay listens, for commands on the same folder.
@@ -81,15 +127,18 @@ final class FolderLock: Sendable {
         // Taken for a moment where nobody holds it, and let go by closing.
         guard flock(descriptor, LOCK_SH | LOCK_NB) != 0, errno == EWOULDBLOCK else { return nil }
         let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) } ?? ""
-        return text.split(separator: "\n").map(String.init)
+        let lines = text.split(separator: "\n").map(String.init)
+        return lines.first?.hasSuffix(commandMark) == true ? nil : lines
     }
 
     deinit { close(descriptor) }
 
-    private static func holder(_ descriptor: Int32) -> String {
-        var bytes = [UInt8](repeating: 0, count: 20)
+    /// Who else holds the lock, for messages.
+    private static func other(_ descriptor: Int32) -> (process: String, isCommand: Bool) {
+        var bytes = [UInt8](repeating: 0, count: 40)
         let count = pread(descriptor, &bytes, bytes.count, 0)
-        let digits = bytes.prefix(max(0, count)).prefix { $0 >= 0x30 && $0 <= 0x39 }
-        return digits.isEmpty ? "" : " (process \(String(decoding: digits, as: UTF8.self)))"
+        let text = String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
+        let digits = text.prefix { $0.isASCII && $0.isNumber }
+        return (digits.isEmpty ? "" : " (process \(digits))", text.dropFirst(digits.count).hasPrefix(commandMark))
     }
 }

@@ -61,7 +61,10 @@ extension BackupCommand {
                 faults.forEach { Terminal.complain("fault    \($0)") }
                 throw CommandFailure(.failed, "The backup has faults. Restore another, or this one with --force.")
             }
-            let lock = try Self.lock(data)
+            let lock = try FolderLock(
+                forCommandIn: data,
+                refusal: "A relay runs on \(data). Stop it, restore, and start it again."
+            )
             defer { withExtendedLifetime(lock) {} }
             let old = try options.run {
                 try backup.restore(
@@ -81,14 +84,6 @@ extension BackupCommand {
                 Terminal.tell("          zonecast backup schedule daily --keep 7 --data \(data)")
             }
             Terminal.tell("next      zonecast serve --data \(data)")
-        }
-
-        private static func lock(_ data: String) throws -> FolderLock {
-            do {
-                return try FolderLock(folder: data)
-            } catch let failure as CommandFailure where failure.exit == .conflict {
-                throw CommandFailure(.conflict, "A relay runs on \(data). Stop it, restore, and start it again.")
-            }
         }
     }
 }

@@ -150,15 +150,11 @@ struct SchemaWork {
     func reset(asks: Bool) throws {
         try withSchemas { schemas in
             if asks { try confirmReset() }
-            let lock: FolderLock
-            do {
-                lock = try FolderLock(folder: options.folder)
-            } catch let failure as CommandFailure where failure.exit == .conflict {
-                throw CommandFailure(
-                    .conflict,
-                    "A relay runs on \(options.folder), and it remembers what a reset would delete. Stop it, reset, and start it again."
-                )
-            }
+            let lock = try FolderLock(
+                forCommandIn: options.folder,
+                refusal: "A relay runs on \(options.folder), and it remembers what a reset would delete. "
+                    + "Stop it, reset, and start it again."
+            )
             try schemas.resetDevelopment { UInt64.random(in: .min ... .max) }
             withExtendedLifetime(lock) {}
         }
