@@ -23,9 +23,9 @@ extension CKDatabase {
     public func subscriptions(
         for ids: [CKSubscription.ID]
     ) async throws -> [CKSubscription.ID: Result<CKSubscription, any Error>] {
+        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
         let document = try await call("subscriptions/lookup", ClientRequest.lookup(subscriptions: ids))
         var results: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]
-        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
         for entry in try subscriptionEntries(document) {
             switch entry {
             case .subscription(let found): results[found.id] = .success(make(found, &reader))
@@ -39,8 +39,8 @@ extension CKDatabase {
 
     /// All subscriptions of the current user in this database.
     public func allSubscriptions() async throws -> [CKSubscription] {
-        let document = try await call("subscriptions/list")
         var reader = RecordReader(scope: scope, caller: try session.connection().caller)
+        let document = try await call("subscriptions/list")
         return try subscriptionEntries(document).compactMap { entry in
             guard case .subscription(let found) = entry else { return nil }
             return make(found, &reader)

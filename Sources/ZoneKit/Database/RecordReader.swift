@@ -8,7 +8,7 @@ package import Wire
 ///
 /// To be made before the request: an answer that comes after somebody else has signed in does not name them.
 package struct RecordReader {
-    package let scope: DatabaseScope
+    package var scope: DatabaseScope
     package let caller: CallerMemory
     private let generation: Int
     private var zones: [ZoneID: CKRecordZone.ID] = [:]

@@ -106,6 +106,7 @@ extension CKContainer {
         if connection.caller.recordName == nil, connection.credentials.webAuthToken != nil {
             _ = try? await connection.fetchCallerName()
         }
+        let reader = RecordReader(scope: .public, caller: connection.caller)
         let isWrite = operation == "records/accept"
         let document = try await publicCloudDatabase.call(operation, body, isWrite: isWrite)
         let entries = try reading { () throws(JSONError) in try ClientResponse.sharedThings(document.root) }
@@ -114,16 +115,17 @@ extension CKContainer {
             guard place < entries.count else { return .failure(missing) }
             switch entries[place] {
             case .failed(let failure): return .failure(CKError(failure, at: .item))
-            case .found(let thing): return Self.metadata(thing, connection.caller)
+            case .found(let thing): return Self.metadata(thing, reader)
             }
         }
     }
 
     private static func metadata(
         _ thing: ClientResponse.SharedThing,
-        _ caller: CallerMemory
+        _ reader: RecordReader
     ) -> Result<CKShare.Metadata, any Error> {
-        var reader = RecordReader(scope: thing.scope, caller: caller)
+        var reader = reader
+        reader.scope = thing.scope
         let zoneID = reader.zoneID(thing.zone)
         guard let found = thing.share, let share = reader.record(found.record, found.details) as? CKShare else {
             return .failure(CKError(.internalError, "The relay's answer leaves the share record out."))
@@ -135,7 +137,7 @@ extension CKContainer {
                 share: share,
                 rootRecord: root,
                 zoneID: zoneID,
-                callerName: caller.recordName
+                callerName: reader.caller.recordName
             )
         )
     }

@@ -150,6 +150,7 @@ struct AssetsCommand: ParsableCommand {
                 _ = try stores.sqliteStore(of: home.home)
                 _ = try await stores.removeUnusedAssets(before: limit)
             } catch {
+                guard error.code != .tryAgainLater else { throw CommandFailure(.conflict, error.reason) }
                 throw CommandFailure(.failed, "The store cannot be used: \(error.reason)")
             }
             let after = try unused(until: limit)
