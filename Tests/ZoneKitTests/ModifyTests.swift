@@ -188,6 +188,27 @@ import ZoneTesting
         }
     }
 
+    @Test func numbersThatAreNotFiniteAreRefusedAndNothingIsLost() async throws {
+        let record = note("n")
+        record["best"] = 3.0
+        try await database.save(record)
+        let numbers: [any CKRecordValueProtocol] = [
+            Double.infinity, -Float.infinity, Double.nan, [1.0, .infinity], CLLocation(latitude: .nan, longitude: 0),
+        ]
+        for number in numbers {
+            record["best"] = number
+            await expect(.invalidArguments) { try await database.save(record) }
+            let archive = try NSKeyedArchiver.archivedData(withRootObject: record, requiringSecureCoding: true)
+            #expect(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: archive)?["best"] == 3.0)
+        }
+        record["best"] = 4.0
+        record.encryptedValues["secret"] = Double.infinity
+        await expect(.invalidArguments) { try await database.save(record) }
+        record.encryptedValues["secret"] = 5.0
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID)["best"] == 4.0)
+    }
+
     @Test(arguments: [CKDatabase.Scope.private, .public])
     func whatCannotBeSentFailsTheOthersOfTheDefaultZone(scope: CKDatabase.Scope) async throws {
         let database = alice.container.database(with: scope)

@@ -48,6 +48,7 @@ extension RecordState {
             markUnsendable(key, "\(Swift.type(of: value)) to be encrypted")
             return
         }
+        guard field.isFinite else { return markUnsendable(key, FieldValue.infinityWords) }
         secrets.edits[key] = (field, number)
         self.secrets = secrets
     }

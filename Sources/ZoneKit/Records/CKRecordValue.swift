@@ -7,7 +7,8 @@ package import Records
 /// references, locations, assets, and arrays of one kind of these. Reading gives `String`, `NSNumber`, `Date`, `Data`,
 /// `CKRecord.Reference`, `CLLocation`, `CKAsset` or an array of one of them; casts such as `as? Int` work on numbers.
 ///
-/// Do not conform types of your own: saving a record with such a value fails with `invalidArguments`.
+/// Do not conform types of your own: saving a record with such a value fails with `invalidArguments`, as with a number that
+/// is infinite or none at all.
 public protocol CKRecordValueProtocol {}
 
 /// The older name of `CKRecordValueProtocol`; here they are one.
@@ -68,6 +69,19 @@ extension FieldValue {
         default: return nil
         }
     }
+
+    /// Whether JSON has numbers for what is in it: infinity and what is no number would arrive as nothing at all.
+    var isFinite: Bool {
+        switch self {
+        case .double(let number): number.isFinite
+        case .location(let place): place.latitude.isFinite && place.longitude.isFinite
+        case .list(_, let elements): elements.allSatisfy(\.isFinite)
+        default: true
+        }
+    }
+
+    /// What a field holds where that is not so, as the middle of a sentence.
+    static let infinityWords = "number that is not finite"
 
     private init(_ number: NSNumber) {
         switch UInt8(bitPattern: number.objCType.pointee) {

@@ -108,6 +108,10 @@ package struct RecordState: Sendable {
             unsendable[key] = String(describing: Swift.type(of: value))
             return
         }
+        guard field.isFinite else {
+            unsendable[key] = FieldValue.infinityWords
+            return
+        }
         if emptyType == nil, FieldValue.isUntypedList(value) {
             untypedLists.insert(key)
         } else {

@@ -307,7 +307,9 @@ public final class MirrorContext: Sendable {
             throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
         }
         do {
-            let values = try RowEncoder.values(of: object)
+            let values = try RowEncoder.values(of: object) { property, value in
+                !value.isNull && table.columns.first { $0.name == property }?.attribute?.defaultValue == value
+            }
             return table.columns.map { values[$0.name] ?? .null }
         } catch {
             throw MirrorError(.storage, "\(T.entityName) \(object.id) cannot be encoded: \(error)", underlying: error)

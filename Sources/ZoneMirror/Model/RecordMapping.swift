@@ -151,7 +151,7 @@ struct RecordMapping: Sendable {
         switch attribute.type {
         case .string, .uuid, .uri, .undefined, .objectID: return String.fromDatabaseValue(value).map { .string($0) }
         case .integer, .boolean: return Int64.fromDatabaseValue(value).map { .int64($0) }
-        case .double: return Double.fromDatabaseValue(value).map { .double($0) }
+        case .double: return Double.fromDatabaseValue(value).flatMap { $0.isFinite ? .double($0) : nil }
         case .date:
             return Double.fromDatabaseValue(value).flatMap { seconds in
                 Int64(exactly: (seconds * 1000).rounded()).map { .timestamp(Timestamp(milliseconds: $0)) }

@@ -87,12 +87,14 @@ private enum ColumnReader {
         case is RecordName.Type: String.fromDatabaseValue(value).map { RecordName($0) } as? T
         case let integer as any FixedWidthInteger.Type:
             Int64.fromDatabaseValue(value).flatMap { exact(integer, $0) } as? T
-        case is Float.Type: Double.fromDatabaseValue(value).map { Float($0) } as? T
+        case let fraction as any BinaryFloatingPoint.Type:
+            Double.fromDatabaseValue(value).map { nearest(fraction, $0) } as? T
         default: nil
         }
     }
 
     private static func exact<I: FixedWidthInteger>(_ type: I.Type, _ number: Int64) -> I? { I(exactly: number) }
+    private static func nearest<F: BinaryFloatingPoint>(_ type: F.Type, _ number: Double) -> F { F(number) }
 }
 
 /// One link's value, and the name of its property.

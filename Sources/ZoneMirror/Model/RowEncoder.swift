@@ -3,10 +3,25 @@ import GRDB
 
 /// Turns an object into column values by property name; absent ones are null, and to-many links are left out.
 enum RowEncoder {
-    static func values(of object: some Encodable) throws -> [String: DatabaseValue] {
+    /// A number or date that no record can hold.
+    struct Unsendable: Error, CustomStringConvertible {
+        let property: String
+        let reason: String
+
+        var description: String { "its property \(property) \(reason)" }
+    }
+
+    /// `isDefault` says of a property whether a value is the one that stands for a field left out: only then may it be one
+    /// that no record can hold.
+    static func values(
+        of object: some Encodable,
+        isDefault: (String, DatabaseValue) -> Bool
+    ) throws -> [String: DatabaseValue] {
         let sink = Sink()
         try object.encode(to: PropertyEncoder(sink: sink))
-        return sink.values
+        let refusals = sink.refusals.filter { property, _ in !isDefault(property, sink.values[property] ?? .null) }
+        guard let (property, reason) = refusals.min(by: { $0.key < $1.key }) else { return sink.values }
+        throw Unsendable(property: property, reason: reason)
     }
 
     /// How one value stands in its column.
@@ -35,6 +50,26 @@ enum RowEncoder {
 
     final class Sink {
         var values: [String: DatabaseValue] = [:]
+        /// Why records cannot hold some of them, by property.
+        var refusals: [String: String] = [:]
+
+        func take(_ value: some Encodable, for property: String) throws {
+            values[property] = try column(value)
+            refusals[property] = refusal(of: value)
+        }
+    }
+
+    /// JSON has numbers for nothing else, and a record's whole numbers have 64 bits.
+    private static func refusal(of value: some Encodable) -> String? {
+        switch value {
+        case let value as Date where !value.timeIntervalSince1970.isFinite:
+            "is a date beyond all times. Use nil for none."
+        case let value as any BinaryInteger where Int64(clamping: value) != value:
+            "is \(value), and the whole numbers of records go from \(Int64.min) to \(Int64.max)."
+        case let value as any BinaryFloatingPoint where !Double(value).isFinite:
+            "is \(Double(value)), and records hold finite numbers only. Use nil, or a number of your choice."
+        default: nil
+        }
     }
 }
 
@@ -67,13 +102,13 @@ private struct Properties<Key: CodingKey>: KeyedEncodingContainerProtocol {
     mutating func encodeNil(forKey key: Key) { sink.values[key.stringValue] = .null }
 
     mutating func encode<T: Encodable>(_ value: T, forKey key: Key) throws {
-        sink.values[key.stringValue] = try RowEncoder.column(value)
+        try sink.take(value, for: key.stringValue)
     }
 
     mutating func encode(_ value: String, forKey key: Key) { sink.values[key.stringValue] = value.databaseValue }
     mutating func encode(_ value: Bool, forKey key: Key) { sink.values[key.stringValue] = value.databaseValue }
     mutating func encode(_ value: Int, forKey key: Key) { sink.values[key.stringValue] = value.databaseValue }
-    mutating func encode(_ value: Double, forKey key: Key) { sink.values[key.stringValue] = value.databaseValue }
+    mutating func encode(_ value: Double, forKey key: Key) throws { try sink.take(value, for: key.stringValue) }
 
     mutating func nestedContainer<NestedKey: CodingKey>(
         keyedBy keyType: NestedKey.Type,

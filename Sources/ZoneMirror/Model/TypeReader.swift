@@ -6,7 +6,7 @@ enum TypeReader {
     static func entity<T: SyncedRecord>(of type: T.Type) -> Entity {
         let example = T()
         var entity = Entity(T.entityName)
-        let defaults = (try? RowEncoder.values(of: example)) ?? [:]
+        let defaults = (try? RowEncoder.values(of: example) { _, _ in true }) ?? [:]
         for (label, value) in Mirror(reflecting: example).children {
             guard let label, label != "id" else { continue }
             if let link = value as? any LinkProperty {
@@ -27,10 +27,8 @@ enum TypeReader {
         switch type {
         case is String.Type: return (.string, false)
         case is Bool.Type: return (.boolean, false)
-        case is Int.Type, is Int8.Type, is Int16.Type, is Int32.Type, is Int64.Type, is UInt8.Type, is UInt16.Type,
-            is UInt32.Type:
-            return (.integer, false)
-        case is Double.Type, is Float.Type: return (.double, false)
+        case is any BinaryInteger.Type: return (.integer, false)
+        case is any BinaryFloatingPoint.Type: return (.double, false)
         case is Date.Type: return (.date, false)
         case is Data.Type: return (.data, false)
         case is UUID.Type: return (.uuid, false)

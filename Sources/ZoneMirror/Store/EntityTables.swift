@@ -69,7 +69,8 @@ struct EntityTables {
         switch value.storage {
         case .null: "NULL"
         case .int64(let number): String(number)
-        case .double(let number): "\(number)"
+        // SQL has no word for infinity, but numbers that are as good.
+        case .double(let number): number.isFinite ? "\(number)" : number < 0 ? "-9e999" : "9e999"
         case .string(let text): text.literal
         case .blob(let data): "x'" + data.map { String(format: "%02x", $0) }.joined() + "'"
         }

@@ -1,0 +1,64 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+private struct Gauge: SyncedRecord {
+    var id = RecordName()
+    var least = Double.infinity
+    var most: Double?
+    var count: UInt64 = 0
+    var width: CGFloat = 1
+    var read = Date(timeIntervalSince1970: 0)
+}
+
+/// Numbers on their way through records, and those that records have no place for.
+@Suite(.timeLimit(.minutes(15))) struct NumberTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func gauges(_ name: String) async throws -> Mirrored {
+        try await Mirrored(relay.device(of: "alice", named: name), model: MirrorModel(Gauge.self))
+    }
+
+    @Test func numbersOfAllKindsArrive() async throws {
+        let (phone, laptop) = (try await gauges("phone"), try await gauges("laptop"))
+        let read = Date(timeIntervalSince1970: 1_700_000_000)
+        let gauge = Gauge(id: "g", least: 0.5, most: 7, count: UInt64(Int64.max), width: 2.5, read: read)
+        try save(gauge, phone)
+        try await phone.sync()
+        try await laptop.sync()
+        let found = try #require(try laptop.context().object(Gauge.self, "g"))
+        #expect(found.least == 0.5 && found.most == 7 && found.count == UInt64(Int64.max))
+        #expect(found.width == 2.5 && found.read == read)
+        // What stands for a field left out may be what no field can hold.
+        let context = laptop.context()
+        try context.edit(Gauge.self, "g") { $0.least = .infinity }
+        try context.save()
+        for mirror in [laptop, phone] { try await mirror.sync() }
+        #expect(try phone.context().object(Gauge.self, "g")?.least == .infinity)
+    }
+
+    @Test func whatNoRecordCanHoldIsRefused() async throws {
+        let phone = try await gauges("phone")
+        let wrong: [(Gauge, String)] = [
+            (Gauge(id: "g", most: .infinity), "its property most is inf"),
+            (Gauge(id: "g", least: .nan), "its property least is nan"),
+            (Gauge(id: "g", count: .max), "its property count is 18446744073709551615"),
+            (Gauge(id: "g", read: Date(timeIntervalSince1970: .nan)), "its property read is a date beyond all times"),
+        ]
+        for (gauge, words) in wrong {
+            let error = #expect(throws: MirrorError.self) { try save(gauge, phone) }
+            #expect(error?.explanation.contains(words) == true, "\(error?.explanation ?? "no error")")
+        }
+        #expect(try phone.context().object(Gauge.self, "g") == nil)
+    }
+
+    private func save(_ gauge: Gauge, _ mirror: Mirrored) throws {
+        let context = mirror.context()
+        try context.insert(gauge)
+        try context.save()
+    }
+}
