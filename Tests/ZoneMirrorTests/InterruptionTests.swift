@@ -284,7 +284,8 @@ private final class Spoiler: Sendable {
         let conditions = MirrorConditions(device.connection.conditions ?? SyncConditions())
         let laptop = try await Mirrored(device, isAutomatic: true, conditions: conditions)
         await relay.advance(by: .seconds(5))
-        #expect(try laptop.titles.count == 2)
+        let titles = try laptop.titles
+        #expect(titles.count == 2)
         let container = laptop.container
         #expect(await ends { await container.close() })
     }

@@ -9,10 +9,11 @@ extension AssetKeeper {
     /// How often in succession a piece may break off before the download fails; what has come stays for the next.
     private static let mostBreaks = 3
 
-    func fetch(_ asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> URL {
-        let file = folder.appendingPathComponent(Self.fileName(asset.fileChecksum))
-        if FileManager.default.fileExists(atPath: file.path) { return file }
-        let part = try PartialFile(file.appendingPathExtension("part"))
+    func fetch(_ asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> DownloadFolder.File {
+        let file = folder.file(named: Self.fileName(asset.fileChecksum))
+        if FileManager.default.fileExists(atPath: file.url.path) { return file }
+        defer { folder.changed(file) }
+        let part = try PartialFile(file.part, in: folder)
         // A spoilt byte may be of a piece that an earlier attempt has left: then all of it comes anew, once.
         for _ in 0..<2 {
             guard try await load(asset, origin, into: part) else {
@@ -22,7 +23,7 @@ extension AssetKeeper {
                 )
             }
             if part.holds(asset) {
-                try part.become(file)
+                try part.become(file.url)
                 return file
             }
             try part.empty()
@@ -119,13 +120,10 @@ extension AssetKeeper {
 private struct PartialFile {
     private let file: URL
 
-    init(_ file: URL) throws(CKError) {
+    init(_ file: URL, in folder: DownloadFolder) throws(CKError) {
         self.file = file
         try Self.doing(file) {
-            try FileManager.default.createDirectory(
-                at: file.deletingLastPathComponent(),
-                withIntermediateDirectories: true
-            )
+            try folder.prepare()
             if !FileManager.default.fileExists(atPath: file.path) { try Data().write(to: file) }
         }
     }

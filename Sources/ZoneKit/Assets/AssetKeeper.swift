@@ -5,12 +5,12 @@ import Wire
 
 /// The files of one connection: uploads them before their records, downloads them when they are asked for.
 ///
-/// Downloads are kept in a folder of this process, named by content, so that no content comes twice; it goes with the
-/// connection and its last asset. What was uploaded is remembered by its hash for as long as the relay takes its receipt,
-/// so that a save that is tried again, or the same file in another record, is not sent again.
+/// Downloads are kept in a folder of this connection, so that no content comes twice while there is room. What was uploaded
+/// is remembered by its hash for as long as the relay takes its receipt, so that a save that is tried again, or the same
+/// file in another record, is not sent again.
 package final class AssetKeeper: Sendable {
     private struct State {
-        var downloads: [String: Task<URL, any Error>] = [:]
+        var downloads: [String: Task<DownloadFolder.File, any Error>] = [:]
         var uploads: [String: (asset: Asset, until: Date)] = [:]
         /// Where uploads that broke off were sent to.
         var addresses: [String: (address: String, until: Date)] = [:]
@@ -24,21 +24,15 @@ package final class AssetKeeper: Sendable {
     /// Half of what the relay gives a receipt: a save that begins now must still end in time.
     private static let receiptLife: TimeInterval = 30 * 60
     let connection: RelayConnection
-    let folder: URL
+    let folder = DownloadFolder()
     private let state = Mutex(State())
 
-    package init(_ connection: RelayConnection) {
-        self.connection = connection
-        folder = FileManager.default.temporaryDirectory
-            .appendingPathComponent("zonecast-assets-\(UUID().uuidString)", isDirectory: true)
-    }
-
-    deinit { try? FileManager.default.removeItem(at: folder) }
+    package init(_ connection: RelayConnection) { self.connection = connection }
 
     // MARK: Downloads
 
     /// The file of an asset; several who ask for one content wait for one download.
-    package func download(_ asset: Asset, _ origin: AssetOrigin) async throws -> URL {
+    package func download(_ asset: Asset, _ origin: AssetOrigin) async throws -> DownloadFolder.File {
         let task = state.withLock { state in
             if let running = state.downloads[asset.fileChecksum] { return running }
             // Not on the common pool's threads: all of them may be waiting for this very file.
@@ -101,8 +95,10 @@ package final class AssetKeeper: Sendable {
             )
         }
         state.withLock { state in
-            state.uploads[key] = (asset, Date() + Self.receiptLife)
-            state.addresses[key] = nil
+            let now = Date()
+            state.uploads = state.uploads.filter { $0.value.until > now }
+            state.addresses = state.addresses.filter { $0.key != key && $0.value.until > now }
+            state.uploads[key] = (asset, now + Self.receiptLife)
         }
         return asset
     }

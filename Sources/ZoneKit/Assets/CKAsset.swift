@@ -6,7 +6,8 @@ import Synchronization
 ///
 /// One made by a program is sent when the record is saved, before the record, and not twice for the same content. One that
 /// was fetched costs nothing until somebody asks for it: `fileURL` then gets the file, and waits for it; `download()` does
-/// so without holding up a thread. The file is there as long as the asset is; whoever wants to keep it copies it.
+/// so without holding up a thread. The file is there as long as the asset is, and mostly for a good while longer; whoever
+/// wants to keep it copies it.
 public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
     // Unchecked because NSObject is inherited: all state is behind `state`, a Mutex.
 
@@ -14,6 +15,8 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
     private struct State {
         /// A program's file, or one that has been downloaded.
         var file: URL?
+        /// Keeps the latter where it is.
+        var downloaded: DownloadFolder.File?
         /// What the relay has of it.
         var stored: Asset?
         /// From which field of which record it was read.
@@ -56,8 +59,8 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
             throw CKError(.assetFileNotFound, "The asset's file is not there. Give the record a new asset of the file.")
         }
         let file = try await keeper.download(stored, origin)
-        state.withLock { $0.file = file }
-        return file
+        state.withLock { ($0.file, $0.downloaded) = (file.url, file) }
+        return file.url
     }
 
     private var fileAtHand: URL? {

@@ -13,9 +13,9 @@ extension MirrorLink {
         let origin = AssetOrigin(scope: database.scope, record: record, field: field)
         do {
             let file = try await keeper.download(asset, origin)
-            let data = try Data(contentsOf: file)
+            let data = try Data(contentsOf: file.url)
             // The store has it now, and nobody else reads the link's own folder.
-            try? FileManager.default.removeItem(at: file)
+            try? FileManager.default.removeItem(at: file.url)
             return [UInt8](data)
         } catch {
             let error = CKError(from: error)

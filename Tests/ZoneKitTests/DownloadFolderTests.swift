@@ -1,0 +1,50 @@
+import Foundation
+import Testing
+
+@testable import ZoneKit
+
+/// How long downloaded files stay.
+@Suite struct DownloadFolderTests {
+    private let parent = FileManager.default.temporaryDirectory
+        .appendingPathComponent("folder-\(UUID().uuidString)", isDirectory: true)
+
+    private func isThere(_ url: URL) -> Bool { FileManager.default.fileExists(atPath: url.path) }
+
+    private func download(_ name: String, to folder: DownloadFolder) throws -> DownloadFolder.File {
+        let file = folder.file(named: name)
+        try folder.prepare()
+        try Data(count: 100).write(to: file.url)
+        folder.changed(file)
+        return file
+    }
+
+    @Test func whatNobodyHoldsGoesWhenNewerFilesWantTheRoom() throws {
+        defer { try? FileManager.default.removeItem(at: parent) }
+        let folder = DownloadFolder(in: parent, room: 400)
+        let held = try download("held", to: folder)
+        let places = try (0..<3).map { try download("\($0)", to: folder).url }
+        #expect(([held.url] + places).allSatisfy(isThere))
+        // Used again: the next one is the longest unused.
+        _ = folder.file(named: "0")
+        let last = try download("last", to: folder)
+        #expect([held.url, places[0], last.url].allSatisfy(isThere))
+        #expect(!isThere(places[1]) && !isThere(places[2]))
+    }
+
+    @Test func aFolderGoesWithItsOwnerAndAnAbandonedOneWithTheNext() throws {
+        defer { try? FileManager.default.removeItem(at: parent) }
+        let abandoned = parent.appendingPathComponent("zonecast-downloads-old")
+        let foreign = parent.appendingPathComponent("zonecast-downloads-not-ours")
+        for folder in [abandoned, foreign] {
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        }
+        try Data().write(to: abandoned.appendingPathComponent("lock"))
+        var living: DownloadFolder? = DownloadFolder(in: parent)
+        let place = try download("a", to: try #require(living)).url
+        #expect(!isThere(abandoned) && isThere(foreign))
+        let other = try download("b", to: DownloadFolder(in: parent)).url
+        #expect(isThere(place) && !isThere(other))
+        living = nil
+        #expect(!isThere(place))
+    }
+}
