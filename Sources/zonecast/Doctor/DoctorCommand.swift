@@ -196,6 +196,8 @@ struct DoctorCommand: AsyncParsableCommand {
         let listening = await checks.listening()
         report.add(listening)
         guard !quick, listening.grade != .problem else { return }
+        // One that was started with flags has files that the settings here do not know.
+        if settings.server.tls == nil, let shown = await checks.shownCertificate() { report.add(shown) }
         let outside = settings.signIn.publicURL.flatMap { place($0) }
         let way = RelayChecks(address: outside ?? local)
         report.add(outside == nil ? noPublicAddress : await way.publicAddress())

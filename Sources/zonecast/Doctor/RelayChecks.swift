@@ -33,6 +33,16 @@ struct RelayChecks: Sendable {
         }
     }
 
+    /// For how long the certificate is good that the relay itself shows; `nil` where it shows none.
+    func shownCertificate() async -> Finding? {
+        guard address.isSecure, let probe = try? await Probe.connect(to: address) else { return nil }
+        defer { probe.close() }
+        // Before something has come back, the handshake may not be over.
+        _ = try? await probe.send("GET", "/healthz")
+        guard let end = await probe.certificateEnd() else { return nil }
+        return Self.certificate("certificate", of: "\(address),", seconds: end.timeIntervalSinceNow)
+    }
+
     // MARK: The public address
 
     func publicAddress() async -> Finding {

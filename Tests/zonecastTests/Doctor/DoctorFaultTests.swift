@@ -194,6 +194,10 @@ import Testing
         let settings = ["ZONECAST_TLS_CERT": certificate.certificate, "ZONECAST_TLS_KEY": certificate.key]
         let own = try finding("certificate", is: "problem", ["--data", folder.path], environment: settings)
         #expect(own.found.hasPrefix("\(certificate.certificate) certificate ended "), "\(own)")
+
+        // Where it knows of none, since the relay was started with flags, it looks at what that shows.
+        let shown = try finding("certificate", is: "problem", ["--data", folder.path])
+        #expect(shown.found.hasPrefix("https://127.0.0.1:\(relay.port), certificate ended "), "\(shown)")
         withExtendedLifetime(relay) {}
     }
 
