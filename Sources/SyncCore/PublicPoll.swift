@@ -37,6 +37,8 @@ package struct PublicPoll: Sendable {
         case pollNow
         case page(type: String, [Sighting], moreComing: Bool)
         case failed(type: String, Trouble)
+        /// The relay asked the whole database to wait until then: nothing begins by itself before.
+        case held(until: Moment)
         case timerFired
     }
 
@@ -76,6 +78,7 @@ package struct PublicPoll: Sendable {
     private var trouble: Trouble?
     private var began = Moment.start
     private var dueAt: Moment?
+    private var heldUntil: Moment?
 
     /// `marks` are as they were kept at the end of the last run.
     package init(types: [String], settings: Settings = Settings(), marks: [String: Mark] = [:]) {
@@ -85,7 +88,7 @@ package struct PublicPoll: Sendable {
     }
 
     /// When the next poll is due; `nil` before the start and while one is under way.
-    package var nextPoll: Moment? { dueAt }
+    package var nextPoll: Moment? { due }
 
     package mutating func handle(
         _ event: Event,
@@ -93,10 +96,14 @@ package struct PublicPoll: Sendable {
         using random: inout some RandomNumberGenerator
     ) -> [Effect] {
         switch event {
-        case .started, .pollNow: return begin(now)
-        case .timerFired:
-            guard let dueAt, dueAt <= now else { return [.wake(at: dueAt)] }
-            return begin(now)
+        case .started:
+            dueAt = now
+            return beginIfDue(now)
+        case .pollNow: return begin(now)
+        case .timerFired: return beginIfDue(now)
+        case .held(let until):
+            heldUntil = until
+            return [.wake(at: due)]
         case .page(let type, let sightings, let moreComing):
             guard asking.contains(type) else { return [] }
             let news = see(sightings, type)
@@ -107,6 +114,13 @@ package struct PublicPoll: Sendable {
             guard asking.contains(type) else { return [] }
             return end(type, trouble, now, &random)
         }
+    }
+
+    private var due: Moment? { dueAt.map { max($0, heldUntil ?? $0) } }
+
+    private mutating func beginIfDue(_ now: Moment) -> [Effect] {
+        guard let due, due <= now else { return [.wake(at: due)] }
+        return begin(now)
     }
 
     private mutating func begin(_ now: Moment) -> [Effect] {
@@ -176,6 +190,6 @@ package struct PublicPoll: Sendable {
             backoff.succeeded()
             dueAt = max(now, began + settings.interval)
         }
-        return effects + [.wake(at: dueAt)]
+        return effects + [.wake(at: due)]
     }
 }

@@ -30,6 +30,8 @@ package struct SyncSchedule: Sendable {
         case sendBegan
         case fetchFinished(FetchRound.Outcome)
         case sendFinished(SendOutcome)
+        /// Something that is not scheduled here, a poll of the public database, met trouble.
+        case met(Trouble)
         case accountChanged(isUsable: Bool)
         case timerFired
     }
@@ -151,6 +153,7 @@ package struct SyncSchedule: Sendable {
             lastSendBegan = now
         case .fetchFinished(let outcome): fetchFinished(outcome, now, &random)
         case .sendFinished(let outcome): sendFinished(outcome, now, &random)
+        case .met(let trouble): note(retryAfter: trouble, now)
         case .accountChanged(let isUsable):
             isAccountUsable = isUsable
             if isUsable {

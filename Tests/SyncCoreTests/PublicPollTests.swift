@@ -80,6 +80,18 @@ import Testing
         #expect(refused.last == .wake(at: at(1801)))
     }
 
+    @Test mutating func nothingBeginsByItselfWhileTheRelayAskedToWait() {
+        _ = poll.handle(.held(until: at(60)), at: at(0), using: &random)
+        #expect(poll.handle(.started, at: at(0), using: &random) == [.wake(at: at(60))])
+        #expect(poll.handle(.timerFired, at: at(59), using: &random) == [.wake(at: at(60))])
+        #expect(poll.handle(.timerFired, at: at(60), using: &random).contains(.query(type: "Post", since: nil)))
+        _ = poll.handle(.page(type: "Post", [], moreComing: false), at: at(61), using: &random)
+        // What was due later stays where it was; the program itself may ask at any time.
+        #expect(poll.handle(.held(until: at(120)), at: at(62), using: &random) == [.wake(at: at(1860))])
+        #expect(poll.handle(.held(until: at(4000)), at: at(62), using: &random) == [.wake(at: at(4000))])
+        #expect(poll.handle(.pollNow, at: at(63), using: &random).contains(.query(type: "Post", since: nil)))
+    }
+
     @Test mutating func askedDuringAPollItAsksOnceMore() {
         _ = poll.handle(.started, at: at(0), using: &random)
         #expect(poll.handle(.pollNow, at: at(1), using: &random).isEmpty)

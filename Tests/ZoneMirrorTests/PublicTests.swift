@@ -188,6 +188,39 @@ struct Post: SyncedRecord, Equatable {
             $0.cloud?.extents["Post"] = extent
         }
     }
+
+    // MARK: Waits
+
+    @Test func aWaitThatTheRelayAskedForHoldsPollsAcrossARestart() async throws {
+        let device = relay.device(of: "bob", named: "tablet")
+        func requests() -> Int { device.network.operations.count { $0.hasSuffix("records/query") } }
+        func run(in folder: TemporaryFolder) async throws -> Mirrored {
+            let conditions = MirrorConditions(device.connection.conditions ?? SyncConditions())
+            let model = MirrorModel(Post.self)
+            return try await Mirrored(
+                device,
+                model: model,
+                scope: .public,
+                folder: folder,
+                isAutomatic: true,
+                conditions: conditions
+            )
+        }
+        let folder = try TemporaryFolder()
+        var mirror = try await run(in: folder)
+        try await relay.settle()
+        // The next poll, in half an hour, is told to wait for the rest of three hours.
+        device.network.throttle(for: .seconds(3 * 3600))
+        await relay.advance(by: .seconds(1900))
+        await mirror.container.close()
+        let before = requests()
+        mirror = try await run(in: folder)
+        await relay.advance(by: .seconds(2 * 3600))
+        #expect(requests() == before)
+        await relay.advance(by: .seconds(3600))
+        #expect(requests() > before)
+        await mirror.container.close()
+    }
 }
 
 extension MirroredContainer {

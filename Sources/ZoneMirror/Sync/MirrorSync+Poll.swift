@@ -179,8 +179,10 @@ extension MirrorSync {
 
     private func pollFailed(_ type: String, _ error: CKError, _ trouble: Trouble? = nil) async {
         await note(.poll, error: error)
-        let end = PublicPoll.Event.failed(type: type, trouble ?? error.trouble)
-        perform(poll.handle(end, at: conditions.time.now(), using: &chance))
+        let trouble = trouble ?? error.trouble
+        perform(poll.handle(.failed(type: type, trouble), at: conditions.time.now(), using: &chance))
+        tell(.met(trouble))
+        await keepHold()
     }
 
     /// Writes what of a page is news, with the mark that covers it; only then the type may be at its end.

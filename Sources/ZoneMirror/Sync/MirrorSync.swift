@@ -110,6 +110,7 @@ actor MirrorSync {
         }
         guard conditions.isAutomatic, !isStopped else { return }
         if isPublic {
+            holdPolls()
             perform(poll.handle(.started, at: conditions.time.now(), using: &chance))
         }
         await outboxChanged()
@@ -190,6 +191,7 @@ actor MirrorSync {
 
     /// Keeps a wait that the relay asked for where it survives a restart.
     func keepHold() async {
+        holdPolls()
         let wait = schedule.heldUntil.map { ($0 - conditions.time.now()).inSeconds }
         let until = wait.map { conditions.wallClock().timeIntervalSince1970 + $0 }
         // The two clocks never agree to the last bit; only a real difference is worth a write.
@@ -200,6 +202,11 @@ actor MirrorSync {
             try State.set(db, .heldUntil, until)
             try State.set(db, .heldFor, wait)
         }
+    }
+
+    private func holdPolls() {
+        guard isPublic, let until = schedule.heldUntil else { return }
+        perform(poll.handle(.held(until: until), at: conditions.time.now(), using: &chance))
     }
 
     func tell(_ event: SyncSchedule.Event) {
