@@ -36,7 +36,7 @@ package final class AssetKeeper: Sendable {
         let task = state.withLock { state in
             if let running = state.downloads[asset.fileChecksum] { return running }
             // Not on the common pool's threads: all of them may be waiting for this very file.
-            let task = Task(executorPreference: DownloadThread.lane) { try await self.fetch(asset, origin) }
+            let task = Task(executorPreference: OwnThreads.lane) { try await self.fetch(asset, origin) }
             state.downloads[asset.fileChecksum] = task
             return task
         }

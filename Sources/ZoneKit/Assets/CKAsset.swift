@@ -43,7 +43,7 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
     /// is out of place or the reason of a failure matters.
     public var fileURL: URL? {
         if let known = fileAtHand { return known }
-        return try? DownloadThread.wait { try await self.download() }
+        return try? OwnThreads.wait { try await self.download() }
     }
 
     /// The file, downloaded if it is not here yet.

@@ -35,9 +35,9 @@ extension CKContainer {
     /// The same as `accountStatus()`, for callers without tasks.
     @preconcurrency
     public func accountStatus(completionHandler: @escaping @Sendable (CKAccountStatus, (any Error)?) -> Void) {
-        Task {
+        Task(executorPreference: OwnThreads.lane) {
             do {
-                completionHandler(try await accountStatus(), nil)
+                completionHandler(try await self.accountStatus(), nil)
             } catch {
                 completionHandler(.couldNotDetermine, error)
             }
@@ -47,9 +47,9 @@ extension CKContainer {
     /// The same as `userRecordID()`, for callers without tasks.
     @preconcurrency
     public func fetchUserRecordID(completionHandler: @escaping @Sendable (CKRecord.ID?, (any Error)?) -> Void) {
-        Task {
+        Task(executorPreference: OwnThreads.lane) {
             do {
-                completionHandler(try await userRecordID(), nil)
+                completionHandler(try await self.userRecordID(), nil)
             } catch {
                 completionHandler(nil, error)
             }

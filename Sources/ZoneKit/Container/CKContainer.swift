@@ -70,6 +70,15 @@ public final class CKContainer: NSObject, Sendable {
 
     /// The container's name, for logs.
     public override var description: String { "<CKContainer: \(session.container)>" }
+
+    /// Containers are the same when their name and the way to their relay are.
+    public override func isEqual(_ object: Any?) -> Bool {
+        guard let other = object as? CKContainer else { return false }
+        return session.identity == other.session.identity
+    }
+
+    /// Agrees with `isEqual(_:)`.
+    public override var hash: Int { session.identity.hashValue }
 }
 
 /// Whether there is a user to speak for.

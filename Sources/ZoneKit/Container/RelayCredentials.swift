@@ -105,7 +105,7 @@ package final class RelayCredentials: Sendable {
             if let running = state.signIn { return (nil, running, state.generation) }
             let credential = state.credential
             // Not on the common pool's threads: all of them may be waiting for a file that needs this sign-in.
-            let task = Task(executorPreference: DownloadThread.lane) { try await signIn(credential) }
+            let task = Task(executorPreference: OwnThreads.lane) { try await signIn(credential) }
             state.signIn = task
             return (nil, task, state.generation)
         }

@@ -160,10 +160,21 @@ package final class CallerMemory: Sendable {
 
 /// Finds a container's connection when it is first needed, so that a program may make containers before it configures.
 package final class RelaySession: Sendable {
+    /// What is equal for all sessions that lead to the same: a container at the relay that is configured for it, or one at a
+    /// relay of its own.
+    package struct Identity: Hashable, Sendable {
+        var container: String
+        var connection: ObjectIdentifier?
+    }
+
     package let container: String
     /// Where operations that are added to databases and containers run.
     package let operations = OperationQueue()
     private let fixed: RelayConnection?
+
+    package var identity: Identity {
+        Identity(container: container, connection: fixed.map { ObjectIdentifier($0.caller) })
+    }
 
     /// Without a connection of its own, a session looks up the configured one at each use.
     package init(container: String, connection: RelayConnection? = nil) {

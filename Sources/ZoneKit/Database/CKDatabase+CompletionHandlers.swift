@@ -8,7 +8,7 @@ extension CKDatabase {
         _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
         _ body: @escaping @Sendable () async throws -> sending Value
     ) {
-        Task {
+        Task(executorPreference: OwnThreads.lane) {
             do {
                 completionHandler(try await body(), nil)
             } catch {
@@ -21,7 +21,7 @@ extension CKDatabase {
         _ completionHandler: @escaping @Sendable (Result<Value, any Error>) -> Void,
         _ body: @escaping @Sendable () async throws -> sending Value
     ) {
-        Task {
+        Task(executorPreference: OwnThreads.lane) {
             do {
                 completionHandler(.success(try await body()))
             } catch {

@@ -41,11 +41,11 @@ public final class CKDatabase: NSObject, Sendable {
     /// Databases are the same when container and scope are.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKDatabase else { return false }
-        return session === other.session && databaseScope == other.databaseScope
+        return session.identity == other.session.identity && databaseScope == other.databaseScope
     }
 
     /// Agrees with `isEqual(_:)`.
-    public override var hash: Int { databaseScope.rawValue ^ session.container.hashValue }
+    public override var hash: Int { databaseScope.rawValue ^ session.identity.hashValue }
 
     /// The scope as the modules below know it.
     package var scope: DatabaseScope {

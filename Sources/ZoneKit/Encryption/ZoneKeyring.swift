@@ -52,7 +52,9 @@ package final class ZoneKeyring: Sendable {
     ) async throws -> Curve25519.KeyAgreement.PrivateKey {
         let task = state.withLock { state in
             if let running = state.userKey { return running }
-            let task = time.start { () async throws in
+            // Whoever waits for this may do so with a thread of the common pool.
+            let tasks = time.surroundings?.tasks ?? OwnThreads.lane
+            let task = Task(executorPreference: tasks) { () async throws in
                 try Curve25519.KeyAgreement.PrivateKey(rawRepresentation: try await provider.userKey())
             }
             state.userKey = task

@@ -103,7 +103,7 @@ open class CKOperation: Operation, @unchecked Sendable {
 
     /// Does the work and returns at once; the operation finishes later.
     open override func main() {
-        let task = Task(priority: priority) {
+        let task = Task(executorPreference: OwnThreads.lane, priority: priority) {
             await self.perform()
             self.finish()
         }

@@ -11,7 +11,7 @@ extension CKContainer {
     public func fetchAllLongLivedOperationIDs(
         completionHandler: @escaping @Sendable ([CKOperation.ID]?, (any Error)?) -> Void
     ) {
-        Task { completionHandler([], nil) }
+        Task(executorPreference: OwnThreads.lane) { completionHandler([], nil) }
     }
 
     /// An operation of an earlier run: none.
@@ -20,6 +20,6 @@ extension CKContainer {
         withID operationID: CKOperation.ID,
         completionHandler: @escaping @Sendable (CKOperation?, (any Error)?) -> Void
     ) {
-        Task { completionHandler(nil, nil) }
+        Task(executorPreference: OwnThreads.lane) { completionHandler(nil, nil) }
     }
 }

@@ -1,4 +1,5 @@
 public import Foundation
+import Records
 
 #if canImport(CoreLocation)
     public import CoreLocation
@@ -19,8 +20,21 @@ public final class CKLocationSortDescriptor: NSSortDescriptor {
         #if canImport(Darwin)
             super.init(key: key, ascending: true, selector: nil)
         #else
-            super.init(keyPath: \FieldNames[key], ascending: true)
+            super.init(keyPath: \NSObject[sortedBy: key], ascending: true)
         #endif
+    }
+
+    /// Which of two records is nearer; one without a place comes last.
+    public override func compare(_ object1: Any, to object2: Any) -> ComparisonResult {
+        let (one, other) = (distance(of: object1), distance(of: object2))
+        return one < other ? .orderedAscending : one > other ? .orderedDescending : .orderedSame
+    }
+
+    private func distance(of object: Any) -> Double {
+        guard let name = fieldName, case .location(let place)? = (object as? NSObject)?[sortedBy: name].value else {
+            return .infinity
+        }
+        return relativeLocation.distance(from: CLLocation(place))
     }
 
     #if canImport(Darwin)

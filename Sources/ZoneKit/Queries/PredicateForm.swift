@@ -157,11 +157,6 @@ extension Query.Comparator {
             return word.map { marks.isEmpty ? $0 : "\($0)[\(marks)]" }
         }
     }
-
-    extension NSSortDescriptor {
-        /// The name that the descriptor was made with; `nil` where it was made with a key path.
-        var fieldName: String? { key }
-    }
 #else
     extension PredicateForm {
         /// Linux has no predicates by format, so ours are blocks, which hand out what they were made of when they meet a
@@ -210,42 +205,5 @@ extension Query.Comparator {
                 return node.holds(for: DictionarySubject(values: values))
             }
         }
-    }
-
-    extension NSSortDescriptor {
-        /// A sort order for `CKQuery` by a field's name.
-        ///
-        /// - Parameters:
-        ///   - key: The field.
-        ///   - ascending: Smallest first.
-        public convenience init(key: String?, ascending: Bool) {
-            self.init(keyPath: \FieldNames[key ?? ""], ascending: ascending)
-        }
-
-        /// The name that the descriptor was made with.
-        var fieldName: String? { (FieldNames()[keyPath: keyPath as AnyKeyPath] as? FieldNames.Name)?.text }
-    }
-
-    /// Gives `NSSortDescriptor` its `key`, which Foundation's own one here is not available for.
-    ///
-    /// As a member of the class itself it makes Foundation's ambiguous in the table of every subclass: optimized programs that
-    /// use one, such as `CKLocationSortDescriptor`, crash the compiler (Swift 6.3).
-    public protocol CKSortKeyed {}
-
-    extension NSSortDescriptor: CKSortKeyed {}
-
-    extension CKSortKeyed where Self: NSSortDescriptor {
-        /// The name that the descriptor was made with; `nil` where it was made with a key path.
-        public var key: String? { fieldName }
-    }
-
-    /// Carries a field's name through a key path: reading the path gives the name back.
-    struct FieldNames {
-        struct Name: Comparable {
-            var text: String
-            static func < (a: Name, b: Name) -> Bool { a.text < b.text }
-        }
-
-        subscript(name: String) -> Name { Name(text: name) }
     }
 #endif

@@ -83,7 +83,7 @@ extension FieldValue {
     }
 
     /// -1, 0 or 1; `nil` for what has no order.
-    fileprivate func order(_ other: FieldValue) -> Int? {
+    func order(_ other: FieldValue) -> Int? {
         func sign<T: Comparable>(_ a: T, _ b: T) -> Int { a < b ? -1 : a == b ? 0 : 1 }
         switch (self, other) {
         case (.int64(let a), .int64(let b)): return sign(a, b)

@@ -31,6 +31,22 @@
         }
     }
 
+    /// What stands for no point.
+    public let kCLLocationCoordinate2DInvalid = CLLocationCoordinate2D(latitude: -180, longitude: -180)
+
+    /// A point by degrees.
+    public func CLLocationCoordinate2DMake(
+        _ latitude: CLLocationDegrees,
+        _ longitude: CLLocationDegrees
+    ) -> CLLocationCoordinate2D {
+        CLLocationCoordinate2D(latitude: latitude, longitude: longitude)
+    }
+
+    /// Whether there is such a point.
+    public func CLLocationCoordinate2DIsValid(_ coord: CLLocationCoordinate2D) -> Bool {
+        abs(coord.latitude) <= 90 && abs(coord.longitude) <= 180
+    }
+
     /// A place as a record's field holds it, in the shape of Core Location, which Linux does not have.
     ///
     /// Immutable. What is not known is negative, as there.

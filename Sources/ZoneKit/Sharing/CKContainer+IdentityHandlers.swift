@@ -161,7 +161,7 @@ extension CKContainer {
         _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
         _ body: @escaping @Sendable () async throws -> sending Value?
     ) {
-        Task {
+        Task(executorPreference: OwnThreads.lane) {
             do {
                 completionHandler(try await body(), nil)
             } catch {
@@ -174,7 +174,7 @@ extension CKContainer {
         _ completionHandler: @escaping @Sendable (ApplicationPermissionStatus, (any Error)?) -> Void,
         _ body: @escaping @Sendable () async throws -> ApplicationPermissionStatus
     ) {
-        Task {
+        Task(executorPreference: OwnThreads.lane) {
             do {
                 completionHandler(try await body(), nil)
             } catch {

@@ -38,7 +38,7 @@ public final class CKSyncEngine: Sendable {
         database = configuration.database
         let post = State.Post(
             delegate: ObjectIdentifier(configuration.delegate),
-            session: ObjectIdentifier(database.session),
+            session: database.session.identity,
             scope: database.databaseScope
         )
         state = State(configuration.stateSerialization, for: post)

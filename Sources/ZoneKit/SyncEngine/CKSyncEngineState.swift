@@ -85,7 +85,7 @@ extension CKSyncEngine {
         /// For whom an engine keeps what in step: another one for the same has taken its place.
         struct Post: Hashable, Sendable {
             var delegate: ObjectIdentifier
-            var session: ObjectIdentifier
+            var session: RelaySession.Identity
             var scope: CKDatabase.Scope
         }
 

@@ -1,13 +1,14 @@
 import Dispatch
 import Synchronization
 
-/// Lets a thread wait for work that needs none of the threads that tasks usually run on.
+/// Threads beside those that tasks usually run on, for work that a program may wait for with a thread.
 ///
-/// `CKAsset.fileURL` is asked for in tasks too. Waiting there for a task of the common pool would hang the program once all
-/// threads of the pool wait; so the work runs on queues of its own.
-enum DownloadThread {
+/// Programs made for CloudKit wait so, with a semaphore, for a completion handler or an operation, also in another one or in
+/// a task; and `CKAsset.fileURL` waits in all of these. Were the work one of the common pool's tasks, the program would hang
+/// once all threads of the pool wait. These are queues of their own, which get another thread where one waits.
+enum OwnThreads {
     final class Lane: TaskExecutor {
-        private let queue = DispatchQueue(label: "zonecast.assets", attributes: .concurrent)
+        private let queue = DispatchQueue(label: "zonecast.work", attributes: .concurrent)
 
         func enqueue(_ job: consuming ExecutorJob) {
             let job = UnownedJob(job)

@@ -1,0 +1,155 @@
+import CloudKit
+import Dispatch
+import Synchronization
+import Testing
+import ZoneTesting
+
+/// Habits of programs that were made for CloudKit long before there were tasks.
+@Suite(.timeLimit(.minutes(15))) struct HabitTests {
+    private let relay: TestRelay
+    private let container: CKContainer
+    private let database: CKDatabase
+    private let zoneID = CKRecordZone.ID(zoneName: "Notes")
+
+    init() async throws {
+        relay = try TestRelay()
+        container = relay.device(of: "alice@example.org").container
+        database = container.privateCloudDatabase
+        _ = try await database.save(CKRecordZone(zoneID: zoneID))
+    }
+
+    private func note(_ name: String, _ number: Int? = nil) -> CKRecord {
+        let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: name, zoneID: zoneID))
+        record["number"] = number
+        return record
+    }
+
+    // MARK: Waiting with a thread
+
+    /// More waits inside each other than there are threads for tasks.
+    private var depth: Int { ProcessInfo.processInfo.activeProcessorCount + 4 }
+
+    /// Whether `descend` comes back with a success; on a thread of its own, so that a failure holds up nobody else.
+    private func holds(_ descend: @escaping @Sendable () -> Bool) async -> Bool {
+        await withCheckedContinuation { done in
+            DispatchQueue(label: "program").async { done.resume(returning: descend()) }
+        }
+    }
+
+    @Test func aHandlerMayWaitForTheHandlerOfAnotherCall() async throws {
+        try await database.save(note("a"))
+        let (database, id) = (database, note("a").recordID)
+        @Sendable func descend(_ depth: Int) -> Bool {
+            let found = Mutex(false)
+            let done = DispatchSemaphore(value: 0)
+            database.fetch(withRecordID: id) { record, _ in
+                found.withLock { $0 = record != nil && (depth == 0 || descend(depth - 1)) }
+                done.signal()
+            }
+            return done.wait(timeout: .now() + 60) == .success && found.withLock { $0 }
+        }
+        let depth = depth
+        #expect(await holds { descend(depth) })
+    }
+
+    @Test func anOperationsBlockMayWaitForAnotherOperation() async throws {
+        try await database.save(note("a"))
+        let (database, id) = (database, note("a").recordID)
+        @Sendable func descend(_ depth: Int) -> Bool {
+            let found = Mutex(false)
+            let done = DispatchSemaphore(value: 0)
+            let operation = CKFetchRecordsOperation(recordIDs: [id])
+            operation.fetchRecordsCompletionBlock = { records, _ in
+                found.withLock { $0 = records?.count == 1 && (depth == 0 || descend(depth - 1)) }
+                done.signal()
+            }
+            database.add(operation)
+            return done.wait(timeout: .now() + 60) == .success && found.withLock { $0 }
+        }
+        let depth = depth
+        #expect(await holds { descend(depth) })
+    }
+
+    // MARK: Blocks
+
+    private final class Pages: @unchecked Sendable {
+        var names: [String] = []
+    }
+
+    /// Each operation's block is also that of the next, taken from the first: it must be there until the last page.
+    @Test func theBlocksOfAnOperationServeAllPages() async throws {
+        let notes = (0..<7).map { (number: Int) in note("n\(number)", number) }
+        _ = try await database.modifyRecords(saving: notes, deleting: [])
+        let pages = Pages()
+        await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+            let operation = CKQueryOperation(query: CKQuery(recordType: "Note", predicate: NSPredicate(value: true)))
+            operation.zoneID = zoneID
+            operation.resultsLimit = 2
+            operation.recordFetchedBlock = { pages.names.append($0.recordID.recordName) }
+            operation.queryCompletionBlock = { [database] cursor, _ in
+                guard let cursor else { return done.resume() }
+                let next = CKQueryOperation(cursor: cursor)
+                next.resultsLimit = 2
+                next.recordFetchedBlock = operation.recordFetchedBlock
+                next.queryCompletionBlock = operation.queryCompletionBlock
+                database.add(next)
+            }
+            database.add(operation)
+        }
+        #expect(pages.names.sorted() == notes.map(\.recordID.recordName))
+    }
+
+    // MARK: Sorting in memory
+
+    @Test func recordsAreSortedInMemoryByTheirFields() {
+        let records = [note("b", 2), note("none"), note("a", 1), note("c", 3)]
+        func names(_ descriptors: NSSortDescriptor...) -> [String] {
+            let sorted = (records as NSArray).sortedArray(using: descriptors)
+            return sorted.compactMap { ($0 as? CKRecord)?.recordID.recordName }
+        }
+        #expect(names(NSSortDescriptor(key: "number", ascending: true)) == ["none", "a", "b", "c"])
+        #expect(names(NSSortDescriptor(key: "number", ascending: false)) == ["c", "b", "a", "none"])
+        #expect(names(NSSortDescriptor(key: "recordID", ascending: true)) == ["a", "b", "c", "none"])
+        let values: [[String: Any]] = [["number": 2.5], ["number": 1]]
+        let sorted = (values as NSArray).sortedArray(using: [NSSortDescriptor(key: "number", ascending: true)])
+        #expect(((sorted.first as? [String: Any])?["number"] as? Int) == 1)
+    }
+
+    @Test func recordsAreSortedInMemoryByTheirDistance() {
+        let here = CLLocation(latitude: 50, longitude: 8)
+        let records = [note("nowhere"), note("far"), note("near")]
+        records[1]["place"] = CLLocation(latitude: 10, longitude: 8)
+        records[2]["place"] = CLLocation(latitude: 51, longitude: 8)
+        let nearest = CKLocationSortDescriptor(key: "place", relativeLocation: here)
+        let sorted = (records as NSArray).sortedArray(using: [nearest])
+        #expect(sorted.compactMap { ($0 as? CKRecord)?.recordID.recordName } == ["near", "far", "nowhere"])
+        #expect(nearest.key == "place")
+    }
+
+    // MARK: What is the same
+
+    @Test func containersAndDatabasesAreTheSameWhereTheyLeadToTheSame() {
+        let bobs = relay.device(of: "bob@example.org").container
+        #expect(CKContainer(identifier: "iCloud.a") == CKContainer(identifier: "iCloud.a"))
+        #expect(CKContainer(identifier: "iCloud.a") != CKContainer(identifier: "iCloud.b"))
+        #expect(CKContainer.default().privateCloudDatabase == CKContainer.default().privateCloudDatabase)
+        #expect(CKContainer.default().privateCloudDatabase != CKContainer.default().sharedCloudDatabase)
+        #expect(Set([CKContainer.default(), CKContainer.default()]).count == 1)
+        #expect(bobs != container && bobs.privateCloudDatabase != database)
+        #expect(bobs.containerIdentifier == container.containerIdentifier)
+    }
+
+    // MARK: Kin of CloudKit
+
+    @Test func coordinatesAndNames() {
+        let point = CLLocationCoordinate2DMake(50, 8)
+        #expect(CLLocationCoordinate2DIsValid(point) && !CLLocationCoordinate2DIsValid(kCLLocationCoordinate2DInvalid))
+        var name = PersonNameComponents()
+        #expect(name.formatted() == "")
+        (name.givenName, name.middleName, name.familyName, name.nickname) = ("Ada", "King", "Lovelace", "Addie")
+        #expect(name.formatted() == "Ada Lovelace")
+        #expect(name.formatted(.name(style: .long)) == "Ada King Lovelace")
+        #expect(name.formatted(.name(style: .short)) == "Addie")
+        #expect(name.formatted(.name(style: .abbreviated)) == "AL")
+    }
+}
