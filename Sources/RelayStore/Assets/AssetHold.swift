@@ -28,5 +28,9 @@ struct AssetHold {
         }
     }
 
-    func release() { close(descriptor) }
+    func release() {
+        // See `BackupLock.release`.
+        flock(descriptor, LOCK_UN)
+        close(descriptor)
+    }
 }

@@ -124,14 +124,23 @@ final class FolderLock: Sendable {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        // Taken for a moment where nobody holds it, and let go by closing.
-        guard flock(descriptor, LOCK_SH | LOCK_NB) != 0, errno == EWOULDBLOCK else { return nil }
+        // Taken for a moment where nobody holds it.
+        guard flock(descriptor, LOCK_SH | LOCK_NB) != 0 else {
+            flock(descriptor, LOCK_UN)
+            return nil
+        }
+        guard errno == EWOULDBLOCK else { return nil }
         let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) } ?? ""
         let lines = text.split(separator: "\n").map(String.init)
         return lines.first?.hasSuffix(commandMark) == true ? nil : lines
     }
 
-    deinit { close(descriptor) }
+    deinit {
+        // A process that is being started just now holds a copy of the descriptor until it becomes another program: closing
+        // alone would leave the lock with it for that long.
+        flock(descriptor, LOCK_UN)
+        close(descriptor)
+    }
 
     /// Who else holds the lock, for messages.
     private static func other(_ descriptor: Int32) -> (process: String, isCommand: Bool) {
