@@ -197,12 +197,14 @@ import Testing
 
         _ = try AccountStore(folder: folder)
         var steps = 0
-        _ = try Backup.create(of: folder, in: "\(folder)/backups", now: Timestamp(milliseconds: 1)) { _ in
+        func step(_ path: String) {
             let clearing = open("\(folder)/assets.lock", O_RDWR)
             #expect(clearing >= 0 && flock(clearing, LOCK_EX | LOCK_NB) != 0)
             close(clearing)
             steps += 1
         }
+        let now = Timestamp(milliseconds: 1)
+        _ = try Backup.create(of: folder, in: "\(folder)/backups", now: now, step: step)
         #expect(steps > 0)
     }
 
@@ -232,6 +234,27 @@ import Testing
             #expect(try Backup.named("latest", in: "\(folder)/backups", at: now).name == names.last)
             Backup.keep(3, in: "\(folder)/backups", at: now)
             #expect(Backup.all(in: "\(folder)/backups").map(\.name) == names.suffix(3))
+        }
+    }
+
+    @Test func whereThereIsNoRoomForOneMoreTheOldestGoesFirst() throws {
+        try withFolder { folder in
+            let first = try backup(in: folder)
+            let schedule = BackupSchedule(.daily, keep: 2, folder: "\(folder)/backups")
+            func due(on number: Int64, free: @escaping (Int) -> UInt64) throws -> Backup? {
+                let now = Timestamp(milliseconds: first.manifest.made + number * 86_400_000)
+                return try schedule.makeDue(of: "\(folder)/data", at: now) { _ in
+                    free(Backup.all(in: schedule.folder).count)
+                }
+            }
+            let plenty = UInt64.max
+            let second = try #require(try due(on: 1) { _ in plenty })
+            #expect(try due(on: 1) { _ in plenty } == nil)
+            let third = try #require(try due(on: 2) { $0 == 2 ? 0 : plenty })
+            #expect(Backup.all(in: schedule.folder).map(\.name) == [second.name, third.name])
+            // Where that would not do either, one stays.
+            #expect(throws: BackupFailure.self) { try due(on: 3) { _ in 0 } }
+            #expect(Backup.all(in: schedule.folder).map(\.name) == [third.name])
         }
     }
 

@@ -15,14 +15,17 @@ extension Backup {
     ///   - folder: where the backup goes, made where it is missing.
     ///   - now: names it.
     ///   - disk: what it is written by.
+    ///   - freeBytes: how many are free on a folder's disk; `nil` where that is not known.
     ///   - step: hears the path of each file before it is copied.
     /// - Returns: the finished backup.
-    /// - Throws: `BackupFailure`, `busy` where another one is being made there; then nothing is left in `folder`.
+    /// - Throws: `BackupFailure`, `busy` where another one is being made there, `noRoom` where it would fill the disk; then
+    ///   nothing is left in `folder`.
     package static func create(
         of data: String,
         in folder: String,
         now: Timestamp,
         disk: DiskCalls = .system,
+        freeBytes: (_ folder: String) -> UInt64? = { FreeSpace.bytes(in: $0) },
         step: (String) -> Void = { _ in }
     ) throws(BackupFailure) -> Backup {
         let files = BackupFiles(disk: disk)
@@ -32,6 +35,7 @@ extension Backup {
             let lock = try BackupLock(on: folder)
             defer { lock.release() }
             if lock.isHeld { removeBrokenOff(in: folder) }
+            try demandRoom(for: data, in: folder, freeBytes)
             let hold = AssetHold.copying(of: data)
             defer { hold?.release() }
             let final = freePath(in: folder, at: now)
@@ -56,6 +60,21 @@ extension Backup {
             try files.flush(folder)
             return try Backup(at: final)
         }
+    }
+
+    /// A backup that fills the disk would end in nothing, and the relay beside it could not write meanwhile: as much again as
+    /// it takes has to stay free, 0.5 GB being enough.
+    private static func demandRoom(
+        for data: String,
+        in folder: String,
+        _ freeBytes: (_ folder: String) -> UInt64?
+    ) throws {
+        guard let free = freeBytes(folder) else { return }
+        let bytes = try BackupFiles.databases(in: data).reduce(into: Int64(0)) { sum, path in
+            for part in ["", "-wal"] { sum += (try? BackupFiles.size(of: "\(data)/\(path)\(part)")) ?? 0 }
+        }
+        let needed = bytes + min(bytes, 500_000_000)
+        if free < UInt64(needed) { throw BackupFailure.noRoom(folder, needed: needed) }
     }
 
     /// Removes what was left of backups whose process ended; for whoever has the lock, beside whom nobody makes one.
@@ -149,7 +168,12 @@ private struct BackupLock {
         throw BackupFailure.busy(folder)
     }
 
-    func release() { close(descriptor) }
+    func release() {
+        // A process that is being started just now holds a copy of the descriptor until it becomes another program: closing
+        // alone would leave the lock with it for that long.
+        flock(descriptor, LOCK_UN)
+        close(descriptor)
+    }
 }
 
 /// What a copied store holds.

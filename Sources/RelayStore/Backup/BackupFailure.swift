@@ -1,3 +1,5 @@
+import Foundation
+
 /// Why a backup could not be made, checked or put back: one sentence each for whoever asked.
 package enum BackupFailure: Error, CustomStringConvertible {
     /// There is no relay data in the folder.
@@ -10,6 +12,8 @@ package enum BackupFailure: Error, CustomStringConvertible {
     case damaged(String, [String])
     /// Another one is being made in the folder.
     case busy(String)
+    /// The disk of the folder would be full, or close to it.
+    case noRoom(String, needed: Int64)
     /// The backup is from a later version than this one.
     case tooNew(String)
 
@@ -23,6 +27,9 @@ package enum BackupFailure: Error, CustomStringConvertible {
             "\(path) is damaged\(places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"), so no backup is made of it. "
                 + "Restore the last good one: zonecast backup restore latest"
         case .busy(let folder): "Another backup is being made in \(folder). Try again when it is done."
+        case .noRoom(let folder, let needed):
+            "A backup in \(folder) needs \(needed.formatted(.byteCount(style: .file))) of free disk. Make room, keep fewer "
+                + "backups with zonecast backup schedule --keep, or choose another folder with --backups."
         case .tooNew(let name): "\(name) was made by a later version of zonecast. Restore it with that one."
         }
     }

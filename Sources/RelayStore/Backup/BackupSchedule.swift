@@ -72,6 +72,25 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
 
     package static func remove(from data: String) { unlink(path(data)) }
 
+    /// Makes the backup that is due, and lets go of the oldest: before it where there is no room for one more.
+    ///
+    /// Answers `nil` where none is due; throws as `Backup.create`.
+    package func makeDue(
+        of data: String,
+        at now: Timestamp,
+        freeBytes: (_ folder: String) -> UInt64? = { FreeSpace.bytes(in: $0) }
+    ) throws(BackupFailure) -> Backup? {
+        guard isDue(at: now) else { return nil }
+        let backup: Backup
+        do {
+            backup = try Backup.create(of: data, in: folder, now: now, freeBytes: freeBytes)
+        } catch .noRoom where keep > 1 && Backup.keep(keep - 1, in: folder, at: now) > 0 {
+            backup = try Backup.create(of: data, in: folder, now: now, freeBytes: freeBytes)
+        }
+        Backup.keep(keep, in: folder, at: now)
+        return backup
+    }
+
     /// Whether the next one is due, by the newest there is.
     package func isDue(at now: Timestamp) -> Bool {
         guard let latest = Backup.all(in: folder, at: now).last else { return true }

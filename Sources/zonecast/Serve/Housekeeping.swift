@@ -5,6 +5,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 import ServiceLifecycle
+import Synchronization
 
 /// Writes down every few minutes which sign-ins are in use, and forgets the old ones.
 struct SignInHousekeeping: Service {
@@ -35,30 +36,53 @@ struct ScheduledBackups: Service {
     let data: String
     let logger: Logger
 
+    /// By which schedule the last one failed, and when.
+    ///
+    /// Unless it is another by then, the next try is in an hour: each may read all there is.
+    private struct Failure {
+        static let patience = Duration.seconds(3_600)
+
+        var schedule: BackupSchedule
+        var moment = ContinuousClock.now
+    }
+
     func run() async throws {
         await cancelWhenGracefulShutdown {
+            let failure = Mutex<Failure?>(nil)
             while (try? await Task.sleep(for: .seconds(60))) != nil {
-                // A copy takes as long as the disk does: not on a thread that answers requests.
-                await withCheckedContinuation { done in
-                    DispatchQueue.global(qos: .utility).async {
-                        makeOneIfDue()
-                        done.resume()
-                    }
-                }
+                await OwnQueue.run(.utility) { makeOneIfDue(failure) }
             }
         }
     }
 
-    private func makeOneIfDue() {
-        let now = TimeSource.system.now()
-        guard let schedule = BackupSchedule(of: data), schedule.isDue(at: now) else { return }
-        do {
-            let backup = try Backup.create(of: data, in: schedule.folder, now: now)
-            Backup.keep(schedule.keep, in: schedule.folder, at: now)
+    private func makeOneIfDue(_ failure: borrowing Mutex<Failure?>) {
+        guard let schedule = BackupSchedule(of: data) else { return }
+        let isTooEarly = failure.withLock {
+            $0.map { $0.schedule == schedule && ContinuousClock.now - $0.moment < Failure.patience } ?? false
+        }
+        if isTooEarly { return }
+        do throws(BackupFailure) {
+            guard let backup = try schedule.makeDue(of: data, at: TimeSource.system.now()) else { return }
+            failure.withLock { $0 = nil }
             logger.info("Backup \(backup.name) is made.")
         } catch {
-            logger.error("The scheduled backup failed; the next try is in a minute. \(error)")
+            failure.withLock { $0 = Failure(schedule: schedule) }
+            logger.error("The scheduled backup failed; the next try is in an hour. \(error)")
         }
+    }
+}
+
+/// Work that takes as long as the disk does: not on the threads that answer requests.
+enum OwnQueue {
+    /// Returns when it is done, or when the task is cancelled: a relay that is told to stop does not wait for it, and it
+    /// ends with the process.
+    static func run(_ quality: DispatchQoS.QoSClass, _ work: @escaping @Sendable () -> Void) async {
+        let (done, end) = AsyncStream<Void>.makeStream()
+        DispatchQueue.global(qos: quality).async {
+            work()
+            end.finish()
+        }
+        for await _ in done {}
     }
 }
 

@@ -58,12 +58,8 @@ struct StoreLook: Service {
             var wait = Duration.seconds(600)
             while (try? await Task.sleep(for: wait)) != nil {
                 wait = .seconds(86_400)
-                // As long as the disk takes: not on a thread that answers requests.
-                await withCheckedContinuation { done in
-                    DispatchQueue.global(qos: .background).async {
-                        for fault in (try? StoreCheck.faults(in: data)) ?? [] { damage.found(fault) }
-                        done.resume()
-                    }
+                await OwnQueue.run(.background) {
+                    for fault in (try? StoreCheck.faults(in: data)) ?? [] { damage.found(fault) }
                 }
             }
         }
