@@ -7,6 +7,8 @@ extension SetupFiles {
         Documentation=file:/usr/share/doc/zonecast/README.md
         Wants=network-online.target
         After=network-online.target
+        # However often it ends, it is started again: the default gives up after five times in ten seconds.
+        StartLimitIntervalSec=0
 
         [Service]
         Type=exec
