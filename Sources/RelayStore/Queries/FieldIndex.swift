@@ -10,17 +10,17 @@ enum IndexTarget: Hashable, Sendable {
     /// The words of all SEARCHABLE fields of the type.
     case allWords
 
-    /// Its form in the file; field names hold no blanks.
+    /// Its form in the file; field names hold neither blanks nor stars.
     var text: String {
         switch self {
         case .value(let field): field.name
         case .words(let name): name + " words"
-        case .allWords: "words"
+        case .allWords: Self.allWordsText
         }
     }
 
     init(text: String) {
-        if text == "words" {
+        if text == Self.allWordsText {
             self = .allWords
         } else if text.hasSuffix(" words") {
             self = .words(String(text.dropLast(6)))
@@ -30,6 +30,8 @@ enum IndexTarget: Hashable, Sendable {
             self = .value(.own(text))
         }
     }
+
+    private static let allWordsText = "* words"
 
     /// The index that serves a filter.
     init(_ filter: Query.Filter) {

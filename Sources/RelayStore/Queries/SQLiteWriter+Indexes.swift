@@ -21,7 +21,7 @@ extension SQLiteWriter {
     ) throws {
         let kept = try keptIndexes()
         guard !kept.ofType.isEmpty, let indexes = kept.ofType[type],
-            let definition = memory.schema.types[record.type]
+            let definition = memory.schema.queryable(record.type)
         else { return }
         let names = Set(indexes.flatMap { $0.target.fieldNames(in: definition) })
         let before = try replaced.flatMap { $0.isDeleted ? nil : try QueryValues($0, fields: names) }
@@ -93,7 +93,7 @@ extension SQLiteWriter {
         try attempt {
             var isComplete = true
             for (typeName, wanted) in Dictionary(grouping: wanted, by: \.recordType) {
-                guard let type = names.typeNumbers[typeName], let definition = memory.schema.types[typeName] else {
+                guard let type = names.typeNumbers[typeName], let definition = memory.schema.queryable(typeName) else {
                     continue
                 }
                 var indexes = try wanted.map { try ensureIndex($0.target, ofType: type) }.filter { !$0.isReady }
@@ -176,7 +176,7 @@ extension SQLiteWriter {
     func dropIndexes(from old: Schema, to new: Schema) throws {
         for (number, kept) in try keptIndexes().ofType {
             guard let name = names.types[number] else { continue }
-            for index in kept where !index.target.survives(from: old.types[name], to: new.types[name]) {
+            for index in kept where !index.target.survives(from: old.queryable(name), to: new.queryable(name)) {
                 let statement = try SQL("UPDATE field_index SET dropped = 1 WHERE id = ?", in: database)
                 statement.bind(1, index.number)
                 try statement.run()
