@@ -202,8 +202,11 @@ package final class AccountStore: Directory {
                 attributes: [.posixPermissions: 0o700]
             )
         }
-        let descriptor = open(file, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        // Only one that is not there yet: closing any descriptor of a file lets go of all locks that this process has on it,
+        // and a running relay that looks at its own folder would lose SQLite's.
+        let descriptor = open(file, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
+            if errno == EEXIST { return }
             throw DirectoryError.unavailable("\(file) cannot be opened: \(String(cString: strerror(errno)))")
         }
         close(descriptor)

@@ -12,6 +12,8 @@ extension DatabaseQueue {
                 throw DatabaseError(resultCode: .SQLITE_CANTOPEN, message: "The write-ahead log cannot be turned on.")
             }
             try database.execute(sql: "PRAGMA synchronous = FULL")
+            // A log that a long read let grow is cut once it begins anew: each start writes all of it.
+            try database.execute(sql: "PRAGMA journal_size_limit = \(64 << 20)")
         }
     }
 }

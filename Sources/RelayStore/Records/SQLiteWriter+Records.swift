@@ -43,7 +43,11 @@ extension SQLiteWriter {
                 }
             }
             if !new.isEmpty { try insert(records[new], in: zone) }
-            if zone.sharing == .hierarchies { last = max(last, try updateEntries(for: records, in: zone)) }
+            if zone.sharing == .hierarchies {
+                last = max(last, try updateEntries(for: records, in: zone))
+                // What moved may be the first of a run: the next record in it would be taken for one that follows another.
+                if last >> StoreLayout.runShift != run { try enterRun(of: last, zone: zone.number) }
+            }
             zone.lastChange = last
             if zone.isPublic, let time = records.last?.modified.at { zone.lastModified = max(zone.lastModified, time) }
             zone.use = zone.use + growth

@@ -41,6 +41,8 @@ enum StoreLayout {
         migrator.registerMigration("24 stamps of zones") { try $0.execute(sql: zoneStamps) }
         migrator.registerMigration("25 ended epochs") { try $0.execute(sql: endedEpochs) }
         migrator.registerMigration("26 signed writes") { try $0.execute(sql: signedWrites) }
+        migrator.registerMigration("27 words of all fields") { try $0.execute(sql: wordsOfAllFields) }
+        migrator.registerMigration("28 runs after moves") { try $0.execute(sql: runsAfterMoves) }
         return migrator
     }
 
@@ -276,6 +278,16 @@ enum StoreLayout {
             fingerprint BLOB NOT NULL,
             PRIMARY KEY (signed_at, fingerprint)
         ) STRICT, WITHOUT ROWID;
+        """
+
+    /// `words` was written for all fields' words and for a field of that name: whichever was meant is built anew.
+    private static let wordsOfAllFields = "UPDATE field_index SET dropped = 1 WHERE target = 'words'"
+
+    /// Records that followed one that had moved into a share were written without their run, and in no feed.
+    private static let runsAfterMoves = """
+        INSERT OR IGNORE INTO zone_run (zone, run)
+            SELECT zone, run FROM record INDEXED BY live_by_run WHERE deleted = 0 AND zone <> 1 GROUP BY run, zone
+            UNION SELECT zone, run FROM record INDEXED BY dead_by_run WHERE deleted = 1 AND zone <> 1 GROUP BY run, zone
         """
 
     /// What fields were before they were taken out of the schema.

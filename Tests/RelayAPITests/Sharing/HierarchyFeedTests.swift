@@ -92,4 +92,29 @@ import Wire
             }
         }
     }
+
+    /// What is taken into a share takes numbers of its own: what the owner writes after many of them is in the feed too.
+    @Test func whatFollowsALargeMoveIsInTheFeed() async throws {
+        let world = try World()
+        try await world.makeZone(notes: ["one", "folder"])
+        let share = try await world.one(World.share(name: "s", root: "one", with: [World.participant(World.bob)]))
+        try await world.accept(share, as: World.bob)
+        // More than one run of the log.
+        let names = (0..<2_100).map { "n\($0)" }
+        for part in stride(from: 0, to: names.count, by: 150) {
+            let made = names[part..<min(part + 150, names.count)].map {
+                World.save($0, "create", extra: #","parent":{"recordName":"folder"}"#)
+            }
+            try await world.modify(made).checked()
+        }
+        try await world.one(World.save("folder", extra: #","parent":{"recordName":"one"}"#))
+        let token = try await world.changes(as: "alice", in: "private").text("syncToken")
+        var (after, more) = (token, true)
+        while more {
+            let page = try await world.changes(as: "alice", since: after, in: "private")
+            (after, more) = (page.text("syncToken"), page.flag("moreComing") == true)
+        }
+        try await world.one(World.save("last", "create"))
+        #expect(try World.names(try await world.changes(as: "alice", since: after, in: "private")) == ["last"])
+    }
 }
