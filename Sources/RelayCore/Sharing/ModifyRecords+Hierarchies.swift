@@ -63,6 +63,8 @@ extension ModifyRecords.Decision {
         in writer: any StoreWriter
     ) throws(RelayError) -> RelayError? {
         if let view = state.zone.view {
+            // Whoever manages a share need not be somebody who may write; who does was looked at before.
+            if record.isShare { return nil }
             if !view.isPartial { return view.permission(in: nil) == .readWrite ? nil : .accessDenied }
             guard record.shareMark?.record == nil else { return nil }
             guard case .stored(let share) = cover(of: record.name, state), view.permission(in: share) == .readWrite

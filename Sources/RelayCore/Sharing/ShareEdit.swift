@@ -107,13 +107,15 @@ package struct ShareEdit: Sendable {
                 added.append(newParticipant(input, user, contact, of: share, among: added))
             }
         }
-        guard mayChange || (added.isEmpty && kept.count == share.participants.count) else {
+        // Invitations that nobody has answered end with a public link anyway.
+        let all = share.participants.compactMap { kept[$0.id] } + added
+        guard mayChange || (added.isEmpty && share.participants.allSatisfy { kept[$0.id] != nil || !$0.hasAccepted })
+        else {
             throw .badRequest(
                 "People cannot be invited or removed while anyone with the link may join. "
                     + "Set publicPermission to NONE first."
             )
         }
-        let all = share.participants.compactMap { kept[$0.id] } + added
         guard added.isEmpty || all.count < Share.participantLimit else { throw .tooManyParticipants }
         return all
     }

@@ -121,6 +121,20 @@ import Wire
         #expect(try await world.zones(as: World.carol).names == ["Notes"])
     }
 
+    /// To manage who is in is another thing than to write.
+    @Test func anAdministratorNeedNotBeAllowedToWrite() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let admin = World.participant(World.bob, "READ_ONLY").replacing("USER", with: "ADMINISTRATOR")
+        let share = try await world.one(World.share(with: [admin]))
+        try await world.accept(share, as: World.bob)
+        let seen = try await world.record(Share.zoneWideName, in: "shared", as: World.bob)
+        let list = try world.participants(of: seen).map(\.source) + [World.participant(World.carol)]
+        let update = World.share("update", tag: seen.text("recordChangeTag"), with: list)
+        #expect(try world.participants(of: try await world.one(update, in: "shared", as: World.bob)).count == 3)
+        #expect(try await world.refusal(World.save("a"), in: "shared", as: World.bob) == "ACCESS_DENIED")
+    }
+
     @Test func anInvitationGivesNobodyAway() async throws {
         let world = try World()
         try await world.makeZone()

@@ -77,6 +77,23 @@ import Wire
         try await world.one(World.save("a"), in: "shared", as: World.carol)
     }
 
+    /// Who takes back an invitation and opens the link in one save means both.
+    @Test func openingTheLinkMayLeaveOutWhoHasNotAnswered() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.one(
+            World.share(with: [World.participant(World.bob), World.participant(World.carol)])
+        )
+        try await world.accept(share, as: World.bob)
+        let current = try world.participants(of: try await world.record(Share.zoneWideName)).map(\.source)
+        let withoutBob = World.share("forceUpdate", publicly: "READ_ONLY", with: [current[0], current[2]])
+        #expect(try await world.refusal(withoutBob) == "BAD_REQUEST")
+        let open = try await world.one(
+            World.share("forceUpdate", publicly: "READ_ONLY", with: Array(current.prefix(2)))
+        )
+        #expect(try world.participants(of: open).map { $0.text("type") } == ["OWNER", "PUBLIC_USER"])
+    }
+
     @Test func closingTheLinkRemovesWhoCameByIt() async throws {
         let world = try World()
         try await world.makeZone()
