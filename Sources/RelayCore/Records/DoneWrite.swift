@@ -57,9 +57,11 @@ extension ModifyRecords {
     func earlier(in writer: any StoreWriter) throws(RelayError) -> DoneWrite? { try mark?.earlier(in: writer) }
 
     /// Remembers, in the same transaction, which operations have taken effect.
-    func keep(_ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError) {
+    ///
+    /// What an earlier request has done stays done, also where its record is gone since and the repeat is told so.
+    func keep(_ outcomes: [Outcome], after earlier: DoneWrite?, in writer: any StoreWriter) throws(RelayError) {
         guard let mark else { return }
-        var done = DoneWrite(print: mark.print)
+        var done = earlier ?? DoneWrite(print: mark.print)
         for (place, outcome) in outcomes.enumerated() where !outcome.hasFailed { done.insert(place) }
         try writer.keep(done, as: mark.id, by: mark.user)
     }

@@ -81,7 +81,7 @@ package struct ModifyZones: Sendable {
             }
         }
         if let mark, outcomes.contains(where: { !$0.hasFailed }) {
-            var done = DoneWrite(print: mark.print)
+            var done = earlier ?? DoneWrite(print: mark.print)
             for (place, outcome) in outcomes.enumerated() where !outcome.hasFailed { done.insert(place) }
             try writer.keep(done, as: mark.id, by: mark.user)
         }

@@ -119,6 +119,22 @@ import Wire
         #expect(try only(same).text("serverErrorCode") == "NOT_FOUND")
     }
 
+    /// The repeat is told that its record is gone, and so is the one after it: told is not undone.
+    @Test func aRecordThatIsGoneSinceDoesNotComeBackWithTheThirdSending() async throws {
+        let world = try await world()
+        let both = [operation("create", "n"), operation("forceUpdate", "other")].joined(separator: ",")
+        _ = try await world.modify([.create("there")])
+        let three = both + "," + operation("create", "there")
+        _ = try await send("a", three, to: world, atomic: false)
+        _ = try await world.modify([.init(kind: "forceDelete", name: "n"), .init(kind: "forceDelete", name: "there")])
+        for _ in 0..<2 {
+            let codes = try await send("a", three, to: world, atomic: false).items("records").map {
+                $0.text("serverErrorCode")
+            }
+            #expect(codes == ["NOT_FOUND", nil, nil])
+        }
+    }
+
     /// A zone that somebody has made anew since is not deleted again by the late repeat of its deletion.
     @Test func zonesAreMadeAndDeletedOnce() async throws {
         let world = try await world()
