@@ -4,8 +4,12 @@
 package struct Limits: Hashable, Sendable {
     /// Operations, records, zones or subscriptions in one request, and records in one answer.
     package var itemsPerRequest = 200
+    /// Bytes of one answer: a page that has so many ends, with more to come.
+    package var answerBytes = 16 << 20
     /// Records that one `records/move` takes to another zone.
     package var recordsPerMove = 10_000
+    /// Bytes of their `fields` objects together.
+    package var bytesPerMove = 256 << 20
     /// Bytes of one record's `fields` object.
     package var recordBytes = 1_000_000
     /// Bytes of one string, or of the content of one bytes field.

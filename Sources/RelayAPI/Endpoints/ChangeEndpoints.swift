@@ -99,16 +99,20 @@ private struct ZonePageRequest {
             recordTypes: recordTypes,
             countsRest: countsRest
         )
+        let mostBytes = context.limits.answerBytes
         let page = try context.store.read { reader throws(RelayError) in
             try changes.read(
                 from: reader,
                 epochs: context.store.epochs,
-                lendingAllBut: wholeTypes
+                lendingAllBut: wholeTypes,
+                // Of many zones in one request the last may have to be asked for again.
+                hasRoom: writer.length < mostBytes
             ) { record in
                 switch record {
                 case .lent(let row): rows.write(row, to: &writer)
                 case .whole(let record): do { try answer.write(record, to: &writer) } catch { failure = error }
                 }
+                return writer.length < mostBytes
             }
         }
         if let failure { throw failure as? RelayError ?? RelayError(.internalError, "The relay failed; report this.") }

@@ -21,6 +21,7 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         in: zone,
         of: context.database,
         limit: try context.resultsLimit(of: body),
+        bytes: context.limits.answerBytes,
         after: try body["continuationMarker"].map {
             try QueryMarker.decode(seal.open($0.string()), of: query, in: zone)
         },

@@ -173,6 +173,7 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
         writer.key("records")
         writer.open(UInt8(ascii: "["))
         for (index, result) in found.enumerated() {
+            guard writer.length < context.limits.answerBytes else { throw RelayError.tooMuch(for: context.limits) }
             switch strays.contains(index) ? .failure(.anotherZone) : result {
             case .success(let record): try answer.write(record, selecting: selections[index], to: &writer)
             case .failure(let error):
@@ -181,5 +182,15 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
             }
         }
         writer.close(UInt8(ascii: "]"))
+    }
+}
+
+extension RelayError {
+    fileprivate static func tooMuch(for limits: Limits) -> RelayError {
+        RelayError(
+            .badRequest,
+            "These records are more than \(limits.answerBytes >> 20) MB together. Ask for fewer at once.",
+            fineCode: .limitExceeded
+        )
     }
 }

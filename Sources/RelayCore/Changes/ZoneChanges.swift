@@ -49,13 +49,17 @@ package struct ZoneChanges: Sendable {
     /// Hands the page's records to `visit` in their order; where `wholeTypes` is given, those of other types as they
     /// lie in the store, if they can.
     ///
+    /// The page ends with the record for which `visit` says that there is no room for another, and has none where there was no
+    /// room from the start.
+    ///
     /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone or another
     /// past of the store, and for one of the future.
     package func read(
         from reader: any StoreReader,
         epochs: Epochs,
         lendingAllBut wholeTypes: Set<String>?,
-        visit: (VisitedRecord) -> Void
+        hasRoom: Bool = true,
+        visit: (VisitedRecord) -> Bool
     ) throws(RelayError) -> Page {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
@@ -66,15 +70,20 @@ package struct ZoneChanges: Sendable {
         guard let range = start.range(upTo: zone.lastChange) else {
             return Page(zone: zone, token: end, moreComing: false)
         }
+        guard hasRoom else {
+            end.position = 0
+            return Page(zone: zone, token: token.flatMap { ChangeToken(encoded: $0) } ?? end, moreComing: true)
+        }
 
         let listed = start.listsUpTo(zone.lastChange)
         var last = start.position
         var moreComing = true
+        var isFull = false
         var live = 0
         var left = range
         let aliases = zone.aliases
         // A listing passes over tombstones without an answer for every page of them.
-        for _ in 0..<(isReversed ? 1 : Self.maxPasses) where moreComing && live < limit {
+        for _ in 0..<(isReversed ? 1 : Self.maxPasses) where moreComing && !isFull && live < limit {
             var count = 0
             let wanted = limit - live
             let isListing = (isReversed ? left.upperBound : left.lowerBound) <= listed
@@ -89,20 +98,22 @@ package struct ZoneChanges: Sendable {
             ) { record, position in
                 count += 1
                 last = position
-                if record.isDeleted, position <= listed { return }
+                if record.isDeleted, position <= listed { return true }
                 live += 1
-                if let recordTypes, !recordTypes.contains(record.type) { return }
+                if let recordTypes, !recordTypes.contains(record.type) { return true }
                 if !aliases.isEmpty, case .whole(let whole) = record {
-                    visit(.whole(aliases.viewed(whole)))
+                    isFull = !visit(.whole(aliases.viewed(whole)))
                 } else {
-                    visit(record)
+                    isFull = !visit(record)
                 }
+                return !isFull
             }
             // What a listing ends with is followed by what has changed since it began.
-            if count < wanted, part.upperBound < left.upperBound {
+            if count < wanted, !isFull, part.upperBound < left.upperBound {
                 last = part.upperBound
             } else {
-                moreComing = count == wanted && (isReversed ? last > range.lowerBound : last < range.upperBound)
+                let isCut = count == wanted || isFull
+                moreComing = isCut && (isReversed ? last > range.lowerBound : last < range.upperBound)
             }
             if moreComing, !isReversed { left = last + 1...range.upperBound }
         }
@@ -123,7 +134,10 @@ package struct ZoneChanges: Sendable {
         epochs: Epochs,
         visit: (StoredRecord) -> Void
     ) throws(RelayError) -> Page {
-        try read(from: reader, epochs: epochs, lendingAllBut: nil) { if case .whole(let record) = $0 { visit(record) } }
+        try read(from: reader, epochs: epochs, lendingAllBut: nil) {
+            if case .whole(let record) = $0 { visit(record) }
+            return true
+        }
     }
 
     /// How many pages of tombstones one answer may pass over.

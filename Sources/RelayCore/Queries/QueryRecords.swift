@@ -9,6 +9,7 @@ package struct QueryRecords: Sendable {
     package var zone: ZoneID?
     package var query: Query
     package var limit: Int
+    package var bytes: Int
     package var position: Query.Position?
     private let types: (any TypeWitness)?
 
@@ -17,6 +18,7 @@ package struct QueryRecords: Sendable {
         in zone: ZoneID?,
         of database: DatabaseAddress,
         limit: Int,
+        bytes: Int,
         after position: Query.Position? = nil,
         types: (any TypeWitness)? = nil
     ) {
@@ -25,6 +27,7 @@ package struct QueryRecords: Sendable {
         self.zone = zone
         self.database = database
         self.limit = limit
+        self.bytes = bytes
         self.position = position
     }
 
@@ -44,10 +47,11 @@ package struct QueryRecords: Sendable {
         guard let restricted = restrictedQuery(of: type, schema) else { return QueryPage(records: [], next: nil) }
         let zones = try zones(in: reader)
         guard zones.contains(where: { !$0.aliases.isEmpty }) else {
-            return try reader.page(of: restricted, in: zones, after: position, limit: limit)
+            return try reader.page(of: restricted, in: zones, after: position, limit: limit, bytes: bytes)
         }
         let names = Dictionary(zones.map { ($0.id, $0.aliases) }) { first, _ in first }
-        var page = try reader.page(of: restricted, in: zones, after: position.map { names.exchange($0) }, limit: limit)
+        let start = position.map { names.exchange($0) }
+        var page = try reader.page(of: restricted, in: zones, after: start, limit: limit, bytes: bytes)
         page.records = page.records.map { ($0.zone, names[$0.zone]?.viewed($0.record) ?? $0.record) }
         page.next = page.next.map { names.exchange($0) }
         return page

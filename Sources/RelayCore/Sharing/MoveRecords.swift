@@ -251,8 +251,19 @@ private struct Move {
         let names = items.map(\.name)
         if let destination { before = try writer.records(named: names, in: destination) }
         guard let source else { return }
-        moving = try writer.records(named: names, in: source).filter { !$0.value.isDeleted }
+        var bytes = 0
+        for start in stride(from: 0, to: names.count, by: Self.part) {
+            let part = Array(names[start..<min(start + Self.part, names.count)])
+            for (name, record) in try writer.records(named: part, in: source) where !record.isDeleted {
+                moving[name] = record
+                bytes += record.fields.count
+            }
+            guard bytes <= request.limits.bytesPerMove else { throw .tooManyBytes(request.limits.bytesPerMove) }
+        }
     }
+
+    /// Records that are loaded together, before it is known how large they are.
+    private static let part = 200
 
     func judge(_ item: MoveRecords.Item) -> MoveRecords.Outcome {
         let there = before[item.name].flatMap { $0.isDeleted ? nil : $0 }
@@ -296,6 +307,14 @@ private struct Move {
 }
 
 extension RelayError {
+    fileprivate static func tooManyBytes(_ limit: Int) -> RelayError {
+        RelayError(
+            .badRequest,
+            "Records of at most \(limit >> 20) MB can be moved at once. Move fewer.",
+            fineCode: .limitExceeded
+        )
+    }
+
     fileprivate static func torn(_ name: String) -> RelayError {
         RelayError(
             .validatingReferenceError,

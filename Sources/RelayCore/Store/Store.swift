@@ -77,6 +77,7 @@ package protocol StoreReader {
     /// its own, and one that has gone out of it is a tombstone.
     ///
     /// Where `wholeTypes` is given, plain records of all other types come as they lie in their rows, if the store has such.
+    /// Once `visit` says false, no more come.
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
@@ -84,17 +85,19 @@ package protocol StoreReader {
         backwards: Bool,
         limit: Int,
         lendingAllBut wholeTypes: Set<String>?,
-        _ visit: (VisitedRecord, _ position: UInt64) -> Void
+        _ visit: (VisitedRecord, _ position: UInt64) -> Bool
     ) throws(RelayError)
 
     /// The live records of `zones` together that match, in the order of `QueryOrder`, from just after `position` on.
     ///
-    /// Throws `tryAgainLater` where it would have to look at too much.
+    /// As many as `limit`, or as fit into `bytes`, and one at least where there is one. Throws `tryAgainLater` where it would
+    /// have to look at too much.
     func page(
         of query: Query,
         in zones: [Zone],
         after position: Query.Position?,
-        limit: Int
+        limit: Int,
+        bytes: Int
     ) throws(RelayError) -> QueryPage
 
     func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription]
@@ -160,6 +163,7 @@ extension StoreReader {
             lendingAllBut: nil
         ) {
             if case .whole(let record) = $0 { visit(record, $1) }
+            return true
         }
     }
 }

@@ -2,6 +2,8 @@ import Records
 import RelayCore
 
 /// The first records of an order among those offered, as many as a page holds and one more.
+///
+/// A page of large records holds fewer: as soon as those that are here are too many bytes together, it is full.
 struct PageOfQuery {
     struct Entry {
         var position: Query.Position
@@ -10,13 +12,16 @@ struct PageOfQuery {
     }
 
     private let order: QueryOrder
-    private let limit: Int
+    private var limit: Int
+    /// What more fits.
+    private var room: Int
     private(set) var entries: [Entry] = []
 
     /// `limit` is how many records the page holds; memory holds one more.
-    init(_ order: QueryOrder, limit: Int) {
+    init(_ order: QueryOrder, limit: Int, bytes: Int) {
         self.order = order
         self.limit = limit
+        room = bytes
     }
 
     var isFull: Bool { entries.count > limit }
@@ -35,8 +40,16 @@ struct PageOfQuery {
             if order.areInOrder(entries[middle].position, entry.position) { low = middle + 1 } else { high = middle }
         }
         entries.insert(entry, at: low)
-        if entries.count > limit + 1 { entries.removeLast() }
+        room -= entry.record.fields.count
+        if entries.count > limit + 1 { removeLast() }
+        // What is let go of does not come back, so the page stays as small.
+        while room < 0, entries.count > 2 {
+            removeLast()
+            limit = entries.count - 1
+        }
     }
+
+    private mutating func removeLast() { room += entries.removeLast().record.fields.count }
 
     /// What the page holds; the one record more tells that there is a next.
     var page: QueryPage {

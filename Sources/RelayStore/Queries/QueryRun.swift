@@ -35,7 +35,7 @@ final class QueryRun {
         _ query: Query,
         type: (number: Int64, definition: RecordType),
         after: Query.Position?,
-        limit: Int,
+        page: PageOfQuery,
         work: QueryWork,
         zone: Zone,
         reader: SQLiteReader
@@ -50,7 +50,7 @@ final class QueryRun {
         tuning = work.tuning
         self.zone = zone
         order = QueryOrder(query)
-        page = PageOfQuery(order, limit: limit)
+        self.page = page
         indexes = try reader.indexes(ofType: type.number)
     }
 

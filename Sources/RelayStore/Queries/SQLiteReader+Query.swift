@@ -7,7 +7,8 @@ extension SQLiteReader {
         of query: Query,
         in zones: [Zone],
         after position: Query.Position?,
-        limit: Int
+        limit: Int,
+        bytes: Int
     ) throws(RelayError) -> QueryPage {
         guard let number = names.typeNumbers[query.recordType], let type = try schema.queryable(query.recordType),
             let first = zones.first
@@ -17,7 +18,7 @@ extension SQLiteReader {
                 query,
                 type: (number, type),
                 after: position,
-                limit: limit,
+                page: PageOfQuery(QueryOrder(query), limit: limit, bytes: bytes),
                 work: queryWork,
                 zone: first,
                 reader: self

@@ -73,7 +73,7 @@ extension SQLiteReader {
         backwards: Bool,
         limit: Int,
         lendingAllBut wholeTypes: Set<String>?,
-        _ visit: (VisitedRecord, UInt64) -> Void
+        _ visit: (VisitedRecord, UInt64) -> Bool
     ) throws(RelayError) {
         try attempt {
             if let view = zone.view, view.isPartial {
@@ -88,6 +88,7 @@ extension SQLiteReader {
                 )
             }
             var reading = RowReading(wholeTypes: wholeTypes, showsLivingOnly: states == .living)
+            var goesOn = true
             func visitRows(of feed: String, _ part: ClosedRange<UInt64>, limit: UInt64) throws -> UInt64 {
                 let statement = try SQL(feed, in: database)
                 defer { statement.reset() }
@@ -96,9 +97,9 @@ extension SQLiteReader {
                 statement.bind(3, part.upperBound)
                 statement.bind(4, limit)
                 var count: UInt64 = 0
-                while try statement.step() {
+                while goesOn, try statement.step() {
                     let record = try visited(in: statement, &reading)
-                    visit(record, record.change)
+                    goesOn = visit(record, record.change)
                     count += 1
                 }
                 return count
@@ -116,8 +117,8 @@ extension SQLiteReader {
             }
             if !backwards, wanted >= Self.sample, !isNarrow() {
                 let isDense = try visitNext(Self.sample) >= Self.sample / 2
-                if isDense, wanted > 0, !isNarrow() { _ = try visitNext(wanted * 2) }
-                if wanted == 0 { return }
+                if isDense, goesOn, wanted > 0, !isNarrow() { _ = try visitNext(wanted * 2) }
+                if wanted == 0 || !goesOn { return }
             }
             let usual = Self.feed(states, backwards: backwards)
             _ = try visitRows(of: isNarrow() ? narrow : usual, rest, limit: wanted)

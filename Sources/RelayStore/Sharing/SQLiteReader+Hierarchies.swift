@@ -98,7 +98,7 @@ extension SQLiteReader {
         backwards: Bool,
         limit: Int,
         lendingAllBut wholeTypes: Set<String>?,
-        _ visit: (VisitedRecord, UInt64) -> Void
+        _ visit: (VisitedRecord, UInt64) -> Bool
     ) throws {
         guard let user = try number(of: view.user), let first = view.shares.first else { return }
         let direction = backwards ? "DESC" : "ASC"
@@ -112,13 +112,14 @@ extension SQLiteReader {
         statement.bind(5, Int64(limit))
         if isOne { statement.bind(6, first.share) }
         var reading = RowReading(wholeTypes: wholeTypes)
-        while try statement.step() {
+        var goesOn = true
+        while goesOn, try statement.step() {
             let position = statement.unsigned(13)
             if statement.bool(14) {
                 let type = try type(statement.int(16))
-                visit(.whole(.lastSeen(as: statement.text(15), type, at: position, by: view.user)), position)
+                goesOn = visit(.whole(.lastSeen(as: statement.text(15), type, at: position, by: view.user)), position)
             } else if !statement.isNull(0) {
-                visit(try visited(in: statement, &reading), position)
+                goesOn = visit(try visited(in: statement, &reading), position)
             }
         }
     }

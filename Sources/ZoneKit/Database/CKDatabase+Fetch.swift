@@ -35,8 +35,22 @@ extension CKDatabase {
         return results
     }
 
-    /// One `records/lookup`.
+    /// In as many requests as their size takes.
     private func fetch(
+        _ chunk: ZoneChunk<CKRecord.ID>,
+        desiredKeys: [String]?
+    ) async throws(CKError) -> [CKRecord.ID: Result<CKRecord, any Error>] {
+        do throws(CKError) {
+            return try await lookUp(chunk, desiredKeys: desiredKeys)
+        } catch  where error.code == .limitExceeded && chunk.items.count > 1 {
+            var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
+            for half in chunk.halves { results.merge(try await fetch(half, desiredKeys: desiredKeys)) { $1 } }
+            return results
+        }
+    }
+
+    /// One `records/lookup`.
+    private func lookUp(
         _ chunk: ZoneChunk<CKRecord.ID>,
         desiredKeys: [String]?
     ) async throws(CKError) -> [CKRecord.ID: Result<CKRecord, any Error>] {
@@ -87,6 +101,12 @@ package struct ZoneChunk<Item> {
     ///
     /// Wire reference 16.
     package static var limit: Int { 200 }
+
+    /// The two halves of one with more than one item.
+    var halves: [ZoneChunk] {
+        let middle = items.count / 2
+        return [items[..<middle], items[middle...]].map { ZoneChunk(zoneID: zoneID, items: Array($0)) }
+    }
 
     /// Sorts items by zone, in order of first appearance, and cuts zones with more than `limit`.
     package static func cut(

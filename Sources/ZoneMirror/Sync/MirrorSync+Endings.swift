@@ -51,7 +51,10 @@ extension MirrorSync {
             return try await link.lookup(names, in: zone)
         } catch {
             if error.code == .zoneNotFound { return [] }
-            throw error
+            guard error.code == .limitExceeded, names.count > 1 else { throw error }
+            // Too many bytes for one answer.
+            let half = names.count / 2
+            return try await records(Array(names[..<half]), in: zone) + records(Array(names[half...]), in: zone)
         }
     }
 

@@ -43,6 +43,88 @@ import Wire
         }
     }
 
+    private func large(_ count: Int, zone: String = "Notes", in world: RelayWorld) async throws -> Set<String> {
+        let names = (0..<count).map { "\(zone)-\($0)" }
+        let title = String(repeating: "x", count: 1_000)
+        let fields = #"{"title":{"value":"\#(title)"}}"#
+        let made = names.map { Operation(kind: "create", name: $0, fields: fields) }
+        #expect(try await world.modify(zone: zone, made).status == 200)
+        return Set(names)
+    }
+
+    /// Reliability reference 3: what a page may weigh bounds it as well as how many records it may hold.
+    @Test func aPageOfLargeRecordsEndsEarlier() async throws {
+        var limits = Limits()
+        limits.answerBytes = 8_000
+        let world = try RelayWorld(limits: limits)
+        try await world.makeZone("Notes")
+        let names = try await large(30, in: world)
+        for extra in ["", #","reverse":true"#] {
+            var (found, token, pages): ([String], String?, Int) = ([], nil, 0)
+            while true {
+                let page = try await world.changes(since: token, extra: extra)
+                let records = try page.required("records").elements()
+                #expect(records.count < 10)
+                found += records.compactMap { $0.text("recordName") }
+                token = page.text("syncToken")
+                pages += 1
+                guard page.flag("moreComing") == true, pages < 50 else { break }
+            }
+            #expect(Set(found) == names && found.count == names.count)
+        }
+    }
+
+    /// The first zone's records fill the answer: the others are asked for again, and miss nothing.
+    @Test func ofManyZonesInOneRequestThoseWithoutRoomWait() async throws {
+        var limits = Limits()
+        limits.answerBytes = 8_000
+        let world = try RelayWorld(limits: limits)
+        var missing: Set<String> = []
+        for zone in ["A", "B", "C"] {
+            try await world.makeZone(zone)
+            missing.formUnion(try await large(10, zone: zone, in: world))
+        }
+        var tokens: [String: String?] = ["A": nil, "B": nil, "C": nil]
+        var rounds = 0
+        while !tokens.isEmpty, rounds < 20 {
+            let zones = tokens.sorted { $0.key < $1.key }.map { zone, token in
+                #"{"zoneID":{"zoneName":"\#(zone)"}\#(token.map { #","syncToken":"\#($0)""# } ?? "")}"#
+            }
+            let answer = try await world.ask("private/changes/zone", #"{"zones":[\#(zones.joined(separator: ","))]}"#)
+            for page in try answer.items("zones") {
+                let zone = try page.required("zoneID").required("zoneName").string()
+                for record in try page.required("records").elements() {
+                    #expect(missing.remove(record.text("recordName") ?? "") != nil)
+                }
+                if page.flag("moreComing") == true {
+                    tokens[zone] = .some(page.text("syncToken"))
+                } else {
+                    tokens[zone] = nil
+                }
+            }
+            rounds += 1
+        }
+        #expect(missing.isEmpty && rounds < 10)
+    }
+
+    @Test func aLookupOfTooMuchIsToBeAskedForInParts() async throws {
+        var limits = Limits()
+        limits.answerBytes = 8_000
+        let world = try RelayWorld(limits: limits)
+        try await world.makeZone("Notes")
+        let names = try await large(20, in: world).map { #"{"recordName":"\#($0)"}"# }
+        func look(_ names: some Sequence<String>) async throws -> Answer {
+            let list = names.joined(separator: ",")
+            return try await world.ask(
+                "private/records/lookup",
+                #"{"zoneID":{"zoneName":"Notes"},"records":[\#(list)]}"#
+            )
+        }
+        let all = try await look(names)
+        #expect(all.code == "BAD_REQUEST" && all.json.text("ckErrorCode") == "LIMIT_EXCEEDED")
+        #expect(try await look(names.prefix(5)).items("records").count == 5)
+    }
+
     /// As every other key, the token may stand beside the zones.
     @Test func aTokenBesideTheZonesIsThatOfEach() async throws {
         let world = try RelayWorld()

@@ -32,6 +32,58 @@ import Testing
         #expect(answer.examined <= answer.names.count + 1)
     }
 
+    /// The words of all fields are found by an index of their own, whatever fields are called.
+    @Test func aFieldMayBeCalledWords() async throws {
+        let world = try QueryWorld()
+        try await world.makeZone("A")
+        let rows = (0..<300).map { number in
+            ("n\(number)", ["words": FieldValue.string(number % 3 == 0 ? "milk" : "bread and butter")])
+        }
+        try await world.put(rows, in: world.zones[0])
+        let byField = Query(recordType: "Thing", filters: [.init(.own("words"), .equals, [.string("milk")])])
+        let search = Query(
+            recordType: "Thing",
+            filters: [.init(.anySearchable, .containsAllTokens, [.string("butter")])]
+        )
+        for _ in 0..<2 {
+            for (query, count) in [(byField, 100), (search, 200)] {
+                let names = try await world.answer(query, limit: 200).names
+                #expect(try names.count == count && names == world.expectation(query))
+            }
+        }
+    }
+
+    /// No schema names the type of shares, and they can be asked for all the same.
+    @Test func sharesAreFoundByIndexesToo() async throws {
+        let world = try QueryWorld()
+        try await world.makeZone("A")
+        try await world.put((0..<50).map { ("s\($0)", [:]) }, in: world.zones[0], type: Share.recordType)
+        var query = Query(recordType: Share.recordType)
+        query.filters = [.init(.modified, .greaterThanOrEquals, [.timestamp(Timestamp(milliseconds: 0))])]
+        query.sorts = [.init(.modified, ascending: false)]
+        for _ in 0..<2 { #expect(try await world.answer(query, limit: 20).names.count == 50) }
+        try await world.put([("s50", [:]), ("s0", nil)], in: world.zones[0], type: Share.recordType)
+        #expect(try await world.answer(query, limit: 20).names.count == 50)
+    }
+
+    @Test func pagesOfLargeRecordsAreSmall() async throws {
+        let world = try QueryWorld()
+        try await world.makeZone("A")
+        let text = FieldValue.string(String(repeating: "x", count: 1_000))
+        try await world.put(
+            (0..<40).map { ("n\($0)", ["note": text, "count": .int64(Int64($0))]) },
+            in: world.zones[0]
+        )
+        var query = Query(recordType: "Thing")
+        query.sorts = [Query.Sort(.own("count"), ascending: false)]
+        for bytes in [0, 1, 3_500, 20_000, 100_000] {
+            world.bytes = bytes
+            #expect(try await world.answer(query, limit: 30).names == world.expectation(query))
+            let page = try await world.firstPage(query, limit: 30).names.count
+            #expect(page >= 1 && page <= max(1, bytes / 1_000) && (bytes < 100_000 || page == 30))
+        }
+    }
+
     @Test func manyQueriesAtOnceBuildTogether() async throws {
         let world = try QueryWorld()
         try await world.makeZone("A")
@@ -44,7 +96,8 @@ import Testing
                 group.addTask {
                     try await store.query { reader throws(RelayError) in
                         guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
-                        return try reader.page(of: title, in: [zone], after: nil, limit: 2_000).records.count
+                        return try reader.page(of: title, in: [zone], after: nil, limit: 2_000, bytes: .max).records
+                            .count
                     }
                 }
             }

@@ -11,12 +11,14 @@ final class QueryWorld {
     let user = UserID("_00000000000000000000000000000001")
     private(set) var records: [RecordID: StoredRecord] = [:]
     private(set) var zones: [ZoneID] = []
+    /// How large pages may be.
+    var bytes = Int.max
 
     static let type = RecordType(fields: [
         "title": .init(.scalar(.string)), "count": .init(.scalar(.int64)), "ratio": .init(.scalar(.double)),
         "due": .init(.scalar(.timestamp)), "blob": .init(.scalar(.bytes)), "owner": .init(.scalar(.reference)),
         "spot": .init(.scalar(.location)), "tags": .init(.list(.string)), "numbers": .init(.list(.int64)),
-        "note": .init(.scalar(.string)), "spots": .init(.list(.location)),
+        "note": .init(.scalar(.string)), "spots": .init(.list(.location)), "words": .init(.scalar(.string)),
     ])
 
     /// Unless told otherwise every query uses indexes.
@@ -88,14 +90,14 @@ final class QueryWorld {
         var (names, examined): ([RecordID], Int) = ([], 0)
         var position: Query.Position?
         repeat {
-            let from = position
+            let (from, bytes) = (position, bytes)
             let (page, cost) = try await store.countedQuery { reader throws(RelayError) in
                 var found: [Zone] = []
                 for id in ids ?? zones { if let zone = try reader.zone(id) { found.append(zone) } }
-                return try reader.page(of: query, in: found, after: from, limit: limit)
+                return try reader.page(of: query, in: found, after: from, limit: limit, bytes: bytes)
             }
             #expect(page.records.count <= limit)
-            #expect(page.next == nil || page.records.count == limit)
+            #expect(page.next == nil || page.records.count == limit || bytes < .max)
             names += page.records.map { RecordID($0.record.name, in: $0.zone) }
             examined += cost
             position = page.next
@@ -105,11 +107,11 @@ final class QueryWorld {
 
     /// The first page of a query over all zones.
     func firstPage(_ query: Query, limit: Int) async throws -> (names: [RecordID], examined: Int) {
-        let ids = zones
+        let (ids, bytes) = (zones, bytes)
         let (page, examined) = try await store.countedQuery { reader throws(RelayError) in
             var found: [Zone] = []
             for id in ids { if let zone = try reader.zone(id) { found.append(zone) } }
-            return try reader.page(of: query, in: found, after: nil, limit: limit)
+            return try reader.page(of: query, in: found, after: nil, limit: limit, bytes: bytes)
         }
         return (page.records.map { RecordID($0.record.name, in: $0.zone) }, examined)
     }

@@ -12,7 +12,7 @@ import Testing
     private func value(of field: String, _ dice: inout Dice) -> FieldValue {
         switch field {
         case "title": .string(dice.pick(Self.words))
-        case "note": .string((0..<3).map { _ in dice.pick(Self.words) }.joined(separator: ", "))
+        case "note", "words": .string((0..<3).map { _ in dice.pick(Self.words) }.joined(separator: ", "))
         case "count": .int64(Int64(dice.below(9)) - 4)
         case "ratio": .double(Double(dice.below(9)) / 4 - 1)
         case "due": .timestamp(Timestamp(milliseconds: Int64(dice.below(9))))

@@ -269,6 +269,7 @@ import Testing
                 case .whole(let whole):
                     seen.append(Seen(name: whole.name, position: position, isDeleted: whole.isDeleted))
                 }
+                return true
             }
             return seen
         }

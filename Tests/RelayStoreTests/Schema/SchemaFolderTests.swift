@@ -183,7 +183,9 @@ import Wire
             )
             func found() async throws -> [String] {
                 try await store.query { reader throws(RelayError) in
-                    try reader.page(of: query, in: [zone], after: nil, limit: 10).records.map(\.record.name)
+                    try reader.page(of: query, in: [zone], after: nil, limit: 10, bytes: .max).records.map(
+                        \.record.name
+                    )
                 }
             }
             try await save("a", in: zone, of: store)
