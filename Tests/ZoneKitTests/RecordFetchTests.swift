@@ -20,6 +20,33 @@ import ZoneTesting
         return zone.zoneID
     }
 
+    /// More than one answer may hold: what a lookup finds comes in parts, and so do a query's and a feed's pages.
+    @Test func largeRecordsAreAllThere() async throws {
+        relay.limits.answerBytes = 20_000
+        let zone = try await notes()
+        let ids = (0..<20).map { CKRecord.ID(recordName: "n\($0)", zoneID: zone) }
+        for id in ids {
+            let record = CKRecord(recordType: "Note", recordID: id)
+            record["text"] = String(repeating: "x", count: 1_500)
+            try await database.save(record)
+        }
+        let found = try await database.records(for: ids)
+        #expect(try ids.allSatisfy { try (found[$0]?.get()["text"] as? String)?.count == 1_500 })
+        let query = CKQuery(recordType: "Note", predicate: NSPredicate(value: true))
+        var page = try await database.records(matching: query, inZoneWith: zone)
+        var names = page.matchResults.map(\.0.recordName)
+        while let cursor = page.queryCursor {
+            page = try await database.records(continuingMatchFrom: cursor)
+            names += page.matchResults.map(\.0.recordName)
+        }
+        #expect(names.count == 20 && Set(names).count == 20)
+        let changes = try await database.recordZoneChanges(inZoneWith: zone, since: nil)
+        #expect(changes.moreComing && (8..<20).contains(changes.modificationResultsByID.count))
+        let rest = try await database.recordZoneChanges(inZoneWith: zone, since: changes.changeToken)
+        #expect(!rest.moreComing)
+        #expect(changes.modificationResultsByID.count + rest.modificationResultsByID.count == 20)
+    }
+
     @Test func everyFieldTypeComesBackAsItWasSet() async throws {
         let zone = try await notes()
         let target = CKRecord.ID(recordName: "folder", zoneID: zone)

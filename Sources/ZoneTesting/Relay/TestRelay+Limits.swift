@@ -6,6 +6,8 @@ extension TestRelay {
     public struct Limits: Hashable, Sendable {
         /// Operations in one request, and records in one answer: more is refused with `limitExceeded`.
         public var itemsPerRequest = 200
+        /// Bytes of one answer, about: a page ends when it has so many, and a fetch of single records is made in parts.
+        public var answerBytes = 16 << 20
         /// Bytes of one record without its assets.
         public var recordBytes = 1_000_000
         /// Zones of one user, the default zone not counted.
@@ -19,6 +21,7 @@ extension TestRelay {
         var all: RelayCore.Limits {
             var limits = RelayCore.Limits()
             limits.itemsPerRequest = itemsPerRequest
+            limits.answerBytes = answerBytes
             limits.recordBytes = recordBytes
             limits.zonesPerUser = zonesPerUser
             limits.quota.privateBytes = privateBytes

@@ -86,6 +86,19 @@ extension BackupCommand {
                 throw CommandFailure(failure.exit, "\(failure) Choose another folder with --backups.")
             }
             try options.run { try schedule.save(to: data) }
+            Self.hint(at: place, besides: data)
+        }
+
+        /// Under systemd the relay may write nowhere but in its data folder, whoever sets the schedule.
+        private static func hint(at place: String, besides data: String) {
+            let data = URL(fileURLWithPath: data).standardizedFileURL.path
+            guard !place.hasPrefix(data + "/"), FileManager.default.fileExists(atPath: "/run/systemd/system") else {
+                return
+            }
+            Terminal.complain(
+                "A relay that runs as a service of systemd needs leave to write in \(place): systemctl edit zonecast, "
+                    + "with the lines [Service] and ReadWritePaths=\(place), and restart it."
+            )
         }
     }
 }
