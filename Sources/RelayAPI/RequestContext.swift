@@ -124,13 +124,14 @@ final class RequestContext: Sendable {
         return Int(min(limit, Int64(limits.itemsPerRequest)))
     }
 
-    /// The array member of this name with at most as many elements as a request may have.
-    func items(_ name: StaticString, of json: JSONValue) throws -> [JSONValue] {
+    /// The array member of this name with at most as many elements as a request may have, or as `most` says.
+    func items(_ name: StaticString, of json: JSONValue, most: Int? = nil) throws -> [JSONValue] {
         let elements = try json.required(name).elements()
-        guard elements.count <= limits.itemsPerRequest else {
+        let most = most ?? limits.itemsPerRequest
+        guard elements.count <= most else {
             throw RelayError(
                 .badRequest,
-                "A request may have \(limits.itemsPerRequest) \(name), this one has \(elements.count).",
+                "A request may have \(most) \(name), this one has \(elements.count).",
                 fineCode: .limitExceeded
             )
         }

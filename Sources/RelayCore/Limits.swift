@@ -4,6 +4,10 @@
 package struct Limits: Hashable, Sendable {
     /// Operations, records, zones or subscriptions in one request, and records in one answer.
     package var itemsPerRequest = 200
+    /// Operations of one write of records that has an `operationID`, as native clients' writes have.
+    ///
+    /// CloudKit takes 400 of them natively and 200 by the web protocol. A limit that was set lower holds for both.
+    package var operationsPerMarkedWrite: Int { itemsPerRequest < 200 ? itemsPerRequest : max(itemsPerRequest, 400) }
     /// Bytes of one answer: a page that has so many ends, with more to come.
     package var answerBytes = 16 << 20
     /// Records that one `records/move` takes to another zone.

@@ -213,16 +213,53 @@ import ZoneTesting
         let records = (0..<500).map {
             CKRecord(recordType: "Note", recordID: .init(recordName: "r\($0)", zoneID: zone))
         }
-        let together = try await database.modifyRecords(saving: records, deleting: [])
-        #expect(together.saveResults.count == 500)
-        for result in together.saveResults.values { expect(.limitExceeded) { _ = try result.get() } }
-
         alice.network.forgetOperations()
+        await expect(.limitExceeded) { _ = try await database.modifyRecords(saving: records, deleting: []) }
+        #expect(alice.network.operations.isEmpty)
         let apart = try await database.modifyRecords(saving: records, deleting: [], atomically: false)
         for result in apart.saveResults.values { #expect(throws: Never.self) { try result.get() } }
         #expect(alice.network.operations == Array(repeating: "private/records/modify", count: 3))
         let fetched = try await database.records(for: records.map(\.recordID))
         #expect(fetched.count == 500)
         for result in fetched.values { #expect(throws: Never.self) { try result.get() } }
+    }
+
+    /// As many as CloudKit takes natively, which is what programs cut by.
+    @Test func fourHundredChangesStandOrFallTogether() async throws {
+        let zone = try await notes()
+        let records = (0..<400).map {
+            CKRecord(recordType: "Note", recordID: .init(recordName: "r\($0)", zoneID: zone))
+        }
+        alice.network.forgetOperations()
+        let saved = try await database.modifyRecords(saving: records, deleting: [])
+        for result in saved.saveResults.values { #expect(throws: Never.self) { try result.get() } }
+        #expect(alice.network.operations == ["private/records/modify"])
+
+        let twin = CKRecord(recordType: "Note", recordID: .init(recordName: "r7", zoneID: zone))
+        let ids = records.map(\.recordID).filter { $0.recordName != "r7" }
+        let refused = try await database.modifyRecords(saving: [twin], deleting: ids)
+        expect(.serverRecordChanged) { _ = try refused.saveResults[twin.recordID]?.get() }
+        for result in refused.deleteResults.values { expect(.batchRequestFailed) { try result.get() } }
+    }
+
+    @Test func aRequestThatIsTooLargeFailsTheCallSoThatProgramsCutIt() async throws {
+        let zone = try await notes()
+        relay.limits.itemsPerRequest = 3
+        let records = (0..<4).map { CKRecord(recordType: "Note", recordID: .init(recordName: "r\($0)", zoneID: zone)) }
+        for isAtomic in [true, false] {
+            await expect(.limitExceeded) {
+                _ = try await database.modifyRecords(saving: records, deleting: [], atomically: isAtomic)
+            }
+        }
+        let operation = CKModifyRecordsOperation(recordsToSave: records)
+        let error = await withCheckedContinuation { continuation in
+            operation.modifyRecordsCompletionBlock = { _, _, error in continuation.resume(returning: error) }
+            database.add(operation)
+        }
+        #expect((error as? CKError)?.code == .limitExceeded)
+        for half in [records[..<2], records[2...]] {
+            let saved = try await database.modifyRecords(saving: Array(half), deleting: [])
+            for result in saved.saveResults.values { #expect(throws: Never.self) { try result.get() } }
+        }
     }
 }

@@ -22,8 +22,9 @@ final class RecordsWrite: Sendable {
 
     init(_ context: RequestContext) throws {
         let operationID = try WriteMark.id(in: context.body)
+        let most = operationID == nil ? nil : context.limits.operationsPerMarkedWrite
         var unnamed = 0
-        let operations = try context.items("operations", of: context.body).map { item in
+        let operations = try context.items("operations", of: context.body, most: most).map { item in
             let word = try item.required("operationType").string()
             guard let kind = OperationType(rawValue: word) else {
                 throw RelayError.badRequest("'\(word.prefix(64))' is not an operationType.")

@@ -6,7 +6,7 @@ extension OpenAPISchemas {
             #"""
             { "type": "object", "required": ["operations"],
               "properties": {
-                "operations": { "type": "array", "minItems": 1, "maxItems": 200, "items": { "$ref": "#/components/schemas/RecordOperation" } },
+                "operations": { "type": "array", "minItems": 1, "maxItems": 400, "description": "At most 200, and 400 with an operationID.", "items": { "$ref": "#/components/schemas/RecordOperation" } },
                 "zoneID": { "$ref": "#/components/schemas/ZoneIDInput" },
                 "atomic": { "type": "boolean", "default": true, "description": "Without meaning in the default zone." },
                 "operationID": { "type": "string", "minLength": 1, "maxLength": 255, "description": "The client's own name for this write. Sent again under the same name after its answer was lost, it takes effect once; its creates without a recordName then make the same records." },

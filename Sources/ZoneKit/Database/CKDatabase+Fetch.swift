@@ -102,6 +102,11 @@ package struct ZoneChunk<Item> {
     /// Wire reference 16.
     package static var limit: Int { 200 }
 
+    /// The most operations of one atomic write.
+    ///
+    /// SDK reference 4.
+    package static var atomicLimit: Int { 400 }
+
     /// The two halves of one with more than one item.
     var halves: [ZoneChunk] {
         let middle = items.count / 2
@@ -133,8 +138,9 @@ package struct ZoneChunk<Item> {
 extension CKDatabase {
     /// Runs a call that needs several requests, one after the other.
     ///
-    /// A zone's own trouble is its items' own. Anything else ends the call: as a thrown error if nothing has been
-    /// done yet, else as the error of all items that were still to go, so that nobody loses what was done.
+    /// A zone's own trouble is its items' own; but that the only request was too large is the call's, which programs for
+    /// CloudKit then cut. Anything else ends the call: as a thrown error if nothing has been done yet, else as the error
+    /// of all items that were still to go, so that nobody loses what was done.
     package func runChunks<Item>(
         _ chunks: [ZoneChunk<Item>],
         _ body: (ZoneChunk<Item>) async throws(CKError) -> Void,
@@ -145,7 +151,7 @@ extension CKDatabase {
             do throws(CKError) {
                 try await body(chunk)
                 isAnyDone = true
-            } catch  where error.isOfZone {
+            } catch  where error.isOfZone && !(error.code == .limitExceeded && chunks.count == 1) {
                 failed(chunk, error)
                 isAnyDone = true
             } catch {

@@ -36,8 +36,10 @@ extension CKDatabase {
     ///   - savePolicy: What to do about records that were changed elsewhere; shares are always saved if unchanged.
     ///   - atomically: Whether a custom zone's changes stand or fall together; means nothing in the default zone.
     /// - Returns: Each item's own outcome. In a failed atomic zone the guilty items have their own errors, all others
-    ///   `batchRequestFailed`. More than 200 items in one atomic zone fail with `limitExceeded`.
-    /// - Throws: What concerns the call as a whole; failed items alone do not throw.
+    ///   `batchRequestFailed`.
+    /// - Throws: What concerns the call as a whole; failed items alone do not throw. `limitExceeded` for more than 400 items
+    ///   in one atomic zone, and for what is too large for one request: nothing has been done then, and smaller parts
+    ///   may go.
     public func modifyRecords(
         saving recordsToSave: [CKRecord],
         deleting recordIDsToDelete: [CKRecord.ID],
@@ -64,6 +66,8 @@ extension CKDatabase {
         atomically: Bool,
         tell: (ModifyEvent) -> Void = { _ in }
     ) async throws(CKError) -> ModifyOutcome {
+        let isAtomic = atomically && databaseScope != .public
+        if isAtomic { try refuseMany(recordsToSave.map(\.recordID) + recordIDsToDelete) }
         var outcome = ModifyOutcome()
         var files = try await sendFiles(of: recordsToSave, savePolicy, tell)
         try await sealSecrets(of: recordsToSave, savePolicy, &files)
@@ -75,12 +79,10 @@ extension CKDatabase {
             files,
             caller: caller
         )
-        let isAtomic = atomically && databaseScope != .public
         let chunks = outcome.refuseUnsendable(items, asked: atomically, isAtomic: isAtomic)
         outcome.report(items, tell)
         try await runChunks(chunks) { chunk throws(CKError) in
-            let isAtomicHere = isAtomic && chunk.zoneID.zoneName != CKRecordZone.ID.defaultZoneName
-            try await modify(chunk, atomically: isAtomicHere, into: &outcome)
+            try await modify(chunk, atomically: isAtomic && !chunk.zoneID.zone.isDefault, into: &outcome)
             for item in chunk.items { item.record.map { tell(.progress($0, 1)) } }
             outcome.report(chunk.items, tell)
         } failed: { chunk, error in
@@ -93,18 +95,23 @@ extension CKDatabase {
         return outcome
     }
 
+    /// Refuses a call with more in one atomic zone than one request can hold, before anything of it is sent.
+    private func refuseMany(_ ids: [CKRecord.ID]) throws(CKError) {
+        let zones = ZoneChunk.cut(ids, by: \.zoneID, limit: .max).filter { !$0.zoneID.zone.isDefault }
+        guard let most = zones.map(\.items.count).max(), most > ZoneChunk<ModifyItem>.atomicLimit else { return }
+        throw CKError(
+            .limitExceeded,
+            "An atomic batch holds at most \(ZoneChunk<ModifyItem>.atomicLimit) items, and this one has \(most). "
+                + "Send it in smaller parts."
+        )
+    }
+
     /// One `records/modify`.
     private func modify(
         _ chunk: ZoneChunk<ModifyItem>,
         atomically: Bool,
         into outcome: inout ModifyOutcome
     ) async throws(CKError) {
-        guard chunk.items.count <= ZoneChunk<ModifyItem>.limit else {
-            throw CKError(
-                .limitExceeded,
-                "An atomic batch holds at most \(ZoneChunk<ModifyItem>.limit) items. Send it in smaller parts."
-            )
-        }
         let connection = try await connectionKnowingCaller()
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let document: JSONDocument
@@ -167,8 +174,8 @@ struct ModifyOutcome {
         }
         for item in good where refusedZones.contains(item.id.zoneID) { fail(item, CKError(.batchRequestFailed)) }
         good.removeAll { refusedZones.contains($0.id.zoneID) }
-        let atomic = good.filter { isAtomic && $0.id.zoneID.zoneName != CKRecordZone.ID.defaultZoneName }
-        let others = good.filter { !isAtomic || $0.id.zoneID.zoneName == CKRecordZone.ID.defaultZoneName }
+        let atomic = good.filter { isAtomic && !$0.id.zoneID.zone.isDefault }
+        let others = good.filter { !isAtomic || $0.id.zoneID.zone.isDefault }
         let inOrder = others.count > ZoneChunk<ModifyItem>.limit ? others.targetsFirst() : others
         return ZoneChunk.cut(atomic, by: \.id.zoneID, limit: .max) + ZoneChunk.cut(inOrder, by: \.id.zoneID)
     }

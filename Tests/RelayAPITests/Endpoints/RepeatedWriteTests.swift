@@ -175,4 +175,18 @@ import Wire
         let answer = try await send(id, operation("create", "n"), to: try await world())
         #expect(answer.status == 400)
     }
+
+    /// CloudKit takes 200 operations by the web protocol and 400 natively, where writes have names.
+    @Test func aNamedWriteMayHaveTwiceAsManyOperations() async throws {
+        let world = try await world()
+        func many(_ count: Int) -> String {
+            (0..<count).map { operation("create", "n\($0)") }.joined(separator: ",")
+        }
+        let tooMany = try await send("one", many(401), to: world)
+        #expect(tooMany.code == "BAD_REQUEST" && tooMany.json.text("ckErrorCode") == "LIMIT_EXCEEDED")
+        #expect(tooMany.json.text("reason")?.contains("400") == true)
+        #expect(try await send("two", many(400), to: world).items("records").count == 400)
+        let again = try await send("two", many(400), to: world).items("records")
+        #expect(again.allSatisfy { $0["serverErrorCode"] == nil && $0["created"] != nil })
+    }
 }
