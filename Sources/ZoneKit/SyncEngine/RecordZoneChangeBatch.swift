@@ -11,7 +11,8 @@ extension CKSyncEngine {
         public var recordIDsToDelete: [CKRecord.ID]
         /// Each zone's changes succeed or fail together, as far as they fit into one request.
         ///
-        /// A batch of pending changes always fits; a larger one of one's own goes in several requests, each by itself.
+        /// A batch of pending changes fits, and so do 400 changes of one zone; what the relay finds too large goes in several
+        /// requests, each by itself.
         public var atomicByZone: Bool
 
         /// A batch of given changes, of any size.

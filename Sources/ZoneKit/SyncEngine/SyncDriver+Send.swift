@@ -221,7 +221,9 @@ extension SyncDriver {
         _ tally: inout Tally,
         _ epoch: Int
     ) async {
-        var waiting = limits.cut(items, size: \.size)[...]
+        // What is to stand or fall together goes in one request, as far as the relay takes it.
+        let isWhole = atomically && items.count <= ZoneChunk<BatchItem>.atomicLimit
+        var waiting = (isWhole ? [items] : limits.cut(items, size: \.size))[...]
         while epoch == accountEpoch, let request = waiting.popFirst() {
             do {
                 answer.take(request, try await modify(request, atomically: atomically))

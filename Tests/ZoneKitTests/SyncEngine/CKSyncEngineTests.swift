@@ -67,6 +67,50 @@ import ZoneTesting
         #expect(laptop.texts.count == 444)
     }
 
+    /// A batch of an application's own, handed over once.
+    private final class OwnBatch: CKSyncEngineDelegate {
+        let batch: Mutex<CKSyncEngine.RecordZoneChangeBatch?>
+        let sent = Mutex<[CKSyncEngine.Event.SentRecordZoneChanges]>([])
+
+        init(_ batch: CKSyncEngine.RecordZoneChangeBatch) { self.batch = Mutex(batch) }
+
+        func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
+            if case .sentRecordZoneChanges(let changes) = event { sent.withLock { $0.append(changes) } }
+        }
+
+        func nextRecordZoneChangeBatch(
+            _ context: CKSyncEngine.SendChangesContext,
+            syncEngine: CKSyncEngine
+        ) async -> CKSyncEngine.RecordZoneChangeBatch? {
+            batch.withLock { $0.take() }
+        }
+    }
+
+    @Test func threeHundredChangesOfAnAtomicBatchStandOrFallTogether() async throws {
+        let phone = relay.device(of: "alice", named: "phone")
+        let zone = try await phone.privateDatabase.save(CKRecordZone(zoneName: "Notes")).zoneID
+        func record(_ number: Int) -> CKRecord {
+            CKRecord(recordType: "Note", recordID: .init(recordName: "n\(number)", zoneID: zone))
+        }
+        let taken = record(299)
+        try await phone.privateDatabase.save(taken)
+
+        let delegate = OwnBatch(.init(recordsToSave: (0..<300).map(record), atomicByZone: true))
+        var configuration = CKSyncEngine.Configuration(
+            database: phone.privateDatabase,
+            stateSerialization: nil,
+            delegate: delegate
+        )
+        configuration.automaticallySync = false
+        let engine = CKSyncEngine(configuration)
+        engine.state.add(pendingRecordZoneChanges: (0..<300).map { .saveRecord(record($0).recordID) })
+        await #expect(throws: (any Error).self) { try await engine.sendChanges() }
+        let sent = try #require(delegate.sent.withLock { $0.first })
+        #expect(sent.savedRecords.isEmpty && sent.failedRecordSaves.count == 300)
+        let guilty = sent.failedRecordSaves.filter { $0.error.code != .batchRequestFailed }
+        #expect(guilty.map(\.record.recordID) == [taken.recordID])
+    }
+
     @Test func aSecondEditDuringTheSendStaysPending() async throws {
         let phone = notes()
         phone.addZone()
