@@ -22,6 +22,25 @@ import ZoneTesting
         return try await database.save(record)
     }
 
+    /// A queue of unsent records that survives a restart: the hierarchy must, too, or participants never see the child.
+    @Test func aParentThatWasNotSentYetIsSentFromAnArchive() async throws {
+        let root = try await savedNote()
+        let (new, moved) = (CKRecord(recordType: "Note", zoneID: zone), try await savedNote())
+        for child in [new, moved] { child.setParent(root.recordID) }
+        for child in [new, moved] {
+            let data = try NSKeyedArchiver.archivedData(withRootObject: child, requiringSecureCoding: true)
+            let back = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data))
+            try await database.save(back)
+            #expect(try await database.record(for: child.recordID).parent?.recordID == root.recordID)
+        }
+        let orphan = try await database.record(for: moved.recordID)
+        orphan.parent = nil
+        let data = try NSKeyedArchiver.archivedData(withRootObject: orphan, requiringSecureCoding: true)
+        let back = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data))
+        try await database.save(back)
+        #expect(try await database.record(for: moved.recordID).parent == nil)
+    }
+
     @Test func systemFieldsAreEnoughToSaveAChangeLater() async throws {
         let record = try await savedNote()
         let archiver = NSKeyedArchiver(requiringSecureCoding: true)

@@ -95,7 +95,9 @@ extension RecordState {
             write.fields[key] = files.value(of: key, in: self)
         }
         write.untypedLists = untypedLists
-        if parentEdit != nil || (policy == .allKeys && parent != nil) { write.parent = .some(parent) }
+        // A record that the relay has not seen has its parent from here, also where only its system fields were kept.
+        let isNews = policy == .allKeys || changeTag == nil
+        if parentEdit != nil || (isNews && parent != nil) { write.parent = .some(parent) }
         return write
     }
 

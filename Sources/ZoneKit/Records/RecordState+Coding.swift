@@ -15,6 +15,7 @@ extension RecordState {
             coder.encode(json as NSData, forKey: "AssetFiles")
         }
         if let assetSource { coder.encode(assetSource.archived as NSString, forKey: "AssetSource") }
+        if parentEdit != nil { coder.encode(true, forKey: "ParentEdited") }
         if let secrets {
             let plain = secrets.edits.compactMapValues(\.value)
             coder.encode(Self.archive(secrets.sealed), forKey: "SealedFields")
@@ -45,6 +46,7 @@ extension RecordState {
             restoreAssets(files.mapValues { $0.map { URL(fileURLWithPath: $0) } })
         }
         assetSource = coder.text("AssetSource").flatMap(AssetSource.init(archived:))
+        if coder.decodeBool(forKey: "ParentEdited") { setParent(parent) }
         if let sealed = coder.bytes("SealedFields").flatMap(Self.unarchive) { restoreSecrets(sealed, from: coder) }
         guard let keys = coder.text("ChangedKeys") else { return true }
         guard let data = coder.bytes("OriginalFields"),
