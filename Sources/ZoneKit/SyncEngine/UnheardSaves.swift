@@ -38,9 +38,12 @@ struct UnheardSaves: Sendable {
 
 extension CKSyncEngine.State.Contents {
     /// What the relay has taken: for the listings that are under way, and for those that are still to come.
+    ///
+    /// Not of the default zone: no feed ever names that one, so it would seem to be gone.
     mutating func noteSent(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
         for record in sent.savedRecords {
             let id = record.recordID.record
+            if id.zone.isDefault { continue }
             // What is saved while its zone is being listed may come too late for the listing.
             listings[id.zone]?.insert(id.recordName)
             feed.wrote(id.zone)
@@ -54,7 +57,7 @@ extension CKSyncEngine.State.Contents {
 
     /// Zones that the relay has made, or that were there already.
     mutating func noteMade(_ zones: [CKRecordZone]) {
-        for zone in zones.map(\.zoneID.zone) {
+        for zone in zones.map(\.zoneID.zone) where !zone.isDefault {
             feed.wrote(zone)
             if feed.zoneTokens[zone] == nil { unheard.made(zone) }
         }

@@ -111,6 +111,15 @@ import ZoneTesting
         #expect(guilty.map(\.record.recordID) == [taken.recordID])
     }
 
+    @Test func theDefaultZoneIsNeverToldToBeGone() async throws {
+        let phone = SyncedNotes(relay.device(of: "alice", named: "phone"), zone: CKRecordZone.ID.defaultZoneName)
+        phone.write("milk", "Buy milk")
+        try await phone.engine.sendChanges()
+        try await phone.engine.fetchChanges()
+        #expect(!phone.log.contains { $0.hasPrefix("fetchedDatabaseChanges") }, "\(phone.log)")
+        #expect(phone.texts == ["milk": "Buy milk"])
+    }
+
     @Test func aSecondEditDuringTheSendStaysPending() async throws {
         let phone = notes()
         phone.addZone()
