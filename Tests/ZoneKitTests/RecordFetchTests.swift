@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Testing
 import ZoneKit
 import ZoneTesting
@@ -261,5 +262,36 @@ import ZoneTesting
             let saved = try await database.modifyRecords(saving: Array(half), deleting: [])
             for result in saved.saveResults.values { #expect(throws: Never.self) { try result.get() } }
         }
+    }
+
+    @Test func whatOneUserBeganIsNotWrittenInTheNameOfTheNext() async throws {
+        let credentials = RelayCredentials(apiToken: nil, webAuthToken: "dev-alice")
+        let connection = RelayConnection(
+            container: TestRelay.containerIdentifier,
+            url: nil,
+            credentials: credentials,
+            deviceID: "shared",
+            transport: alice.network
+        )
+        let database = CKContainer(connection: connection).privateCloudDatabase
+        let records = (0..<600).map { CKRecord(recordType: "Note", recordID: .init(recordName: "r\($0)")) }
+        let operation = CKModifyRecordsOperation(recordsToSave: records)
+        let outcomes = Mutex<[CKRecord.ID: CKError.Code?]>([:])
+        operation.perRecordSaveBlock = { id, result in
+            if case .failure(let error as CKError) = result {
+                outcomes.withLock { $0[id] = error.code }
+            } else {
+                outcomes.withLock { $0[id] = .some(nil) }
+            }
+            if id.recordName == "r0" { credentials.replace(webAuthToken: "dev-bob") }
+        }
+        await withCheckedContinuation { continuation in
+            operation.modifyRecordsResultBlock = { _ in continuation.resume() }
+            database.add(operation)
+        }
+        let failed = outcomes.withLock { $0.values.compactMap { $0 } }
+        #expect(failed == Array(repeating: .accountTemporarilyUnavailable, count: 400))
+        let bobs = try await relay.device(of: "bob").privateDatabase.records(for: records.map(\.recordID))
+        #expect(bobs.values.allSatisfy { (try? $0.get()) == nil })
     }
 }

@@ -22,7 +22,8 @@ extension CKDatabase {
             since: previousServerChangeToken?.encoded,
             limit: resultsLimit.map(Self.pageSize)
         )
-        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
+        let connection = try session.connection()
+        var reader = RecordReader(scope: scope, caller: connection.caller)
         let document = try await call("changes/database", body)
         let (entries, end) = try reading { () throws(JSONError) in
             (try ClientResponse.zones(document.root), try ClientResponse.pageEnd(document.root))
@@ -39,6 +40,7 @@ extension CKDatabase {
             case .failed(nil, let failure): throw CKError(failure, at: .item)
             }
         }
+        for deletion in deletions { connection.zoneKeys.forget(deletion.zoneID) }
         return (modifications, deletions, CKServerChangeToken(encoded: end.syncToken), end.moreComing)
     }
 
@@ -111,10 +113,12 @@ extension CKDatabase {
             if databaseScope == .private, let home = try ClientResponse.zone(of: entry) { _ = reader.zoneID(home) }
             return .success(try Self.page(entry, in: zoneID, reader))
         }
+        if case .failure(let error) = outcome { connection.zoneKeys.heard(error, of: zoneID) }
         var page = try outcome.get()
-        let couldRead = connection.zoneKeys.key(zoneID) != nil
+        let before = connection.zoneKeys.key(zoneID)?.number
         try await seeToKeys(of: &page, in: zoneID, connection)
-        page.bringsKey = page.bringsKey && token != nil && !couldRead && connection.zoneKeys.key(zoneID) != nil
+        let now = connection.zoneKeys.key(zoneID)?.number
+        page.bringsKey = page.bringsKey && token != nil && now != nil && now != before
         return page
     }
 
@@ -125,14 +129,12 @@ extension CKDatabase {
         in zoneID: CKRecordZone.ID,
         _ connection: RelayConnection
     ) async throws(CKError) {
-        if page.records.contains(where: { $0.recordType == KeyRecord.type }) {
+        let keys = page.records.filter { $0.recordType == KeyRecord.type }
+        if !keys.isEmpty {
             page.records.removeAll { $0.recordType == KeyRecord.type }
-            // It may be for this user, and what could not be opened before can be now.
-            if connection.zoneKeys.key(zoneID) == nil {
-                connection.zoneKeys.forget(zoneID)
-                await openKey(of: zoneID)
-                page.bringsKey = true
-            }
+            // One may be for this user, and what could not be opened before can be now.
+            await takeKey(of: zoneID, from: keys)
+            page.bringsKey = true
         }
         page.deletions.removeAll { $0.recordType == KeyRecord.type }
         await openKeys(for: page.records)

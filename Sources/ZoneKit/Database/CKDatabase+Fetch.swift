@@ -27,8 +27,12 @@ extension CKDatabase {
     ) async throws -> [CKRecord.ID: Result<CKRecord, any Error>] {
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
         let chunks = ZoneChunk.cut(ids, by: \.zoneID)
+        let user = AccountBinding.ofNow(try session.connection())
         try await runChunks(chunks) { chunk throws(CKError) in
-            for (id, result) in try await fetch(chunk, desiredKeys: desiredKeys) { results[id] = result }
+            let found = try await user.during { () throws(CKError) in
+                try await fetch(chunk, desiredKeys: desiredKeys)
+            }
+            for (id, result) in found { results[id] = result }
         } failed: { chunk, error in
             for id in chunk.items { results[id] = .failure(error) }
         }

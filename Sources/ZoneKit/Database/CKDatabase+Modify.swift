@@ -68,6 +68,8 @@ extension CKDatabase {
     ) async throws(CKError) -> ModifyOutcome {
         let isAtomic = atomically && databaseScope != .public
         if isAtomic { try refuseMany(recordsToSave.map(\.recordID) + recordIDsToDelete) }
+        // Somebody else may sign in before the last request has gone.
+        let user = AccountBinding.ofNow(try session.connection())
         var outcome = ModifyOutcome()
         var files = try await sendFiles(of: recordsToSave, savePolicy, tell)
         try await sealSecrets(of: recordsToSave, savePolicy, &files)
@@ -82,13 +84,16 @@ extension CKDatabase {
         let chunks = outcome.refuseUnsendable(items, asked: atomically, isAtomic: isAtomic)
         outcome.report(items, tell)
         try await runChunks(chunks) { chunk throws(CKError) in
-            try await modify(chunk, atomically: isAtomic && !chunk.zoneID.zone.isDefault, into: &outcome)
+            try await user.during { () throws(CKError) in
+                try await modify(chunk, atomically: isAtomic && !chunk.zoneID.zone.isDefault, into: &outcome)
+            }
             for item in chunk.items { item.record.map { tell(.progress($0, 1)) } }
             outcome.report(chunk.items, tell)
         } failed: { chunk, error in
             for item in chunk.items { outcome.fail(item, error) }
             outcome.report(chunk.items, tell)
         }
+        outcome.tell(try session.connection().zoneKeys)
         for case let share as CKShare in recordsToSave where (try? outcome.saveResults[share.recordID]?.get()) != nil {
             await giveKey(by: share)
         }
@@ -178,6 +183,12 @@ struct ModifyOutcome {
         let others = good.filter { !isAtomic || $0.id.zoneID.zone.isDefault }
         let inOrder = others.count > ZoneChunk<ModifyItem>.limit ? others.targetsFirst() : others
         return ZoneChunk.cut(atomic, by: \.id.zoneID, limit: .max) + ZoneChunk.cut(inOrder, by: \.id.zoneID)
+    }
+
+    /// Lets the keys of zones go that were found to be gone.
+    func tell(_ keys: ZoneKeyring) {
+        let failures = saveResults.map { ($0.key.zoneID, $0.value.failure) }
+        for case (let zoneID, let error?) in failures { keys.heard(error, of: zoneID) }
     }
 
     mutating func fail(_ item: ModifyItem, _ error: CKError) {

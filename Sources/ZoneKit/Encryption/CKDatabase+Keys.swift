@@ -31,13 +31,13 @@ extension CKDatabase {
     /// opens: then what is encrypted there cannot be read by anybody, and the zone is to be deleted and made anew.
     func zoneKey(of zoneID: CKRecordZone.ID, creating: Bool) async throws(CKError) -> ZoneKey? {
         let connection = try session.connection()
+        let epoch = connection.zoneKeys.epoch
         if let known = connection.zoneKeys.key(zoneID) { return known }
         let (userKey, name) = try await identity(connection)
         let id = CKRecord.ID(recordName: KeyRecord.name(of: name), zoneID: zoneID)
         if let found = try await keyRecord(id) {
-            let wrapped = (found[KeyRecord.field] as Data?).map { [UInt8]($0) } ?? []
-            let key = ZoneKey(unwrapping: wrapped, by: userKey, zoneName: zoneID.zoneName)
-            connection.zoneKeys.keep(key, of: zoneID)
+            let key = ZoneKey(in: found, by: userKey)
+            connection.zoneKeys.keep(key, of: zoneID, epoch: epoch)
             guard let key else { throw .encryptedDataReset(zoneID) }
             return key
         }
@@ -56,8 +56,18 @@ extension CKDatabase {
             // Another device was first.
             return try await zoneKey(of: zoneID, creating: false)
         }
-        connection.zoneKeys.keep(key, of: zoneID)
+        connection.zoneKeys.keep(key, of: zoneID, epoch: epoch)
         return key
+    }
+
+    /// Takes the user's own of some records of keys that have come: a zone that another device has made anew has another key.
+    func takeKey(of zoneID: CKRecordZone.ID, from records: some Sequence<CKRecord>) async {
+        guard let connection = try? session.connection(), connection.encryptionKey != nil else { return }
+        let epoch = connection.zoneKeys.epoch
+        guard let (userKey, name) = try? await identity(connection),
+            let own = records.first(where: { $0.recordID.recordName == KeyRecord.name(of: name) })
+        else { return }
+        connection.zoneKeys.keep(ZoneKey(in: own, by: userKey), of: zoneID, epoch: epoch)
     }
 
     private func keyRecord(_ id: CKRecord.ID) async throws(CKError) -> CKRecord? {
@@ -206,6 +216,14 @@ extension CKDatabase {
         guard let link = share.url, let metadata = try? await CKContainer(sharing: session).shareMetadata(for: link)
         else { return nil }
         return metadata.hierarchicalRootRecordID
+    }
+}
+
+extension ZoneKey {
+    /// The key in a record of keys; `nil` where it is sealed for another user, or for another key of theirs.
+    fileprivate init?(in record: CKRecord, by userKey: Curve25519.KeyAgreement.PrivateKey) {
+        let wrapped = (record[KeyRecord.field] as Data?).map { [UInt8]($0) } ?? []
+        self.init(unwrapping: wrapped, by: userKey, zoneName: record.recordID.zoneID.zoneName)
     }
 }
 

@@ -6,6 +6,8 @@ import Synchronization
 /// The keys of zones that this process has opened for the current user.
 package final class ZoneKeyring: Sendable {
     private struct State {
+        /// Counts the users.
+        var epoch = 0
         var userKey: Task<Curve25519.KeyAgreement.PrivateKey, any Error>?
         var keys: [CKRecordZone.ID: ZoneKey] = [:]
         /// Zones that have a key which is not for this user, or not for the key that they have now.
@@ -24,13 +26,18 @@ package final class ZoneKeyring: Sendable {
     package init() {}
 
     /// Another user speaks.
-    package func forget() { state.withLock { $0 = State() } }
+    package func forget() { state.withLock { $0 = State(epoch: $0.epoch + 1) } }
+
+    /// What to hand back with a key that was looked for meanwhile.
+    var epoch: Int { state.withLock { $0.epoch } }
 
     func key(_ zone: CKRecordZone.ID) -> ZoneKey? { state.withLock { $0.keys[zone] } }
     func isClosed(_ zone: CKRecordZone.ID) -> Bool { state.withLock { $0.closed.contains(zone) } }
 
-    func keep(_ key: ZoneKey?, of zone: CKRecordZone.ID) {
+    /// Not where somebody else has signed in since it was looked for: their zones have the same names.
+    func keep(_ key: ZoneKey?, of zone: CKRecordZone.ID, epoch: Int) {
         state.withLock { state in
+            guard state.epoch == epoch else { return }
             state.keys[zone] = key
             if key == nil { state.closed.insert(zone) } else { state.closed.remove(zone) }
         }
@@ -43,6 +50,13 @@ package final class ZoneKeyring: Sendable {
             state.closed.remove(zone)
             state.given[zone] = nil
         }
+    }
+
+    /// A zone that is not there, or not the one that it was, has its key no more.
+    func heard(_ error: CKError, of zone: CKRecordZone.ID) {
+        guard [.zoneNotFound, .userDeletedZone, .changeTokenExpired].contains(error.code), !error.saysKeyWasReset
+        else { return }
+        forget(zone)
     }
 
     /// The user's own key, asked for once.

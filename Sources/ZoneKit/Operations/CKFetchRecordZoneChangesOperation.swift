@@ -134,13 +134,14 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         var errors: [AnyHashable: any Error] = [:]
         var failure: CKError?
         let database = resolvedDatabase
+        let user = (try? database.session.connection()).map(AccountBinding.ofNow)
         for zoneID in recordZoneIDs ?? [] {
             if let failure {
                 tellEnd(of: zoneID, .failure(failure))
                 continue
             }
             do throws(CKError) {
-                try await fetch(zoneID, from: database)
+                try await fetch(zoneID, from: database, for: user)
             } catch {
                 tellEnd(of: zoneID, .failure(error))
                 errors[zoneID] = error
@@ -156,18 +157,25 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     }
 
     /// One zone, page by page.
-    private func fetch(_ zoneID: CKRecordZone.ID, from database: CKDatabase) async throws(CKError) {
+    private func fetch(
+        _ zoneID: CKRecordZone.ID,
+        from database: CKDatabase,
+        for user: AccountBinding?
+    ) async throws(CKError) {
         let configuration = configurationsByRecordZoneID?[zoneID] ?? ZoneConfiguration()
         var token = configuration.previousServerChangeToken
         var progress = FeedProgress()
         while true {
             try requireNotCancelled()
-            let page = try await database.zoneChangesPage(
-                in: zoneID,
-                since: token,
-                desiredKeys: configuration.desiredKeys,
-                limit: configuration.resultsLimit > 0 ? configuration.resultsLimit : nil
-            )
+            let ask = { () async throws(CKError) in
+                try await database.zoneChangesPage(
+                    in: zoneID,
+                    since: token,
+                    desiredKeys: configuration.desiredKeys,
+                    limit: configuration.resultsLimit > 0 ? configuration.resultsLimit : nil
+                )
+            }
+            let page = if let user { try await user.during(ask) } else { try await ask() }
             try progress.accept(page.changeToken, after: token, moreComing: page.moreComing)
             for record in page.records {
                 if let recordWasChangedBlock {

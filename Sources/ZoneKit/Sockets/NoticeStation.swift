@@ -94,6 +94,9 @@ package actor NoticeStation {
         client?.credentialsChanged()
     }
 
+    /// The same account has another token: the one before may be why the line was turned away.
+    func signedInAgain() { client?.credentialsChanged() }
+
     /// Somebody else speaks from now on: the line of the old account is given up.
     package func accountReplaced() async {
         if let begun, !listeners.isEmpty {

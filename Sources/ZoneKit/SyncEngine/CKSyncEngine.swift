@@ -77,6 +77,20 @@ public final class CKSyncEngine: Sendable {
         try await driver.sendNow(options, for: self)
     }
 
+    /// Makes way for a zone whose encrypted values nobody can read any more, after the user's key was lost.
+    ///
+    /// Ours: in CloudKit the system does it when the user resets their encrypted data. An engine that finds a zone's key to
+    /// be for another key than the user's says so, in `didFetchRecordZoneChanges` and by what `fetchChanges` throws:
+    /// `zoneNotFound` with `CKErrorUserDidResetEncryptedDataKey`. It may as well be that the key of this device is not
+    /// the right one, so only the program can decide. The zone is deleted for all devices; each, this one too, is told of the
+    /// deletion with `encryptedDataReset`, for which it creates the zone again and uploads what it holds.
+    ///
+    /// - Parameter zoneID: A zone of the private database.
+    /// - Throws: What the deletion throws; nothing has happened then.
+    public func resetEncryptedData(inZoneWith zoneID: CKRecordZone.ID) async throws {
+        try await driver.resetEncryptedData(in: zoneID.zone)
+    }
+
     /// Ends the engine for good: no event comes after this returns.
     package func stop() async { await driver.stop() }
 

@@ -75,7 +75,7 @@ package struct DatabaseLink: Link {
 }
 
 extension Result where Failure == any Error {
-    fileprivate var failure: CKError? {
+    var failure: CKError? {
         guard case .failure(let error) = self else { return nil }
         return CKError(from: error)
     }

@@ -181,8 +181,8 @@ extension SyncDriver {
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))
         case .zone(let zone, .failure(let error)):
             errors[zone] = error
-            if error.saysKeyWasReset { await startOver(zone) }
-            return advance(.zoneFailed(zone, error.trouble))
+            // Whether the key was reset, or is another one only here, the user knows: nothing is deleted for it.
+            return advance(.zoneFailed(zone, error.saysKeyWasReset ? Trouble(.refused) : error.trouble))
         }
     }
 
@@ -213,15 +213,18 @@ extension SyncDriver {
     }
 
     /// Nobody can read any more what is encrypted in the zone: it goes, and the application uploads what it has.
-    private func startOver(_ zone: ZoneID) async {
-        try? await link.reset(zone)
+    func resetEncryptedData(in zone: ZoneID) async throws {
+        try await checkAccount()
+        let epoch = accountEpoch
+        let link = link
+        try await cancellable { try await link.reset(zone) }
         let page = DatabasePage(
             changed: [],
             deleted: [(zone, .encryptedDataReset)],
             token: SyncToken(""),
             moreComing: false
         )
-        await deliver(.fetchedDatabaseChanges(.init(page)))
+        await deliver(.fetchedDatabaseChanges(.init(page)), of: epoch)
     }
 
     private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: Errors) throws {

@@ -49,6 +49,23 @@ package struct AccountBinding: Sendable {
         self.generation = generation
     }
 
+    /// The sign-in for which this task works on a connection, else the one that speaks there now.
+    package static func ofNow(_ connection: RelayConnection) -> AccountBinding {
+        if let current, current.credentials == ObjectIdentifier(connection.credentials) { return current }
+        return AccountBinding(connection, generation: connection.credentials.current.generation)
+    }
+
+    /// Makes requests for this sign-in and for no other.
+    ///
+    /// `work` calls nothing of the program's: what that asks for in turn is its own matter.
+    func during<Result>(_ work: () async throws(CKError) -> Result) async throws(CKError) -> Result {
+        do {
+            return try await Self.$current.withValue(self) { try await work() }
+        } catch {
+            throw CKError(from: error)
+        }
+    }
+
     /// Throws where the task works for another sign-in than this one.
     fileprivate static func check(_ connection: RelayConnection, _ generation: Int) throws(CallFailure) {
         guard let current, current.credentials == ObjectIdentifier(connection.credentials),
@@ -81,7 +98,9 @@ extension RelayConnection {
                 throw error
             }
             try AccountBinding.check(self, fresh.generation)
-            return try await exchange(call, fresh.token, fresh.generation)
+            let document = try await exchange(call, fresh.token, fresh.generation)
+            await notices.signedInAgain()
+            return document
         }
     }
 

@@ -175,6 +175,59 @@ import ZoneTesting
         #expect(try await database.record(for: fresh.recordID).encryptedValues["text"] == "new")
     }
 
+    /// An engine deletes nothing because of a key that is another one: it may be the wrong one here.
+    @Test func anotherKeyDeletesNothingUntilTheProgramSaysSo() async throws {
+        let record = entry("a")
+        record.encryptedValues["text"] = "old"
+        try await phone.privateDatabase.save(record)
+        let mistyped = PassphraseEncryptionKey("alice's onw", cost: .light)
+        let tablet = SyncedNotes(relay.device(of: "alice", named: "tablet", encryptionKey: mistyped), zone: "Diary")
+        do {
+            try await tablet.engine.fetchChanges()
+            Issue.record("a zone that cannot be read was fetched")
+        } catch let error as CKError {
+            let own = try #require(error.partialErrorsByItemID?[zone.zoneID] as? CKError)
+            #expect((own.userInfo[CKErrorUserDidResetEncryptedDataKey] as? NSNumber)?.boolValue == true)
+        }
+        #expect(try await laptop.privateDatabase.record(for: record.recordID).encryptedValues["text"] == "old")
+
+        try await tablet.engine.resetEncryptedData(inZoneWith: zone.zoneID)
+        let told = tablet.contents.withLock { contents in
+            contents.events.flatMap { event -> [CKDatabase.DatabaseChange.Deletion] in
+                guard case .fetchedDatabaseChanges(let changes) = event else { return [] }
+                return changes.deletions
+            }
+        }
+        #expect(told.map(\.zoneID) == [zone.zoneID] && told.map(\.reason) == [.encryptedDataReset])
+        await expect(.zoneNotFound) { _ = try await phone.privateDatabase.record(for: record.recordID) }
+    }
+
+    @Test func aZoneThatAnotherDeviceMadeAnewHasAnotherKey() async throws {
+        let record = entry("a")
+        record.encryptedValues["text"] = "first"
+        try await phone.privateDatabase.save(record)
+        #expect(try await laptop.privateDatabase.record(for: record.recordID).encryptedValues["text"] == "first")
+
+        // Put back by the one that finds it gone: sealed by a key that the new zone has.
+        try await laptop.privateDatabase.deleteRecordZone(withID: zone.zoneID)
+        let again = entry("a")
+        again.encryptedValues["text"] = "second"
+        await expect(.zoneNotFound) { try await phone.privateDatabase.save(again) }
+        try await phone.privateDatabase.save(zone)
+        try await phone.privateDatabase.save(again)
+        #expect(try await laptop.privateDatabase.record(for: record.recordID).encryptedValues["text"] == "second")
+
+        // Made anew by the other before this one heard of anything.
+        try await laptop.privateDatabase.deleteRecordZone(withID: zone.zoneID)
+        try await laptop.privateDatabase.save(CKRecordZone(zoneID: zone.zoneID))
+        let theirs = entry("b")
+        theirs.encryptedValues["text"] = "third"
+        try await laptop.privateDatabase.save(theirs)
+        let page = try await phone.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+        let read = try #require(try page.modificationResultsByID[theirs.recordID]?.get().record)
+        #expect(read.encryptedValues["text"] == "third")
+    }
+
     @Test func whatCannotBeEncryptedIsSaid() async throws {
         let record = entry("a")
         record.encryptedValues["link"] = CKRecord.Reference(recordID: record.recordID, action: .none)
