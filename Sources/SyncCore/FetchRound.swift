@@ -67,6 +67,8 @@ package struct FetchRound: Sendable {
     private var database = Progress()
     private var inFlight: [ZoneID: Progress] = [:]
     private var outcome = Outcome()
+    /// Zones that were gone when they were asked for, and then changed: made anew in between.
+    private var returned: Set<ZoneID> = []
     private var isFinished = false
 
     /// A round to come.
@@ -115,7 +117,13 @@ package struct FetchRound: Sendable {
     ) {
         isAskingDatabase = false
         deleted.forEach { state.toldOfLoss($0) }
-        changed.forEach { state.changed($0) }
+        for zone in changed {
+            state.changed(zone)
+            // Once in a round: a relay may say both for ever.
+            if outcome.zoneTroubles[zone]?.kind == .zoneGone, returned.insert(zone).inserted {
+                outcome.zoneTroubles[zone] = nil
+            }
+        }
         let isSound = database.accepts(token, after: state.databaseToken, moreComing: moreComing)
         state.databaseToken = token
         guard isSound else {

@@ -123,6 +123,26 @@ import Testing
         #expect(state == FeedState(databaseToken: t2))
     }
 
+    /// Its notices came while it was gone, and no other follows.
+    @Test func aZoneThatWasMadeAnewMeanwhileIsFetchedInTheSameRound() {
+        var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        _ = round.handle(.zoneFailed(notes, Trouble(.zoneGone)), state: &state)
+        let back = round.handle(
+            .databasePage(changed: [notes], deleted: [], token: t2, moreComing: false),
+            state: &state
+        )
+        #expect(back.contains(.zoneBegins(notes)))
+        // A relay that goes on saying both is not asked for ever.
+        _ = round.handle(.zoneFailed(notes, Trouble(.zoneGone)), state: &state)
+        let end = round.handle(
+            .databasePage(changed: [notes], deleted: [], token: t3, moreComing: false),
+            state: &state
+        )
+        #expect(end.count == 1 && !end.contains(.zoneBegins(notes)))
+    }
+
     @Test func whatIsWrittenToWhileTheDatabaseIsListedIsLookedForOnceMore() {
         var state = FeedState()
         var round = FetchRound(asksDatabase: true)

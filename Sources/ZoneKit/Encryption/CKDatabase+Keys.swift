@@ -70,6 +70,15 @@ extension CKDatabase {
         connection.zoneKeys.keep(ZoneKey(in: own, by: userKey), of: zoneID, epoch: epoch)
     }
 
+    /// Looks what the zone's key is now, in the place of the one that is held.
+    func lookUpKey(of zoneID: CKRecordZone.ID) async {
+        guard let connection = try? session.connection(), connection.encryptionKey != nil,
+            let (_, name) = try? await identity(connection),
+            let own = try? await keyRecord(CKRecord.ID(recordName: KeyRecord.name(of: name), zoneID: zoneID))
+        else { return }
+        await takeKey(of: zoneID, from: [own])
+    }
+
     private func keyRecord(_ id: CKRecord.ID) async throws(CKError) -> CKRecord? {
         do {
             return try await record(for: id)

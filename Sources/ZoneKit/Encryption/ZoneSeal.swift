@@ -43,10 +43,12 @@ extension CKDatabase {
         return try session.connection().zoneKeys.key(zoneID).map { ZoneSeal(key: $0) }
     }
 
-    /// A record of keys has come: what could not be opened before may be openable now.
-    package func keysChanged(in zoneID: CKRecordZone.ID) {
-        guard let keys = try? session.connection().zoneKeys, keys.key(zoneID) == nil else { return }
-        keys.forget(zoneID)
+    /// A record of keys has come: what could not be opened before may be openable now, and a zone that was made anew has
+    /// another key than the one that is held.
+    package func keysChanged(in zoneID: CKRecordZone.ID) async {
+        guard let keys = try? session.connection().zoneKeys else { return }
+        guard keys.key(zoneID) != nil else { return keys.forget(zoneID) }
+        await lookUpKey(of: zoneID)
     }
 
     /// The zone is gone, and its key with it.

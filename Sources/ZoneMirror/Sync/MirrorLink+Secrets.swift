@@ -67,6 +67,6 @@ extension MirrorLink {
         return try await sealed(try await withFiles(item, in: zone), in: zone)
     }
 
-    func keysChanged(in zone: ZoneID) { database.keysChanged(in: zoneID(zone)) }
+    func keysChanged(in zone: ZoneID) async { await database.keysChanged(in: zoneID(zone)) }
     func forgetKey(of zone: ZoneID) { database.forgetKey(of: zoneID(zone)) }
 }

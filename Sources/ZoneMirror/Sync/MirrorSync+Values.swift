@@ -56,7 +56,7 @@ extension MirrorSync {
 
     /// A zone's keys have changed: reads again what could not be opened when it came.
     func unlock(_ zone: ZoneID) async throws {
-        link.keysChanged(in: zone)
+        await link.keysChanged(in: zone)
         let locked = try await file.pool.read { db -> [Record] in
             guard let home = try KnownZone.find(db, zone) else { return [] }
             let names = try String.fetchAll(

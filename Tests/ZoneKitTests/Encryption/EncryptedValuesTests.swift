@@ -226,6 +226,15 @@ import ZoneTesting
         let page = try await phone.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
         let read = try #require(try page.modificationResultsByID[theirs.recordID]?.get().record)
         #expect(read.encryptedValues["text"] == "third")
+
+        // As a mirror hears of it: that a record of keys has come.
+        try await phone.privateDatabase.deleteRecordZone(withID: zone.zoneID)
+        try await phone.privateDatabase.save(CKRecordZone(zoneID: zone.zoneID))
+        let last = entry("c")
+        last.encryptedValues["text"] = "fourth"
+        try await phone.privateDatabase.save(last)
+        await laptop.privateDatabase.keysChanged(in: zone.zoneID)
+        #expect(try await laptop.privateDatabase.record(for: last.recordID).encryptedValues["text"] == "fourth")
     }
 
     @Test func whatCannotBeEncryptedIsSaid() async throws {
