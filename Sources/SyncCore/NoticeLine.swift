@@ -62,6 +62,8 @@ package struct NoticeLine: Sendable {
     private var lastHeard = Moment.start
     private var pingSentAt: Moment?
     private var promisedReturn: Duration?
+    /// They have changed since this connection was begun: that it is turned away says nothing of them.
+    private var hasNewCredentials = false
 
     package init() {}
 
@@ -89,7 +91,10 @@ package struct NoticeLine: Sendable {
             return []
         case .closed(let code): return closed(code, now, &random)
         case .refused(let status): return refused(status, now, &random)
-        case .credentialsChanged: return state == .parked ? connect(now) : []
+        case .credentialsChanged:
+            if state == .parked { return connect(now) }
+            hasNewCredentials = true
+            return []
         case .networkReturned:
             if case .resting = state { return connect(now) }
             return []
@@ -102,6 +107,7 @@ package struct NoticeLine: Sendable {
         state = .connecting(until: now + Self.patience)
         promisedReturn = nil
         pingSentAt = nil
+        hasNewCredentials = false
         return [.connect, wakeUp]
     }
 
@@ -161,7 +167,7 @@ package struct NoticeLine: Sendable {
         case .some(1002), .some(1007...1009):
             // Our own fault, or a disagreement that will not go away by itself.
             return effects + rest(max(.seconds(60), backoff.failed(using: &random)), now)
-        case .some(4400...4449): return effects + park(isRenewable: false)
+        case .some(4400...4449): return effects + park(now, &random)
         case .some(4450):
             return effects + [.needsCredentials(isRenewable: true)] + rest(backoff.failed(using: &random), now)
         default:
@@ -176,7 +182,7 @@ package struct NoticeLine: Sendable {
     ) -> [Effect] {
         guard case .connecting = state else { return [] }
         switch status {
-        case 401, 403, 421: return park(isRenewable: false)
+        case 401, 403, 421: return park(now, &random)
         case 400, 404, 405, 426:
             // No relay is there, or a proxy that does not forward the upgrade: the poll goes on meanwhile.
             return rest(max(.seconds(60), backoff.failed(using: &random)), now)
@@ -184,9 +190,11 @@ package struct NoticeLine: Sendable {
         }
     }
 
-    private mutating func park(isRenewable: Bool) -> [Effect] {
+    /// Stays away until the credentials change, unless they have.
+    private mutating func park(_ now: Moment, _ random: inout some RandomNumberGenerator) -> [Effect] {
+        if hasNewCredentials { return rest(backoff.failed(using: &random), now) }
         state = .parked
-        return [.needsCredentials(isRenewable: isRenewable), .wake(at: nil)]
+        return [.needsCredentials(isRenewable: false), .wake(at: nil)]
     }
 
     private mutating func rest(_ wait: Duration, _ now: Moment) -> [Effect] {

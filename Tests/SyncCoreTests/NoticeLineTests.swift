@@ -62,6 +62,23 @@ import Testing
         #expect(effects.contains(.needsCredentials(isRenewable: true)) == (row.code == 4450))
     }
 
+    /// A request was refused first and has signed in again; then the relay closes the line of the session that ended.
+    @Test mutating func turnedAwayWithOldCredentialsItComesBackWithTheNew() {
+        for events in [[NoticeLine.Event.opened, .ready], [.opened], []] {
+            var line = NoticeLine()
+            for event in [.started] + events + [.credentialsChanged] {
+                _ = line.handle(event, at: at(0), using: &random)
+            }
+            let end: NoticeLine.Event = events.isEmpty ? .refused(status: 401) : .closed(code: 4401)
+            let closed = line.handle(end, at: at(1), using: &random)
+            #expect(abs((wait(closed, from: at(1)) ?? -1) - 0.5) < 0.001)
+            _ = line.handle(.timerFired, at: at(2), using: &random)
+            _ = line.handle(.opened, at: at(2), using: &random)
+            let again = line.handle(.closed(code: 4401), at: at(3), using: &random)
+            #expect(again.contains(.needsCredentials(isRenewable: false)), "these are the new ones")
+        }
+    }
+
     @Test mutating func aRestartTellsWhenToComeBack() {
         var line = live(since: at(0))
         _ = line.handle(.goodbye(retryAfter: .seconds(2)), at: at(1), using: &random)
