@@ -90,9 +90,13 @@ extension CKDatabase {
         var wanted: [Subscription] = []
         for subscription in subscriptionsToSave { wanted.append(try await namingCaller(in: subscription.subscription)) }
         var entries: ArraySlice<ClientResponse.SubscriptionEntry> = []
+        let user = AccountBinding.ofNow(try session.connection())
         for part in BatchLimits.parts(wanted, subscriptionIDsToDelete) {
             let body = ClientRequest.modify(creating: part.first, deleting: part.second)
-            entries += try subscriptionEntries(try await call("subscriptions/modify", body, isWrite: true))
+            let document = try await user.during { () throws(CKError) in
+                try await call("subscriptions/modify", body, isWrite: true)
+            }
+            entries += try subscriptionEntries(document)
         }
         var saves: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]
         var deletes: [CKSubscription.ID: Result<Void, any Error>] = [:]

@@ -85,8 +85,13 @@ extension CKDatabase {
         try requireZones()
         var entries: ArraySlice<ClientResponse.ZoneEntry> = []
         let (made, gone) = (recordZonesToSave.map(\.zoneID.zone), recordZoneIDsToDelete.map(\.zone))
+        // Everybody's zones may have these names.
+        let user = AccountBinding.ofNow(try session.connection())
         for part in BatchLimits.parts(made, gone) {
-            entries += try zoneEntries(try await modifyZones(creating: part.first, deleting: part.second))
+            let document = try await user.during { () throws(CKError) in
+                try await modifyZones(creating: part.first, deleting: part.second)
+            }
+            entries += try zoneEntries(document)
         }
         var saves: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
         var deletes: [CKRecordZone.ID: Result<Void, any Error>] = [:]
