@@ -159,4 +159,32 @@ struct Ware: SyncedRecord, Equatable {
         #expect(try await parent(of: "ware") == nil)
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
+
+    /// A share of one record ends alone: what stands beside it in its zone stays there, shared or not.
+    @Test func theEndOfOneShareLeavesTheZone() async throws {
+        let (container, folder) = try await bob()
+        defer { withExtendedLifetime(folder) {} }
+        let own = relay.device(of: "alice@example.org", named: "mirror")
+        let home = try TemporaryFolder()
+        var cloud = CloudOptions(container: own.container)
+        (cloud.usesPrefix, cloud.zoneName) = (false, zone.zoneName)
+        let description = StoreDescription(url: home.url.appendingPathComponent("private.sqlite"), cloud: cloud)
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        let model = MirrorModel(Basket.self, Shelf.self, Ware.self)
+        let alice = MirroredContainer(model: model, stores: [description], conditions: conditions)
+        try await alice.loadStores()
+        let store = alice.store(at: description.url)
+        try await alice.fetchChanges()
+        let party = ObjectID(store: store, entity: "Basket", name: "party")
+        let share = try #require(try await alice.fetchShares(matching: [party])[party])
+        try await alice.stopSharing(share, in: store)
+        #expect(try await alice.fetchShares(in: store).map(\.title).count == 1)
+        let names = try alice.newBackgroundContext().fetch(Basket.self, sortedBy: .ascending(\.name)).map(\.name)
+        #expect(names == ["party", "picnic"])
+        let page = try await owner.recordZoneChanges(inZoneWith: zone, since: nil)
+        #expect(page.modificationResultsByID.keys.map(\.recordName).filter { !$0.hasPrefix("Share-") }.sorted() == names)
+        try await container.fetchChanges()
+        #expect(try container.newBackgroundContext().fetch(Basket.self).map(\.name) == ["picnic"])
+    }
 }

@@ -330,6 +330,65 @@ import ZoneTesting
         }
     }
 
+    // MARK: What others put into a share that ends
+
+    /// Who puts a memo into a share while its owner, who has not seen it, ends the share.
+    enum Writer: CaseIterable, Sendable { case guest, laptop }
+
+    @Test(arguments: Writer.allCases, [true, false])
+    func aShareEndsWithWhatItsOwnerHasNotSeen(_ writer: Writer, _ relayMoves: Bool) async throws {
+        let world = try await SharingWorld(relayMoves: relayMoves)
+        try await world.shareWithBoth()
+        let app = writer == .guest ? world.bob : world.laptop
+        try app.addMemo("3 map")
+        try await app.sync()
+        let share = try #require(try await world.phone.container.fetchShares(in: world.phone.mine).first)
+        try await world.phone.container.stopSharing(share, in: world.phone.mine)
+        try await check(world, ["1 passport", "2 tickets", "3 map"], isShared: false)
+        #expect(try world.bob.note == nil)
+    }
+
+    /// The same where that comes between any two requests that end the share.
+    @Test(
+        arguments: [("records/move", 1), ("records/modify", 1), ("changes/zone", 1), ("changes/zone", 2)],
+        Writer.allCases
+    )
+    func aShareEndsWithWhatComesMeanwhile(_ request: (String, Int), _ writer: Writer) async throws {
+        let world = try await SharingWorld()
+        try await world.shareWithBoth()
+        let app = writer == .guest ? world.bob : world.laptop
+        // Seen by the fetch that goes before, or not.
+        for text in ["3 map", "4 ink"] {
+            try app.addMemo(text)
+            if text == "3 map" { try await app.sync() }
+        }
+        let share = try #require(try await world.phone.container.fetchShares(in: world.phone.mine).first)
+        world.phone.device.network.fail(
+            request: request.1,
+            of: request.0,
+            by: .beforeAnswer { try? await app.container.sendChanges() }
+        )
+        try await world.phone.container.stopSharing(share, in: world.phone.mine)
+        try await world.settle()
+        let texts = try world.phone.memos
+        // Who has lost the share meanwhile could not write.
+        #expect(texts.starts(with: ["1 passport", "2 tickets", "3 map"]))
+        if writer == .laptop || request.0 == "records/move" { #expect(texts.last == "4 ink") }
+        #expect(try world.laptop.memos == texts)
+    }
+
+    /// What is deleted here and not yet there does not come home with the rest.
+    @Test(arguments: [true, false]) func anUnsentDeletionStaysOneAtTheEnd(_ relayMoves: Bool) async throws {
+        let world = try await SharingWorld(relayMoves: relayMoves)
+        try await world.shareWithBoth()
+        let context = world.phone.context()
+        try context.delete(try #require(try context.fetch(Memo.self, \.text == "1 passport").first))
+        try context.save()
+        let share = try #require(try await world.phone.container.fetchShares(in: world.phone.mine).first)
+        try await world.phone.container.stopSharing(share, in: world.phone.mine)
+        try await check(world, ["2 tickets"], isShared: false)
+    }
+
     // MARK: Joining while things move
 
     /// A guest reads the share page by page, of one to three records, while its owner puts more into it.

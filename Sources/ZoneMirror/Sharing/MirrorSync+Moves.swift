@@ -78,8 +78,8 @@ extension MirrorSync {
         }
     }
 
-    /// Deletes what has moved away, once its copies are there.
-    func finishMoves() async throws {
+    /// Deletes what has moved away, once its copies are there; `false` where something is to be moved before that.
+    func finishMoves() async throws -> Bool {
         let (originals, zones) = try await file.pool.read { try ShareMoves.due($0) }
         if !originals.isEmpty { try conditions.crashPoint(.beforeOriginalsGo) }
         var hasNews = false
@@ -95,12 +95,60 @@ extension MirrorSync {
         }
         // Somebody has written to an original since it was copied: with the next fetch its object gets that.
         if hasNews { tell(.noticed(nil)) }
+        var isDone = true
         for zone in zones {
-            try await link.delete(zone)
-            try conditions.crashPoint(.afterZoneGone)
-            try await file.pool.write { try ShareMoves.finished($0, zone: zone) }
-            feed.lost(zone)
-            await tellOthers([zone])
+            try await close(CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(zone)))
+            switch try await drop(zone) {
+            case .dropped: await tellOthers([zone])
+            case .hasNews:
+                feed.changed(zone)
+                try await fetch(asksDatabase: true, held: [], prioritized: [zone])
+                isDone = false
+            case .hasRecords: isDone = false
+            }
+        }
+        return isDone
+    }
+
+    /// What a zone turned out to be that was to go.
+    private enum Drop {
+        case dropped
+        /// There is something in it that was not fetched yet.
+        case hasNews
+        /// Something in it is not moved yet.
+        case hasRecords
+    }
+
+    /// Deletes a zone that everything has left: also what others have put there.
+    private func drop(_ zone: ZoneID) async throws -> Drop {
+        let turnstile = exchange(zone)
+        await turnstile.enter()
+        defer { turnstile.leave() }
+        let file = file
+        let (count, token) = try await file.pool.write { db in
+            guard let known = try KnownZone.find(db, zone) else { return (0, String?.none) }
+            return (try ShareMoves.empty(db, zone: known.id, file: file).count, known.token)
+        }
+        guard count == 0 else { return .hasRecords }
+        guard try await !hasNews(zone, since: token) else { return .hasNews }
+        sends[zone, default: 0] += 1
+        try await link.delete(zone)
+        try conditions.crashPoint(.afterZoneGone)
+        try await file.pool.write { try ShareMoves.finished($0, zone: zone, file: file) }
+        feed.lost(zone)
+        return .dropped
+    }
+
+    private func hasNews(_ zone: ZoneID, since token: String?) async throws -> Bool {
+        do throws(CKError) {
+            let page = try await link.zoneChanges(in: zone, since: token).records
+            return page.moreComing || page.changed.contains { $0.type != Share.recordType }
+        } catch {
+            switch error.code {
+            case .zoneNotFound, .userDeletedZone: return false
+            case .changeTokenExpired: return true
+            default: throw error
+            }
         }
     }
 
@@ -121,18 +169,35 @@ extension MirrorSync {
     }
 
     /// Moves objects into another zone of this user, in the store alone; the next round sends it.
-    func rebind(_ objects: [ObjectID], to zone: ZoneID, dropping old: ZoneID? = nil) async throws {
+    func rebind(_ objects: [ObjectID], to zone: ZoneID) async throws {
+        let file = file
+        try await rebinding { db in
+            try ShareMoves.rebind(db, objects, to: try KnownZone.make(db, zone).id, file: file)
+        }
+    }
+
+    /// Moves all that is in a zone into another one, likewise; then the zone goes. Returns the objects.
+    func leaveZone(_ zone: ZoneID, for target: ZoneID) async throws -> [ObjectID] {
+        let file = file
+        return try await rebinding { db in
+            guard let known = try KnownZone.find(db, zone) else { return [] }
+            try ShareMoves.drop(db, zone: known.id, to: try KnownZone.make(db, target).id)
+            return try ShareMoves.empty(db, zone: known.id, file: file).objects
+        }
+    }
+
+    private func rebinding<Result: Sendable>(
+        _ move: @escaping @Sendable (Database) throws -> Result
+    ) async throws -> Result {
         let (file, crash) = (file, conditions.crashPoint)
-        try await withSendLane {
-            try await file.pool.write { db in
-                let target = try KnownZone.make(db, zone)
-                try ShareMoves.rebind(db, objects, to: target.id, file: file)
-                if let old, let known = try KnownZone.find(db, old) {
-                    try ShareMoves.drop(db, zone: known.id, to: target.id)
-                }
+        return try await withSendLane {
+            let result = try await file.pool.write { db in
+                let result = try move(db)
                 try crash(.insideMove)
+                return result
             }
             try crash(.afterMove)
+            return result
         }
     }
 }

@@ -60,14 +60,38 @@ extension MirrorSync {
         let turnstile = exchange(zone)
         await turnstile.enter()
         defer { turnstile.leave() }
+        try await delete(share)
+        try await forget(zone, .accessLost(.left))
+    }
+
+    /// Ends a share of this user's; what is in it stays where it is.
+    func end(_ share: CKRecord.ID) async throws {
+        try await checkAccount()
+        try await close(share)
+        try await fetchNow()
+    }
+
+    /// From here on nobody writes by a share but the user whose zone it is in.
+    func close(_ share: CKRecord.ID) async throws {
+        let zone = share.zoneID.zone
+        let turnstile = exchange(zone)
+        await turnstile.enter()
+        defer { turnstile.leave() }
+        try await delete(share)
+        await tellOthers([zone])
+    }
+
+    /// Quiet where it is gone already, alone or with its zone.
+    private func delete(_ share: CKRecord.ID) async throws(CKError) {
+        let zone = share.zoneID.zone
         sends[zone, default: 0] += 1
         let writes = [ClientRequest.Write(.forceDelete, share.recordName)]
-        for answer in try await link.modify(writes, in: zone, atomically: false) {
-            if case .failed(let error, _) = answer, error.code != .zoneNotFound, error.code != .unknownItem {
-                throw error
-            }
+        do throws(CKError) {
+            let answers = try await link.modify(writes, in: zone, atomically: false)
+            if case .failed(let error, _)? = answers.first { throw error }
+        } catch {
+            if ![.zoneNotFound, .userDeletedZone, .unknownItem].contains(error.code) { throw error }
         }
-        try await forget(zone, .accessLost(.left))
     }
 
     func purge(_ zone: ZoneID) async throws {

@@ -118,7 +118,8 @@ extension MirroredContainer {
 
     /// Ends a share of this user's: the participants lose it, and its objects go back among the unshared ones.
     ///
-    /// Nothing of the owner is deleted. Returns when the relay has followed; interrupted, the next round goes on.
+    /// Nothing is deleted, whoever made it. A share of some records in a zone, or of the zone where new objects go, ends and
+    /// leaves its objects where they are. Returns when the relay has followed; interrupted, the next round goes on.
     ///
     /// - Throws: `wrongStore` for a share of somebody else; see `leaveShare`.
     public func stopSharing(_ share: CKShare, in store: StoreID) async throws(MirrorError) {
@@ -128,15 +129,12 @@ extension MirroredContainer {
             throw MirrorError(.wrongStore, "Only the owner can end a share, in the private store. Others leave it.")
         }
         let zone = share.recordID.zoneID.zone
-        let objects = try await reading(store) { db in
-            guard let known = try KnownZone.find(db, zone) else { return [ObjectID]() }
-            let sql = "SELECT oid, entity FROM mirror_record WHERE zone = ? AND oid IS NOT NULL"
-            return try Row.fetchAll(db, sql: sql, arguments: [known.id]).map {
-                ObjectID(store: store, entity: $0[1], name: RecordName($0[0]))
-            }
-        }
         do {
-            try await sync.rebind(objects, to: home, dropping: zone)
+            // A share of some records in a zone, or of the home zone, has no zone of its own that could go.
+            guard share.recordID.recordName == CKRecordNameZoneWideShare, zone != home else {
+                return try await sync.end(share.recordID)
+            }
+            let objects = try await sync.leaveZone(zone, for: home)
             try await sync.sendNow(concerning: objects)
         } catch {
             throw MirrorError(from: error)

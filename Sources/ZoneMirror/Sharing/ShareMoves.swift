@@ -15,6 +15,8 @@ enum ShareMoves {
     static func rebind(_ db: Database, _ objects: [ObjectID], to zone: Int64, file: StoreFile) throws {
         for object in objects {
             let oid = object.name.text
+            // What is to be deleted is deleted where it is.
+            if try OutboxRow.find(db, oid)?.operation == .delete { continue }
             if let known = try KnownRecord.find(db, oid: oid) {
                 guard known.zone != zone else { continue }
                 if known.tag != nil { try leave(db, known, oid, to: zone) }
@@ -41,20 +43,38 @@ enum ShareMoves {
         )
     }
 
-    /// Notes that a zone is to go when everything in it has moved out: also what a newer program has put there.
+    /// Notes that a zone is to go when everything in it has moved out.
     static func drop(_ db: Database, zone: Int64, to target: Int64) throws {
         try db.execute(
             sql: "INSERT OR REPLACE INTO mirror_move(zone, name, oid, dropsZone, target) VALUES (?, '', '', 1, ?)",
             arguments: [zone, target]
         )
+    }
+
+    /// Moves all that is in a zone that is to go: objects, and what a newer program has put there.
+    ///
+    /// Returns how much it was; the objects of it by name.
+    static func empty(_ db: Database, zone: Int64, file: StoreFile) throws -> (count: Int, objects: [ObjectID]) {
+        let goal = "SELECT target FROM mirror_move WHERE zone = ? AND dropsZone = 1"
+        guard let target = try Int64.fetchOne(db, sql: goal, arguments: [zone]) else { return (0, []) }
+        let objects = try Row.fetchAll(
+            db,
+            sql: """
+                SELECT r.oid, r.entity FROM mirror_record r LEFT JOIN mirror_outbox o ON o.oid = r.oid
+                WHERE r.zone = ? AND r.oid IS NOT NULL AND o.op IS NOT 'delete' ORDER BY r.id
+                """,
+            arguments: [zone]
+        ).map { ObjectID(store: file.id, entity: $0[1], name: RecordName($0[0])) }
+        try rebind(db, objects, to: target, file: file)
         try db.execute(
             sql: """
-                INSERT OR REPLACE INTO mirror_move(zone, name, oid, dropsZone, target, tag)
+                INSERT OR IGNORE INTO mirror_move(zone, name, oid, dropsZone, target, tag)
                 SELECT zone, name, '', 0, ?, tag FROM mirror_record
                 WHERE zone = ? AND oid IS NULL AND tag IS NOT NULL AND type <> ?
                 """,
             arguments: [target, zone, Share.recordType]
         )
+        return (objects.count + db.changesCount, objects)
     }
 
     /// Records that are to stand in another zone and do not yet.
@@ -169,8 +189,10 @@ enum ShareMoves {
         }
     }
 
-    static func finished(_ db: Database, zone: ZoneID) throws {
+    /// The relay has a zone no more that was to go; what was made for it here meanwhile goes where all of it went.
+    static func finished(_ db: Database, zone: ZoneID, file: StoreFile) throws {
         guard let known = try KnownZone.find(db, zone) else { return }
+        _ = try empty(db, zone: known.id, file: file)
         try db.execute(sql: "DELETE FROM mirror_move WHERE zone = ?", arguments: [known.id])
         try db.execute(sql: "DELETE FROM mirror_record WHERE zone = ?", arguments: [known.id])
         try ShareCache.remove(db, zone: known.id)

@@ -31,6 +31,8 @@ extension MirrorSync {
 
     /// So many changes in a row are sent alone in vain before the way to the relay is taken to be out of order.
     private static let maxSuspects = 3
+    /// So often what turns up in a zone that is to go is moved in one round; the next one goes on.
+    private static let maxMoves = 6
 
     func sendOnSchedule() async {
         do {
@@ -60,31 +62,38 @@ extension MirrorSync {
         try await withSendLane {
             tell(.sendBegan)
             var tally = SendTally(began: conditions.wallClock())
-            do {
-                try await moveOnRelay()
-            } catch {
-                tally.error = CKError(from: error)
-            }
-            // Conflicts are merged and sent again at once; each change only so often.
-            for _ in 0...SendVerdict.maxConflicts + 2 where tally.error == nil {
-                tally.goesOn = false
-                tally.suspects = []
-                await sendAll(&tally)
-                await lookFirst(&tally)
-                guard tally.goesOn else { break }
-            }
-            if tally.error == nil {
-                do {
-                    try await finishMoves()
-                } catch {
-                    tally.error = CKError(from: error)
-                }
+            for _ in 0..<Self.maxMoves {
+                guard await moveAndSend(&tally), tally.error == nil else { break }
             }
             // Nothing has shown that it was not the way.
             tally.error = tally.error ?? tally.suspects.first?.error ?? tally.noSpace
             await finish(&tally)
             if let error = tally.error { throw error }
             return tally.refused
+        }
+    }
+
+    /// `true` where something has turned up that is to be moved before its zone can go.
+    private func moveAndSend(_ tally: inout SendTally) async -> Bool {
+        do {
+            try await moveOnRelay()
+        } catch {
+            tally.error = CKError(from: error)
+        }
+        // Conflicts are merged and sent again at once; each change only so often.
+        for _ in 0...SendVerdict.maxConflicts + 2 where tally.error == nil {
+            tally.goesOn = false
+            tally.suspects = []
+            await sendAll(&tally)
+            await lookFirst(&tally)
+            guard tally.goesOn else { break }
+        }
+        guard tally.error == nil else { return false }
+        do {
+            return try await !finishMoves()
+        } catch {
+            tally.error = CKError(from: error)
+            return false
         }
     }
 
