@@ -183,7 +183,8 @@ struct Ware: SyncedRecord, Equatable {
         let names = try alice.newBackgroundContext().fetch(Basket.self, sortedBy: .ascending(\.name)).map(\.name)
         #expect(names == ["party", "picnic"])
         let page = try await owner.recordZoneChanges(inZoneWith: zone, since: nil)
-        #expect(page.modificationResultsByID.keys.map(\.recordName).filter { !$0.hasPrefix("Share-") }.sorted() == names)
+        let left = page.modificationResultsByID.keys.map(\.recordName)
+        #expect(left.filter { !$0.hasPrefix("Share-") }.sorted() == names)
         try await container.fetchChanges()
         #expect(try container.newBackgroundContext().fetch(Basket.self).map(\.name) == ["picnic"])
     }

@@ -47,6 +47,52 @@ import ZoneTesting
         )
     }
 
+    /// What comes back by itself undoes nothing that has happened since: no edit, no deletion.
+    @Test(arguments: [MergePolicy.mergeByPropertyObjectTrump, .mergeByPropertyStoreTrump, .error])
+    func aRetryIsMergedLikeAnyChange(_ policy: MergePolicy) async throws {
+        let raw = relay.device(of: "alice", named: "raw").privateDatabase
+        let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "other"))
+        record["CD_at"] = "noon"
+        try await raw.save(record)
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone")) { $0.cloud?.mergePolicy = policy }
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try phone.save(Note(id: "n", title: "1"), Note(id: "m", title: "1"))
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        let noon = Date(timeIntervalSince1970: 43_200)
+        for name in ["n", "m"] as [RecordName] { try edit(phone, name) { ($0.at, $0.title) = (noon, "phone's") } }
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try phone.titles == ["n": "1", "m": "1"])
+        // Meanwhile another device changes the one and deletes the other, and this one is changed once more as well.
+        try edit(laptop, "n") { ($0.title, $0.done) = ("laptop's", true) }
+        try laptop.delete("m")
+        try await laptop.sync()
+        try await phone.container.fetchChanges()
+        try edit(phone, "n") { $0.stars = 5 }
+        try await relay.changeSchema { $0["CD_Note"]?.fields["CD_at"] = RecordType.Field(.scalar(.timestamp)) }
+        for mirror in [phone, laptop, phone, laptop] { try await mirror.sync() }
+        let isMerged = policy != .error
+        for mirror in [phone, laptop] {
+            let note = try #require(try mirror.context().object(Note.self, "n"))
+            #expect(note.title == (policy == .mergeByPropertyObjectTrump ? "phone's" : "laptop's"))
+            #expect(note.done && note.stars == 5 && note.at == (isMerged ? noon : nil))
+            #expect(try mirror.titles.count == 1)
+        }
+        // What is not done by itself waits for a decision, and is all there then.
+        let left = try await phone.container.rejectedWrites(phone.store)
+        #expect(left.map(\.object.name) == (isMerged ? ["m"] : ["n", "m"]))
+        for write in left { try await phone.container.retry(write) }
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        #expect(try laptop.titles["m"] == "phone's")
+        let note = try #require(try laptop.context().object(Note.self, "n"))
+        #expect(note.at == noon && note.done && note.stars == 5)
+    }
+
+    private func edit(_ mirror: Mirrored, _ name: RecordName, _ change: (inout Note) -> Void) throws {
+        let context = mirror.context()
+        try context.edit(Note.self, name, change)
+        try context.save()
+    }
+
     /// What was sent in clear once cannot be called back by encrypting it.
     @Test func whatWasSentInClearIsNotEncryptedLater() async throws {
         let device = relay.device(of: "alice", named: "phone")

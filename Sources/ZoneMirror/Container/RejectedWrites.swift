@@ -39,7 +39,9 @@ extension MirroredContainer {
 
     /// Applies a rejected change again, and sends it with the next round.
     ///
-    /// - Throws: `objectUnavailable` when it is not among the rejected writes any more.
+    /// What it changed of its object, and nothing else: what others have changed since stays, and so do later changes here.
+    ///
+    /// - Throws: `objectUnavailable` when it is not among the rejected writes any more, or its entity not in the model.
     public func retry(_ write: RejectedWrite) async throws(MirrorError) {
         guard let store = write.object.store, let file = stores.file(store) else {
             throw MirrorError(.unknownStore, "The store of this write is not open here.")
@@ -48,7 +50,9 @@ extension MirroredContainer {
             guard let refused = try RefusedRow.find(db, write.id) else {
                 throw MirrorError(.objectUnavailable, "This write has been decided already.")
             }
-            try refused.apply(db, file)
+            guard try refused.apply(db, file) else {
+                throw MirrorError(.objectUnavailable, "The model has no \(refused.entity) any more.")
+            }
             try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
         }
         if let sync = sync(store) { await sync.outboxChanged() }
@@ -73,7 +77,7 @@ extension MirroredContainer {
 
 /// A row of `mirror_refused`.
 struct RefusedRow {
-    static let select = "SELECT id, oid, entity, name, op, mine, code, message, at, tries FROM mirror_refused"
+    static let select = "SELECT id, oid, entity, name, op, mine, code, message, at, tries, base FROM mirror_refused"
 
     let id: Int64
     let oid: String
@@ -81,6 +85,8 @@ struct RefusedRow {
     let name: String
     let operation: Outbox.Operation
     let fields: [String: FieldValue]
+    /// What the relay had then; `nil` where it had no such record.
+    private let base: [String: FieldValue]?
     private let code: Int
     private let message: String
     private let at: Double
@@ -97,6 +103,7 @@ struct RefusedRow {
         message = row[7]
         at = row[8]
         tries = row[9]
+        base = (row[10] as Data?).map { KnownRecord.decode([UInt8]($0)) }
     }
 
     static func find(_ db: Database, _ id: Int64) throws -> RefusedRow? {
@@ -117,17 +124,35 @@ struct RefusedRow {
         )
     }
 
-    /// Makes the change once more, as the user's.
-    func apply(_ db: Database, _ file: StoreFile) throws {
-        guard let table = file.mapping.tables[entity] else { return }
+    /// Makes the change once more, as the user's; `false`, and nothing done, where that cannot be.
+    ///
+    /// Nobody decides about one that goes `byItself`: then it has to be as good as it was.
+    func apply(_ db: Database, _ file: StoreFile, byItself: Bool = false) throws -> Bool {
+        guard let table = file.mapping.tables[entity] else { return false }
         let current = try table.row(db, oid)
+        let known = try KnownRecord.find(db, oid: oid)
+        if byItself, isOvertaken(current, known) { return false }
         if operation == .delete {
             if current != nil { try table.delete(db, oid) }
-            return
+            return true
         }
-        let zone =
-            try KnownRecord.find(db, oid: oid)?.zone ?? file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0
-        let row = try NameSpace(db).toLocal(file.mapping.row(of: fields, in: table), table, zone: zone, db).values
+        let names = try NameSpace(db)
+        var row = file.mapping.row(of: fields, in: table)
+        if let current, let base {
+            let now = file.mapping.settled(try names.toRelay(current, table, oid, db), in: table)
+            let theirs = file.mapping.row(of: known?.serverFields() ?? [:], in: table)
+            let merged = PropertyMerge.edits(
+                base: file.mapping.row(of: base, in: table),
+                memory: row,
+                store: theirs,
+                policy: byItself ? file.description.cloud?.mergePolicy ?? .error : .mergeByPropertyObjectTrump
+            )
+            guard let values = merged?.values else { return false }
+            // What was changed here since is newer.
+            row = row.indices.map { now[$0] == theirs[$0] ? values[$0] : now[$0] }
+        }
+        let zone = try known?.zone ?? file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0
+        row = try names.toLocal(row, table, zone: zone, db).values
         if current == nil {
             try table.insert(db, oid, row)
         } else {
@@ -135,6 +160,15 @@ struct RefusedRow {
         }
         // Where the object kept the change, no statement has touched it.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }
+        return true
+    }
+
+    /// Whether the object has come, gone or changed since, so that the change is not what its user meant.
+    private func isOvertaken(_ current: [DatabaseValue]?, _ known: KnownRecord?) -> Bool {
+        switch operation {
+        case .delete: known.map { $0.serverFields() != base ?? [:] } ?? false
+        case .save: base == nil ? known?.tag != nil : current == nil
+        }
     }
 }
 

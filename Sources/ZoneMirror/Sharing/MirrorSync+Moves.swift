@@ -176,7 +176,9 @@ extension MirrorSync {
         }
     }
 
-    /// Moves all that is in a zone into another one, likewise; then the zone goes. Returns the objects.
+    /// Moves all that is in a zone into another one, likewise; then the zone goes.
+    ///
+    /// Returns the objects.
     func leaveZone(_ zone: ZoneID, for target: ZoneID) async throws -> [ObjectID] {
         let file = file
         return try await rebinding { db in

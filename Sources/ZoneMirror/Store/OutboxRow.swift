@@ -147,14 +147,15 @@ enum Refusals {
         tries: Int = 1
     ) throws {
         let known = try KnownRecord.find(db, oid: oid)
+        let base = known.flatMap { $0.tag == nil ? nil : KnownRecord.encode($0.serverFields()) }
         try db.execute(
             sql: """
-                INSERT INTO mirror_refused(oid, entity, zone, name, op, mine, code, message, at, tries)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                INSERT INTO mirror_refused(oid, entity, zone, name, op, mine, code, message, at, tries, base)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """,
             arguments: [
                 oid, entity, known?.zone, known?.name ?? oid, operation.rawValue, KnownRecord.encode(mine), error.code,
-                error.message, date.timeIntervalSince1970, tries,
+                error.message, date.timeIntervalSince1970, tries, base,
             ]
         )
         try OutboxRow.drop(db, oid)

@@ -12,6 +12,7 @@ enum StoreTables {
         // What files of older versions lack.
         try add("bytes INTEGER NOT NULL DEFAULT 0", to: "mirror_event", db)
         try add("schema INTEGER", to: "mirror_refused", db)
+        try add("base BLOB", to: "mirror_refused", db)
         try add("isEnding INTEGER NOT NULL DEFAULT 0", to: "mirror_zone", db)
         try add("tag TEXT", to: "mirror_move", db)
         try add("code INTEGER", to: "mirror_outbox", db)
@@ -59,7 +60,8 @@ enum StoreTables {
             id INTEGER PRIMARY KEY, author TEXT, context TEXT, at REAL NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_refused(
             id INTEGER PRIMARY KEY, oid TEXT NOT NULL, entity TEXT NOT NULL, zone INTEGER, name TEXT, op TEXT NOT NULL,
-            mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL, schema INTEGER);
+            mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL,
+            schema INTEGER, base BLOB);
         CREATE TABLE IF NOT EXISTS mirror_event(
             id INTEGER PRIMARY KEY, kind TEXT NOT NULL, began REAL NOT NULL, ended REAL, succeeded INTEGER, code INTEGER,
             message TEXT, records INTEGER NOT NULL DEFAULT 0, total INTEGER, details TEXT,

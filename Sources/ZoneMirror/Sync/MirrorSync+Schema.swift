@@ -43,11 +43,16 @@ extension MirrorSync {
                 sql: RefusedRow.select + " WHERE code = ? AND schema <> ? ORDER BY id",
                 arguments: [CKError.Code.invalidArguments.rawValue, version]
             )
-            for row in rows.map({ RefusedRow($0) }) {
-                try row.apply(db, file)
+            let applied = try rows.map { RefusedRow($0) }.filter { try $0.apply(db, file, byItself: true) }
+            for row in applied {
                 try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [row.id])
             }
-            return rows.count
+            // The others wait for a decision, whatever the schema is.
+            try db.execute(
+                sql: "UPDATE mirror_refused SET schema = ? WHERE code = ?",
+                arguments: [version, CKError.Code.invalidArguments.rawValue]
+            )
+            return applied.count
         }
         if let count, count > 0 { await outboxChanged() }
         watchSchema()
