@@ -246,6 +246,61 @@ import ZoneTesting
         #expect(try await phone.container.deduplicate(Folder.self, by: "name") == 1)
     }
 
+    /// What is linked to a duplicate between its mark and its end is not lost with it, nor are its tags.
+    @Test func whatIsLinkedToADuplicateStays() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        let context = phone.context()
+        for id in ["a", "b"] as [RecordName] { try context.insert(Folder(id: id, name: "Inbox")) }
+        for id in ["m", "n"] as [RecordName] { try context.insert(Note(id: id, title: "same")) }
+        let tag = Tag(word: "red")
+        try context.insert(tag)
+        for id in ["m", "n"] as [RecordName] {
+            try context.link(try #require(try context.object(Note.self, id)), \.tags, tag)
+        }
+        try context.save()
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        #expect(try await phone.container.deduplicate(Folder.self, by: "name") == 1)
+        #expect(try await phone.container.deduplicate(Note.self, by: "title") == 1)
+        let there = laptop.context()
+        var note = Note(id: "new", title: "new")
+        note.folder = ToOne<Folder>("b")
+        try there.insert(note)
+        let blue = Tag(word: "blue")
+        try there.insert(blue)
+        try there.link(try #require(try there.object(Note.self, "n")), \.tags, blue)
+        try there.save()
+        for mirror in [laptop, phone, phone, laptop] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            let context = mirror.context()
+            #expect(try context.fetch(Folder.self).map(\.id) == ["a"])
+            #expect(try context.object(Note.self, "new")?.folder.target == "a")
+            let note = try #require(try context.fetch(Note.self, \.title == "same").first)
+            #expect(note.id == "m")
+            #expect(try context.related(to: note, \.tags).map(\.word).sorted() == ["blue", "red"])
+        }
+    }
+
+    /// Where nobody else has the objects, or no feed tells of them, duplicates go as well.
+    @Test(arguments: [CKDatabase.Scope.public, nil])
+    func duplicatesGoInEveryStore(_ scope: CKDatabase.Scope?) async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let mirror = try await Mirrored(device, model: MirrorModel(Post.self), scope: scope ?? .private) {
+            if scope == nil { $0.cloud = nil }
+        }
+        if scope != nil { _ = try? await mirror.container.fetchChanges() }
+        let context = mirror.context()
+        for id in ["a", "b"] as [RecordName] { try context.insert(Post(id: id, text: "same")) }
+        try context.save()
+        if scope != nil { try await mirror.container.sendChanges() }
+        #expect(try await mirror.container.deduplicate(Post.self, by: "text") == 1)
+        if scope != nil {
+            #expect(try context.fetch(Post.self).count == 2)
+            try await mirror.container.pollNow()
+        }
+        #expect(try mirror.context().fetch(Post.self).map(\.id) == ["a"])
+        #expect(try await mirror.container.pendingExportCount(mirror.store) == (scope == nil ? 0 : 1))
+    }
+
     @Test func aDeletedZoneTakesItsObjectsAlong() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"))

@@ -7,11 +7,11 @@ import GRDB
 /// late, `deduplicate` keeps one of each: the one with the smallest name, so that every device picks the same.
 /// SDK reference 10.6.
 extension MirroredContainer {
-    /// Keeps one object of those that agree in some properties, in every mirrored store and zone.
+    /// Keeps one object of those that agree in some properties, in every store and zone.
     ///
-    /// Links are moved to the one that stays. The others are deleted only after a later send and fetch have both gone
-    /// through, so that no device is left without, and only if they still agree with the one that stays. Objects that the
-    /// user may not change are left alone, and so are those without a value in one of the properties.
+    /// Links are moved to the one that stays. In a mirrored store the others are deleted only after a later send and fetch have
+    /// both gone through, so that no device is left without, and only if they still agree with the one that stays. Objects that
+    /// the user may not change are left alone, and so are those without a value in one of the properties.
     ///
     /// - Parameters:
     ///   - type: The entity.
@@ -28,7 +28,10 @@ extension MirroredContainer {
             }
             let judge = Permissions(file: file, account: stores.account)
             count += try await writing(file.id) { db in
-                try Duplicates(db: db, file: file, table: table, judge: judge).mark(by: keys)
+                let count = try Duplicates(db: db, file: file, table: table).mark(by: keys, judge: judge)
+                // Nobody else has to hear of it.
+                if !file.isMirrored { try Duplicates.removeSettled(db, file) }
+                return count
             }
         }
         return count
@@ -40,9 +43,8 @@ struct Duplicates {
     let db: Database
     let file: StoreFile
     let table: TableForm
-    let judge: Permissions
 
-    func mark(by keys: [String]) throws -> Int {
+    func mark(by keys: [String], judge: Permissions) throws -> Int {
         let columns = keys.map { "t.\($0.quoted)" }.joined(separator: ", ")
         let text = String(decoding: try JSONEncoder().encode(keys), as: UTF8.self)
         let sql = """
@@ -75,15 +77,57 @@ struct Duplicates {
         return count
     }
 
+    /// What leads to one object leads to the other from now on.
     private func moveLinks(from id: String, to keeper: String) throws {
         for other in file.mapping.tables.values {
             for position in other.links where other.columns[position].link?.destination == table.name {
-                let column = other.columns[position].name.quoted
+                let column = other.columns[position]
+                if case .pairs(let form) = other.kind {
+                    try movePairs(form, column.name, from: id, to: keeper)
+                    continue
+                }
+                let (name, link) = (other.name.quoted, column.name.quoted)
+                // Where there is place for one, and that is taken, it stays so.
+                let isSingle = column.link.flatMap { file.model.inverse(of: $0) }.map { !$0.isToMany } ?? false
+                let free = isSingle ? " AND NOT EXISTS (SELECT 1 FROM \(name) WHERE \(link) = ?1)" : ""
                 try db.execute(
-                    sql: "UPDATE \(other.name.quoted) SET \(column) = ? WHERE \(column) = ?",
+                    sql: "UPDATE \(name) SET \(link) = ?1 WHERE \(link) = ?2\(free)",
                     arguments: [keeper, id]
                 )
             }
+        }
+    }
+
+    /// Links of many to many, each of which is called by its ends.
+    private func movePairs(_ form: PairForm, _ column: String, from id: String, to keeper: String) throws {
+        let name = form.tableName.quoted
+        let sql = "SELECT id, source, target FROM \(name) WHERE \(column.quoted) = ?"
+        for row in try Row.fetchAll(db, sql: sql, arguments: [id]) {
+            var (source, target): (String?, String?) = (row[1], row[2])
+            if column == "source" { source = keeper } else { target = keeper }
+            try db.execute(sql: "DELETE FROM \(name) WHERE id = ?", arguments: [row[0] as String])
+            guard let source, let target else { continue }
+            try db.execute(
+                sql: """
+                    INSERT INTO \(name)(id, source, target) SELECT ?1, ?2, ?3
+                    WHERE NOT EXISTS (SELECT 1 FROM \(name) WHERE id = ?1 OR (source = ?2 AND target = ?3))
+                    """,
+                arguments: [form.name(of: source, target), source, target]
+            )
+        }
+    }
+
+    /// What both lead to does not go with the one that goes.
+    private func keepTargets(of id: String, for keeper: String) throws {
+        for position in table.links where table.columns[position].link?.deleteRule == .cascade {
+            let (name, column) = (table.name.quoted, table.columns[position].name.quoted)
+            try db.execute(
+                sql: """
+                    UPDATE \(name) SET \(column) = NULL
+                    WHERE id = ? AND \(column) = (SELECT \(column) FROM \(name) WHERE id = ?)
+                    """,
+                arguments: [id, keeper]
+            )
         }
     }
 
@@ -97,28 +141,46 @@ struct Duplicates {
                 properties.allSatisfy({ table.index[$0] != nil })
             else { continue }
             let judge = Permissions(file: file, account: account)
-            _ = try Duplicates(db: db, file: file, table: table, judge: judge).mark(by: properties)
+            _ = try Duplicates(db: db, file: file, table: table).mark(by: properties, judge: judge)
         }
         try State.set(db, .mergeKeys, nil)
     }
 
     /// A fetch has gone through: removes what was marked before the last send, where it still doubles what stays.
-    static func removeSettled(_ db: Database) throws {
-        let sql = "SELECT oid, entity, keeper, keys FROM mirror_duplicate WHERE isExported = 1"
+    static func removeSettled(_ db: Database, _ file: StoreFile) throws {
+        let sql = """
+            SELECT oid, entity, keeper, keys FROM mirror_duplicate
+            WHERE isExported = 1 OR NOT EXISTS (SELECT 1 FROM mirror_outbox)
+            """
         for row in try Row.fetchAll(db, sql: sql) {
             let (oid, entity, keeper): (String, String, String) = (row[0], row[1], row[2])
             // Marks of older versions do not say by what.
             let text: String = row[3] ?? "[]"
             let keys = (try? JSONDecoder().decode([String].self, from: Data(text.utf8))) ?? []
-            let agree = keys.map { " AND k.\($0.quoted) = \(entity.quoted).\($0.quoted)" }.joined()
-            try db.execute(
-                sql: """
-                    DELETE FROM \(entity.quoted)
-                    WHERE id = ? AND EXISTS (SELECT 1 FROM \(entity.quoted) k WHERE k.id = ?\(agree))
-                    """,
-                arguments: [oid, keeper]
-            )
+            if let table = file.mapping.tables[entity] {
+                try Duplicates(db: db, file: file, table: table).remove(oid, doubling: keeper, in: keys)
+            }
             try db.execute(sql: "DELETE FROM mirror_duplicate WHERE oid = ?", arguments: [oid])
         }
+    }
+
+    /// What has been linked to it since it was marked stays, and leads to the one that stays.
+    private func remove(_ oid: String, doubling keeper: String, in keys: [String]) throws {
+        guard keys.allSatisfy({ table.index[$0] != nil }) else { return }
+        let name = table.name.quoted
+        let agree = keys.map { " AND k.\($0.quoted) = d.\($0.quoted)" }.joined()
+        let zone = "(SELECT zone FROM mirror_record WHERE oid = "
+        let isDouble = try Bool.fetchOne(
+            db,
+            sql: """
+                SELECT EXISTS (SELECT 1 FROM \(name) d, \(name) k
+                WHERE d.id = ?1 AND k.id = ?2 AND \(zone)?1) IS \(zone)?2)\(agree))
+                """,
+            arguments: [oid, keeper]
+        )
+        guard isDouble == true else { return }
+        try moveLinks(from: oid, to: keeper)
+        try keepTargets(of: oid, for: keeper)
+        try table.delete(db, oid)
     }
 }

@@ -84,7 +84,6 @@ extension MirrorContext {
         try update(try decode(type, id.text, values, store, object.id.origin?.files ?? stores.paths).with(object.id))
     }
 
-    /// Two devices that link the same two objects write the same record.
     private static func key(
         _ pair: PairForm,
         _ name: String,
@@ -92,9 +91,8 @@ extension MirrorContext {
         _ here: String,
         _ there: String
     ) -> Key {
-        let names = row(pair, name, entity, here, there).compactMap { String.fromDatabaseValue($0) }
-        let text = "\(pair.tableName).\(names.joined(separator: "."))"
-        return Key(entity: pair.tableName, id: text.utf8.count <= 255 ? text : ShortName.of(text))
+        let names = ends(pair, name, entity, here, there)
+        return Key(entity: pair.tableName, id: pair.name(of: names[0], names[1]))
     }
 
     private static func row(
@@ -104,8 +102,18 @@ extension MirrorContext {
         _ here: String,
         _ there: String
     ) -> [DatabaseValue] {
-        let isSource = pair.column(of: name, in: entity) == "source"
-        return (isSource ? [here, there] : [there, here]).map(\.databaseValue)
+        ends(pair, name, entity, here, there).map(\.databaseValue)
+    }
+
+    /// The source, then the target.
+    private static func ends(
+        _ pair: PairForm,
+        _ name: String,
+        _ entity: String,
+        _ here: String,
+        _ there: String
+    ) -> [String] {
+        pair.column(of: name, in: entity) == "source" ? [here, there] : [there, here]
     }
 
     private func linked(_ pair: PairForm, _ row: [DatabaseValue]) throws(MirrorError) -> [(StoreID, String)] {

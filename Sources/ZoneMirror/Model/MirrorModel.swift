@@ -120,6 +120,12 @@ struct PairForm: Hashable, Sendable {
     func column(of relationship: String, in entity: String) -> String {
         first.entity == entity && first.relationship == relationship ? "source" : "target"
     }
+
+    /// What the row of two objects is called: two devices that link the same two write the same record.
+    func name(of source: String, _ target: String) -> String {
+        let text = "\(tableName).\(source).\(target)"
+        return text.utf8.count <= 255 ? text : ShortName.of(text)
+    }
 }
 
 extension MirrorModel {

@@ -89,8 +89,8 @@ extension MirrorSync {
         try? await file.pool.write { db in
             try State.set(db, .hasImported, "1")
             try State.set(db, .lastImport, now)
+            try Duplicates.removeSettled(db, file)
             try Duplicates.markAdopted(db, file)
-            try Duplicates.removeSettled(db)
         }
     }
 

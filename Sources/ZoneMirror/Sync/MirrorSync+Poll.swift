@@ -107,6 +107,7 @@ extension MirrorSync {
         await lookAtRights()
         do throws(CKError) {
             try await walkPages(type, since)
+            await settleDuplicates()
         } catch {
             lastTrouble = error
         }
@@ -125,6 +126,13 @@ extension MirrorSync {
             try State.set(db, .hasImported, "1")
             try State.set(db, .lastImport, now)
         }
+        await settleDuplicates()
+    }
+
+    private func settleDuplicates() async {
+        let file = file
+        try? await file.pool.write { try Duplicates.removeSettled($0, file) }
+        await outboxChanged()
     }
 
     private func walkPages(_ type: String, _ since: Timestamp?) async throws(CKError) {
