@@ -145,6 +145,75 @@ struct Post: SyncedRecord, Equatable {
         #expect(try await bob.container.pendingExportCount(bob.store) == 0)
     }
 
+    /// A page that was read before a save or a deletion of ours does not undo it, however late it comes.
+    @Test func aLatePageUndoesNothing() async throws {
+        let alice = try await board(relay.device(of: "alice"))
+        try await alice.container.fetchFirst()
+        for name in ["edited", "deleted"] { try write(alice, Post(id: RecordName(name), text: "1")) }
+        try await alice.container.sendChanges()
+        // The first poll of all: everything in it is news.
+        let folder = try TemporaryFolder()
+        let conditions = MirrorConditions()
+        let again = try await Mirrored(
+            relay.device(of: "alice", named: "laptop"),
+            model: MirrorModel(Post.self),
+            scope: .public,
+            folder: folder,
+            conditions: conditions
+        )
+        try await again.container.pollNow()
+        let other = alice.context()
+        for name in ["edited", "deleted"] as [RecordName] { try other.edit(Post.self, name) { $0.text = "2" } }
+        try other.save()
+        try await alice.container.sendChanges()
+        let (asked, sent) = (Gate(), Gate())
+        again.device.network.fail(
+            request: 1,
+            of: "records/query",
+            by: .beforeAnswer {
+                asked.open()
+                await sent.pass()
+            }
+        )
+        let poll = Task { try await again.container.pollNow() }
+        await asked.pass()
+        let context = again.context()
+        try context.edit(Post.self, "edited") { $0.text = "3" }
+        try context.delete(Post.self, id: "deleted")
+        try context.save()
+        let sending = Task { try await again.container.sendChanges() }
+        // Long enough for a sending that waits for nobody.
+        for _ in 0..<2_000 where try await again.container.pendingExportCount(again.store) > 0 { await Task.yield() }
+        sent.open()
+        try await poll.value
+        try await sending.value
+        #expect(try texts(again) == ["edited": "3"])
+        try await again.container.pollNow()
+        #expect(try texts(again) == ["edited": "3"])
+    }
+
+    /// What is made or changed while all names are being read is not taken for gone.
+    @Test func reconcilingLeavesWhatIsNew() async throws {
+        let alice = try await board(relay.device(of: "alice"))
+        try await alice.container.fetchFirst()
+        for name in ["a", "b"] { try write(alice, Post(id: RecordName(name), text: "1")) }
+        try await alice.container.sendChanges()
+        let (container, store) = (alice.container, alice.store)
+        alice.device.network.fail(
+            request: 1,
+            of: "records/query",
+            by: .beforeAnswer {
+                let context = container.newBackgroundContext()
+                try? context.insert(Post(id: "c", text: "1"))
+                try? context.save()
+                try? await container.sendChanges()
+            }
+        )
+        #expect(try await alice.container.reconcile(Post.self) == 0)
+        #expect(try texts(alice) == ["a": "1", "b": "1", "c": "1"])
+        #expect(try await container.pendingExportCount(store) == 0)
+    }
+
     /// Only what matches is held, and of that only what is wanted; when more is wanted, more comes.
     @Test func anExtentBoundsWhatIsMirrored() async throws {
         let alice = try await board(relay.device(of: "alice"))

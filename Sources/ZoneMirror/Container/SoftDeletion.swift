@@ -91,6 +91,12 @@ extension MirroredContainer {
         let link = MirrorLink(database: cloud.container.publicCloudDatabase)
         let recordType = file.mapping.recordType(of: table)
         let extent = file.extents[recordType]
+        // What comes or changes while all names are being read may not be among those.
+        let known = try await reading(file.id) { db in
+            let sql = "SELECT oid, name, tag FROM mirror_record WHERE entity = ? AND tag IS NOT NULL"
+            return try Row.fetchAll(db, sql: sql, arguments: [table.name])
+                .map { (oid: $0[0] as String, name: $0[1] as String, tag: $0[2] as String) }
+        }
         var there: Set<String> = []
         var marker: String?
         do {
@@ -104,12 +110,12 @@ extension MirroredContainer {
         }
         let (names, now) = (there, conditions.wallClock())
         return try await writing(file.id) { db in
-            let sql = "SELECT oid, name FROM mirror_record WHERE entity = ? AND tag IS NOT NULL"
-            let rows = try Row.fetchAll(db, sql: sql, arguments: [table.name])
-            let gone = rows.filter { !names.contains($0[1]) }
+            let gone = try known.filter { !names.contains($0.name) }.compactMap { before in
+                try KnownRecord.find(db, oid: before.oid).flatMap { $0.tag == before.tag ? $0 : nil }
+            }
             try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
-                for row in gone { try KnownRecord.find(db, oid: row[0]).map { try importer.remove($0) } }
+                for record in gone { try importer.remove(record) }
             }
             return gone.count
         }

@@ -140,33 +140,49 @@ extension MirrorSync {
         var marker: String?
         var count = 0
         repeat {
-            let page: (records: [Record], marker: String?)
-            do throws(CKError) {
-                page = try await link.query(type, since: since, marker: marker, extent: extents[type])
-            } catch {
-                if await skips(type, error) { return }
-                await pollFailed(type, error)
-                throw error
-            }
-            unpolled.remove(type)
+            guard let page = try await take(type, since, after: marker) else { return }
             marker = page.marker
-            let before = poll.marks[type]
-            do {
-                var records = page.records
-                try await makeReadable(&records, in: ZoneID(ZoneID.defaultName))
-                count += try await take(records, type, isLast: marker == nil)
-                // A task that is cancelled says so, and does not leave the type as one that is being asked about.
-                if marker != nil { try Task.checkCancellation() }
-            } catch {
-                poll.takeBack(type, to: before)
-                let error = CKError(from: error)
-                // Nothing of it was the relay's word: it is asked again as soon as after any other trouble.
-                let trouble = error.trouble.isRetriedAutomatically ? error.trouble : Trouble(.busy)
-                await pollFailed(type, error, trouble)
-                throw error
-            }
+            count += page.count
         } while marker != nil && !isStopped
         if count > 0 { await note(.poll, began: began, done: count) }
+    }
+
+    /// Asks for a page and writes what of it is news; `nil` where the type is left out.
+    ///
+    /// Not beside another exchange: a page that was read before a save or a deletion of ours would undo it.
+    private func take(
+        _ type: String,
+        _ since: Timestamp?,
+        after marker: String?
+    ) async throws(CKError) -> (count: Int, marker: String?)? {
+        let turnstile = exchange(ZoneID(ZoneID.defaultName))
+        await turnstile.enter()
+        defer { turnstile.leave() }
+        let page: (records: [Record], marker: String?)
+        do throws(CKError) {
+            page = try await link.query(type, since: since, marker: marker, extent: extents[type])
+        } catch {
+            if await skips(type, error) { return nil }
+            await pollFailed(type, error)
+            throw error
+        }
+        unpolled.remove(type)
+        let before = poll.marks[type]
+        do {
+            var records = page.records
+            try await makeReadable(&records, in: ZoneID(ZoneID.defaultName))
+            let count = try await take(records, type, isLast: page.marker == nil)
+            // A task that is cancelled says so, and does not leave the type as one that is being asked about.
+            if page.marker != nil { try Task.checkCancellation() }
+            return (count, page.marker)
+        } catch {
+            poll.takeBack(type, to: before)
+            let error = CKError(from: error)
+            // Nothing of it was the relay's word: it is asked again as soon as after any other trouble.
+            let trouble = error.trouble.isRetriedAutomatically ? error.trouble : Trouble(.busy)
+            await pollFailed(type, error, trouble)
+            throw error
+        }
     }
 
     /// Whether a type is left out until the relay can be asked for it; said once.
