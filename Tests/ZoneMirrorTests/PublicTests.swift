@@ -262,32 +262,51 @@ struct Post: SyncedRecord, Equatable {
 
     @Test func aWaitThatTheRelayAskedForHoldsPollsAcrossARestart() async throws {
         let device = relay.device(of: "bob", named: "tablet")
-        func requests() -> Int { device.network.operations.count { $0.hasSuffix("records/query") } }
-        func run(in folder: TemporaryFolder) async throws -> Mirrored {
-            let conditions = MirrorConditions(device.connection.conditions ?? SyncConditions())
-            let model = MirrorModel(Post.self)
-            return try await Mirrored(
-                device,
-                model: model,
-                scope: .public,
-                folder: folder,
-                isAutomatic: true,
-                conditions: conditions
-            )
-        }
         let folder = try TemporaryFolder()
-        var mirror = try await run(in: folder)
+        var mirror = try await automatic(device, folder)
         try await relay.settle()
         // The next poll, in half an hour, is told to wait for the rest of three hours.
         device.network.throttle(for: .seconds(3 * 3600))
         await relay.advance(by: .seconds(1900))
         await mirror.container.close()
-        let before = requests()
-        mirror = try await run(in: folder)
+        let before = polls(device)
+        mirror = try await automatic(device, folder)
         await relay.advance(by: .seconds(2 * 3600))
-        #expect(requests() == before)
+        #expect(polls(device) == before)
         await relay.advance(by: .seconds(3600))
-        #expect(requests() > before)
+        #expect(polls(device) > before)
+        await mirror.container.close()
+    }
+
+    private func polls(_ device: TestDevice) -> Int {
+        device.network.operations.count { $0.hasSuffix("records/query") }
+    }
+
+    private func automatic(_ device: TestDevice, _ folder: TemporaryFolder? = nil) async throws -> Mirrored {
+        let conditions = MirrorConditions(device.connection.conditions ?? SyncConditions())
+        let model = MirrorModel(Post.self)
+        return try await Mirrored(
+            device,
+            model: model,
+            scope: .public,
+            folder: folder,
+            isAutomatic: true,
+            conditions: conditions
+        )
+    }
+
+    /// Who begins anew goes on by the clock as before, and reads everything once more.
+    @Test func pollsGoOnAfterTheirMarksAreForgotten() async throws {
+        let device = relay.device(of: "bob", named: "tablet")
+        let mirror = try await automatic(device)
+        try await relay.settle()
+        try await mirror.container.forgetTokens(in: mirror.store)
+        try await relay.settle()
+        let before = polls(device)
+        for hours in 1...3 {
+            await relay.advance(by: .seconds(3_600))
+            #expect(polls(device) >= before + hours)
+        }
         await mirror.container.close()
     }
 }

@@ -74,13 +74,18 @@ extension MirrorSync {
     func forgetTokens() async throws {
         let isPublic = isPublic
         try await withFetchLane {
-            try await file.pool.write { db in
-                try db.execute(sql: "UPDATE mirror_zone SET token = NULL")
-                try State.set(db, .databaseToken, nil)
-                if isPublic { try db.execute(sql: "DELETE FROM mirror_poll") }
-            }
+            repeat {
+                // One that is under way would note how far it has come.
+                await noPollUnderWay()
+                try await file.pool.write { db in
+                    try db.execute(sql: "UPDATE mirror_zone SET token = NULL")
+                    try State.set(db, .databaseToken, nil)
+                    if isPublic { try db.execute(sql: "DELETE FROM mirror_poll") }
+                }
+            } while walking > 0
             feed = FeedState(databaseToken: nil)
             poll = poll.restored(with: [:])
+            beginPolls()
         }
     }
 

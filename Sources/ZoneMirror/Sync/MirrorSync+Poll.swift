@@ -79,7 +79,7 @@ extension MirrorSync {
         try await withFetchLane {
             var failure: CKError?
             // A poll that is under way may have asked before what this one is about.
-            while walking > 0 { await withCheckedContinuation { walkWaiters.append($0) } }
+            await noPollUnderWay()
             let effects = poll.handle(.pollNow, at: conditions.time.now(), using: &chance)
             for case .query(let type, let since) in effects {
                 do throws(CKError) {
@@ -92,6 +92,10 @@ extension MirrorSync {
             if failure == nil, unpolled.isEmpty { await noteFirstPoll() }
             if let failure { throw failure }
         }
+    }
+
+    func noPollUnderWay() async {
+        while walking > 0 { await withCheckedContinuation { walkWaiters.append($0) } }
     }
 
     /// One type on schedule.

@@ -109,10 +109,7 @@ actor MirrorSync {
             return
         }
         guard conditions.isAutomatic, !isStopped else { return }
-        if isPublic {
-            holdPolls()
-            perform(poll.handle(.started, at: conditions.time.now(), using: &chance))
-        }
+        beginPolls()
         await outboxChanged()
         tell(.started)
         if !isPublic { inBackground { await $0.listenForNotices() } }
@@ -202,6 +199,12 @@ actor MirrorSync {
             try State.set(db, .heldUntil, until)
             try State.set(db, .heldFor, wait)
         }
+    }
+
+    func beginPolls() {
+        guard isPublic, conditions.isAutomatic, !isStopped else { return }
+        holdPolls()
+        perform(poll.handle(.started, at: conditions.time.now(), using: &chance))
     }
 
     private func holdPolls() {
