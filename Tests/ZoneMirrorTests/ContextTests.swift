@@ -110,6 +110,86 @@ import ZoneMirror
         #expect(try context.object(Note.self, "n")?.folder.target == nil)
     }
 
+    /// Of two that lead to each other only one is told so, and either may be written first.
+    @Test(arguments: [true, false]) func aLinkOfOneToOneIsSeenFromBothEnds(_ holderFirst: Bool) async throws {
+        let home = try TemporaryFolder()
+        let description = StoreDescription(url: home.url.appendingPathComponent("local.sqlite"))
+        let model = MirrorModel(Basket.self, Shelf.self, Ware.self)
+        let container = MirroredContainer(model: model, stores: [description])
+        try await container.loadStores()
+        let context = container.newBackgroundContext()
+        var cake = Ware(id: "cake", name: "cake")
+        var basket = Basket(id: "party", name: "party")
+        basket.favourite = ToOne(cake)
+        if holderFirst { try context.insert(basket) }
+        try context.insert(cake)
+        if !holderFirst { try context.insert(basket) }
+        try context.save()
+        #expect(try context.object(Ware.self, "cake")?.favouriteOf.target == "party")
+        // Who keeps the value that was put in takes nothing back that it does not know of.
+        for name in ["tart", "pie", "tart"] {
+            cake.name = name
+            try context.update(cake)
+        }
+        try context.save()
+        let seen = try #require(try container.newBackgroundContext().object(Ware.self, "cake"))
+        #expect(seen.name == "tart" && seen.favouriteOf.target == "party")
+        #expect(try context.object(Basket.self, "party")?.favourite.target == "cake")
+        // From the other end, and away again.
+        try context.insert(Ware(id: "bread", name: "bread"))
+        try context.edit(Ware.self, "bread") { $0.favouriteOf = ToOne<Basket>("party") }
+        try context.save()
+        #expect(try context.object(Basket.self, "party")?.favourite.target == "bread")
+        #expect(try context.object(Ware.self, "cake")?.favouriteOf.target == nil)
+        await container.close()
+    }
+
+    /// What another program has made under the same name before the save is merged with, or said to be in conflict.
+    @Test func aNameThatIsTakenMeanwhileIsNoDeadEnd() throws {
+        let (context, other) = (container.newBackgroundContext(), container.newBackgroundContext())
+        var (mine, theirs) = (Note(id: "n", title: "same"), Note(id: "n", title: "same"))
+        (mine.stars, theirs.done) = (3, true)
+        try context.insert(mine)
+        let tag = Tag(word: "red")
+        for place in [other, context] {
+            try place.insert(tag)
+            try place.insert(Note(id: "m", title: "same"))
+            try place.link(Note(id: "m", title: "same"), \.tags, tag)
+        }
+        try other.insert(theirs)
+        try other.save()
+        let error = #expect(throws: MirrorError.self) { try context.save() }
+        guard case .mergeConflict(let conflicts)? = error?.code else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(conflicts.map(\.object.name) == ["n"])
+        context.mergePolicy = .mergeByPropertyObjectTrump
+        try context.save()
+        let note = try #require(try other.object(Note.self, "n"))
+        #expect(note.stars == 3 && note.done)
+        #expect(try other.related(to: tag, \.notes).map(\.id) == ["m"])
+    }
+
+    /// Taking a link away and making it again leaves it, whoever has named it.
+    @Test func aLinkOfAnothersNameCanBeMadeAgain() async throws {
+        let context = container.newBackgroundContext()
+        let (note, tag) = (Note(id: "n", title: "a"), Tag(word: "red"))
+        try context.insert(note)
+        try context.insert(tag)
+        try context.save()
+        let database = try #require(container.database(of: store))
+        try await database.write { db in
+            let sql = "INSERT INTO Note_tags(source, target) VALUES (?, ?)"
+            try db.execute(sql: sql, arguments: [note.id.text, tag.id.text])
+        }
+        try context.unlink(note, \.tags, tag)
+        #expect(try context.related(to: note, \.tags).isEmpty)
+        try context.link(note, \.tags, tag)
+        try context.save()
+        #expect(try context.related(to: note, \.tags).map(\.id) == [tag.id])
+    }
+
     @Test func plainSQLReadsAndWritesTheSameRows() throws {
         let database = try #require(container.database(of: store))
         try database.write { db in

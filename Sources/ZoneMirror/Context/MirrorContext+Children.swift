@@ -54,7 +54,7 @@ extension MirrorContext.State {
 
 extension [DatabaseValue] {
     /// The values with what `edited` has changed since `base`.
-    fileprivate func edited(as edited: [DatabaseValue], since base: [DatabaseValue]) -> [DatabaseValue] {
+    func edited(as edited: [DatabaseValue], since base: [DatabaseValue]) -> [DatabaseValue] {
         indices.map { edited[$0] != base[$0] ? edited[$0] : self[$0] }
     }
 }

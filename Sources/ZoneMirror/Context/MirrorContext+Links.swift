@@ -19,9 +19,15 @@ extension MirrorContext {
         if try find(key) != nil {
             return state.withLock { $0.pending[key] = nil }
         }
-        if try !linked(pair, row).isEmpty { return }
+        // Under a name of another program's: there, if it is not to be deleted by a context below.
+        let others = try linked(pair, row).map { Key(entity: pair.tableName, id: $0.1) }.filter { other in
+            if case .delete? = parent?.overlay(other)?.change { false } else { true }
+        }
         let files = stores.paths
-        state.withLock { $0.touch(key, .insert, nil, row, files) }
+        state.withLock { state in
+            for other in others { state.pending[other] = nil }
+            if others.isEmpty { state.touch(key, .insert, nil, row, files) }
+        }
     }
 
     /// Takes the link between two objects away; does nothing where there is none.

@@ -136,12 +136,17 @@ public final class MirrorContext: Sendable {
         guard isHere(origin) else { throw .unavailable(key) }
         let isKnown = state.withLock { state in
             guard let pending = state.pending[key] else { return false }
-            state.touch(key, pending.change, pending.store, row, pending.files)
+            var values = row
+            if case .update(let base) = pending.change { values = state.values(row, key, origin, over: base) }
+            state.touch(key, pending.change, pending.store, values, pending.files)
             return true
         }
         if isKnown { return }
         guard let (store, base, files) = try locate(key, origin) else { throw .unavailable(key) }
-        state.withLock { $0.touch(key, .update(base: base), store, row, files) }
+        state.withLock { state in
+            let values = state.values(row, key, origin, over: base)
+            state.touch(key, .update(base: base), store, values, files)
+        }
     }
 
     /// Changes an object in place.
@@ -336,6 +341,20 @@ public final class MirrorContext: Sendable {
 }
 
 extension MirrorContext.State {
+    /// The values of an object to be written over those in the file.
+    ///
+    /// One that was made here and not read since knows nothing of what came to it by the other side of a link: what its program
+    /// has not changed since the last save stays as it is.
+    fileprivate func values(
+        _ row: [DatabaseValue],
+        _ key: MirrorContext.Key,
+        _ origin: Origin?,
+        over base: [DatabaseValue]
+    ) -> [DatabaseValue] {
+        guard origin == nil, let last = saved[key], last.count == row.count, base.count == row.count else { return row }
+        return base.edited(as: row, since: last)
+    }
+
     mutating func touch(
         _ key: MirrorContext.Key,
         _ change: MirrorContext.Pending.Change,

@@ -87,6 +87,7 @@ struct SaveWriter {
     }
 
     private mutating func insert(_ item: SavePlan.Item, _ table: TableForm, _ home: MirrorContext.ShareHome?) throws {
+        if let store = try table.row(db, item.key.id) { return try merge(item, table, into: store) }
         try table.insert(db, item.key.id, item.pending.row)
         written[item.key] = item.pending.row
         guard file.isMirrored else { return }
@@ -100,6 +101,12 @@ struct SaveWriter {
             sql: "UPDATE mirror_record SET parent = ? WHERE oid = ? AND tag IS NULL",
             arguments: [parent, item.key.id]
         )
+    }
+
+    /// Another device has made the same object, and it came in before this save.
+    private mutating func merge(_ item: SavePlan.Item, _ table: TableForm, into store: [DatabaseValue]) throws {
+        if case .pairs = table.kind { return }
+        try update(item, table, file.mapping.row(of: [:], in: table))
     }
 
     /// New objects of a shared store without a link of their own: they go where others that lead to them are.
@@ -158,6 +165,10 @@ struct SaveWriter {
         // What this context wrote itself is no change by somebody else.
         let start = saved[item.key] == store ? store : base
         let edited = Self.onTop(of: start, mine, changedSince: base)
+        guard edited != store else {
+            written[item.key] = store
+            return
+        }
         guard let outcome = PropertyMerge.edits(base: start, memory: edited, store: store, policy: policy),
             let values = outcome.values
         else {

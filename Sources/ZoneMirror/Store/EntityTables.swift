@@ -241,19 +241,35 @@ struct EntityTables {
 
     // MARK: One to one
 
-    /// Keeps the other side of a one-to-one link in step.
+    /// Keeps the other side of a one-to-one link in step, whichever of the two is written first.
     private func oneToOne(_ table: TableForm) -> [String] {
-        table.columns.compactMap { column -> String? in
-            guard let link = column.link, let back = model.inverse(of: link), !back.isToMany else { return nil }
+        table.columns.flatMap { column -> [String] in
+            guard let link = column.link, let back = model.inverse(of: link), !back.isToMany else { return [] }
             let (other, there, here) = (link.destination.quoted, back.name.quoted, column.name.quoted)
-            return """
-                CREATE TRIGGER \("mirror_\(table.name)_\(column.name)_other".quoted)
-                AFTER UPDATE OF \(here) ON \(table.name.quoted)
+            let (name, own) = ("mirror_\(table.name)_\(column.name)", table.name.quoted)
+            let join = "UPDATE \(other) SET \(there) = new.id WHERE id = new.\(here) AND \(there) IS NOT new.id;"
+            return [
+                """
+                CREATE TRIGGER \("\(name)_other".quoted) AFTER UPDATE OF \(here) ON \(own)
                 WHEN old.\(here) IS NOT new.\(here) AND \(Self.notImporting) BEGIN
                 UPDATE \(other) SET \(there) = NULL WHERE id = old.\(here) AND \(there) = new.id;
-                UPDATE \(other) SET \(there) = new.id WHERE id = new.\(here) AND \(there) IS NOT new.id;
+                \(join)
                 END
+                """,
                 """
+                CREATE TRIGGER \("\(name)_joins".quoted) AFTER INSERT ON \(own)
+                WHEN new.\(here) IS NOT NULL AND \(Self.notImporting) BEGIN
+                \(join)
+                END
+                """,
+                """
+                CREATE TRIGGER \("\(name)_joined".quoted) AFTER INSERT ON \(own)
+                WHEN new.\(here) IS NULL AND \(Self.notImporting)
+                AND EXISTS (SELECT 1 FROM \(other) WHERE \(there) = new.id) BEGIN
+                UPDATE \(own) SET \(here) = (SELECT id FROM \(other) WHERE \(there) = new.id LIMIT 1) WHERE id = new.id;
+                END
+                """,
+            ]
         }
     }
 }
