@@ -47,6 +47,32 @@ import ZoneTesting
         #expect(try bob.titles == ["b": "Bob's"])
     }
 
+    /// How far one user's history was read says nothing of another's.
+    @Test func aHistoryTokenIsOfOneUsersFile() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await Mirrored(device)
+        try mirror.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"), Note(id: "c", title: "3"))
+        try await mirror.sync()
+        let token = try await mirror.container.currentHistoryToken()
+        let kept = try JSONDecoder().decode(HistoryToken.self, from: try JSONEncoder().encode(token))
+        #expect(try await mirror.container.history(after: kept).isEmpty)
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try await settle(mirror, [:])
+        try mirror.save(Note(id: "n", title: "Bob's"))
+        let news = try await mirror.container.history(after: kept)
+        #expect(news.flatMap(\.changes).map(\.object.name) == ["n"])
+        let after = kept.joined(with: try #require(news.last?.token))
+        #expect(try await mirror.container.history(after: after).isEmpty)
+        try await mirror.container.deleteHistory(before: kept)
+        #expect(try await mirror.container.history().count == 1)
+        // A token of a version that knew of no files.
+        let old = try JSONDecoder().decode(
+            HistoryToken.self,
+            from: Data(#"{"positions": {"\#(mirror.store.text)": 1000}}"#.utf8)
+        )
+        #expect(try await mirror.container.history(after: old).isEmpty)
+    }
+
     @Test func aRestartOpensTheLastUsersFile() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()

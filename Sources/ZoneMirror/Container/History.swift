@@ -2,20 +2,52 @@ public import Foundation
 import GRDB
 
 /// How far somebody has read the history of one or more stores.
+///
+/// Each file has a history of its own: where another user's, or a new one, is behind a store, a token of the file before
+/// stands at its beginning.
 public struct HistoryToken: Hashable, Codable, Sendable {
     /// The number of the last change seen, by store.
-    var positions: [String: Int64] = [:]
+    private var positions: [String: Int64] = [:]
+    /// Of which file that is, by store.
+    private var files: [String: String] = [:]
 
-    init(positions: [String: Int64] = [:]) { self.positions = positions }
+    init() {}
+
+    init(_ store: StoreID, _ position: Int64, of file: String) {
+        positions[store.text] = position
+        files[store.text] = file
+    }
+
+    /// A token as `encode(to:)` writes it, or an earlier version, which knew of no files.
+    public init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: CodingKeys.self)
+        positions = try values.decode([String: Int64].self, forKey: .positions)
+        files = try values.decodeIfPresent([String: String].self, forKey: .files) ?? [:]
+    }
 
     /// The token for one store alone.
     public func token(for store: StoreID) -> HistoryToken {
-        HistoryToken(positions: positions.filter { $0.key == store.text })
+        var token = self
+        token.positions = positions.filter { $0.key == store.text }
+        token.files = files.filter { $0.key == store.text }
+        return token
     }
 
-    /// Both, each store as far as either has come.
+    /// Both, each store as far as either has come; of two files the other's.
     public func joined(with other: HistoryToken) -> HistoryToken {
-        HistoryToken(positions: positions.merging(other.positions) { max($0, $1) })
+        var token = self
+        for (store, position) in other.positions {
+            let (file, otherFile) = (token.files[store], other.files[store])
+            let isSame = file == nil || otherFile == nil || file == otherFile
+            token.positions[store] = isSame ? max(position, token.positions[store] ?? 0) : position
+            token.files[store] = otherFile ?? file
+        }
+        return token
+    }
+
+    /// The number of the last change seen of a store's file; `nil` where it says nothing of that file.
+    func position(of store: StoreID, in file: String) -> Int64? {
+        files[store.text] ?? file == file ? positions[store.text] : nil
     }
 }
 
@@ -83,12 +115,11 @@ extension MirroredContainer {
     ) async throws(MirrorError) -> [HistoryTransaction] {
         var found: [HistoryTransaction] = []
         for file in stores.files {
-            let position = token?.positions[file.id.text] ?? 0
             let now = conditions.wallClock()
             let wanted = HistoryReader.Filter(date: date, author: author, entity: entity)
             found += try await writing(file.id) { db in
                 try HistoryReader.seal(db, at: now)
-                return try HistoryReader.fetch(db, file.id, after: position, wanted)
+                return try HistoryReader.fetch(db, file.id, after: token, wanted)
             }
         }
         return found
@@ -98,9 +129,7 @@ extension MirroredContainer {
     public func currentHistoryToken() async throws(MirrorError) -> HistoryToken {
         var token = HistoryToken()
         for file in stores.files {
-            token.positions[file.id.text] = try await reading(file.id) { db in
-                try Int64.fetchOne(db, sql: "SELECT max(seq) FROM mirror_change") ?? 0
-            }
+            token = token.joined(with: try await reading(file.id) { try HistoryReader.end($0, file.id) })
         }
         return token
     }
@@ -108,8 +137,8 @@ extension MirroredContainer {
     /// Forgets what was read; what is still to be sent is kept elsewhere and not touched.
     public func deleteHistory(before token: HistoryToken) async throws(MirrorError) {
         for file in stores.files {
-            guard let position = token.positions[file.id.text] else { continue }
             try await writing(file.id) { db in
+                guard let position = token.position(of: file.id, in: try HistoryReader.file(db)) else { return }
                 // The newest stays: its number must not be given twice.
                 try db.execute(
                     sql: "DELETE FROM mirror_change WHERE seq <= ? AND seq < (SELECT max(seq) FROM mirror_change)",
@@ -134,10 +163,8 @@ extension MirroredContainer {
             let id = stores.listen(to: nil, end: { continuation.finish() }) { store in
                 guard let file = stores.file(store), file.description.postsRemoteChanges else { return }
                 Task {
-                    let position = try? await file.pool.read { db in
-                        try Int64.fetchOne(db, sql: "SELECT max(seq) FROM mirror_change")
-                    }
-                    continuation.yield((store, HistoryToken(positions: [store.text: position ?? 0])))
+                    let token = try? await file.pool.read { try HistoryReader.end($0, store) }
+                    continuation.yield((store, token ?? HistoryToken()))
                 }
             }
             continuation.onTermination = { _ in stores.stopListening(id) }
@@ -161,14 +188,23 @@ enum HistoryReader {
         try db.execute(sql: "UPDATE mirror_change SET txn = ? WHERE txn = 0", arguments: [db.lastInsertedRowID])
     }
 
+    /// What a file is called in tokens: drawn when it was made.
+    static func file(_ db: Database) throws -> String { try State.text(db, .identity) ?? "" }
+
+    static func end(_ db: Database, _ store: StoreID) throws -> HistoryToken {
+        let position = try Int64.fetchOne(db, sql: "SELECT max(seq) FROM mirror_change") ?? 0
+        return HistoryToken(store, position, of: try file(db))
+    }
+
     static func fetch(
         _ db: Database,
         _ store: StoreID,
-        after position: Int64,
+        after token: HistoryToken?,
         _ filter: Filter
     ) throws -> [HistoryTransaction] {
+        let file = try file(db)
         var conditions = ["c.seq > ?"]
-        var arguments: StatementArguments = [position]
+        var arguments: StatementArguments = [token?.position(of: store, in: file) ?? 0]
         if let date = filter.date {
             conditions.append("t.at >= ?")
             arguments += [date.timeIntervalSince1970]
@@ -188,12 +224,17 @@ enum HistoryReader {
             """
         var transactions: [HistoryTransaction] = []
         let rows = try Row.fetchCursor(db, sql: sql, arguments: arguments)
-        while let row = try rows.next() { add(row, store, to: &transactions) }
+        while let row = try rows.next() { add(row, store, file, to: &transactions) }
         return transactions
     }
 
-    private static func add(_ row: Row, _ store: StoreID, to transactions: inout [HistoryTransaction]) {
-        let token = HistoryToken(positions: [store.text: row[0]])
+    private static func add(
+        _ row: Row,
+        _ store: StoreID,
+        _ file: String,
+        to transactions: inout [HistoryTransaction]
+    ) {
+        let token = HistoryToken(store, row[0], of: file)
         let id: Int64 = row[1]
         let change = change(row, store)
         if transactions.last?.id == id {

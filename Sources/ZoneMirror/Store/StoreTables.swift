@@ -17,6 +17,10 @@ enum StoreTables {
         try add("tag TEXT", to: "mirror_move", db)
         try add("code INTEGER", to: "mirror_outbox", db)
         try add("keys TEXT", to: "mirror_duplicate", db)
+        try db.execute(
+            sql: "INSERT OR IGNORE INTO mirror_state(k, v) VALUES (?, hex(randomblob(8)))",
+            arguments: [State.Key.identity.rawValue]
+        )
         if try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_local") == 0 {
             try db.execute(sql: "INSERT INTO mirror_local(importing, txn) VALUES (0, 0)")
         }
