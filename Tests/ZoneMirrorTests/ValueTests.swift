@@ -184,6 +184,54 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try await laptop.container.rejectedWrites(laptop.store).isEmpty)
     }
 
+    /// A model that learns of an attribute, or of a type, gets its values wherever they stand.
+    @Test(arguments: [CKDatabase.Scope.private, .public], [true, false])
+    func aNewAttributeGetsValuesThatStandInFiles(_ scope: CKDatabase.Scope, _ knowsType: Bool) async throws {
+        let (small, full) = (Attribute("title", .string), Attribute("photo", .data))
+        let model = MirrorModel(entities: [Entity("Picture", attributes: [small, full])])
+        let device = relay.device(of: "alice", named: "phone")
+        let phone = try await Mirrored(device, model: model, scope: scope)
+        _ = try? await phone.container.fetchChanges()
+        let photo = Data((0..<2_000_000).map { UInt8(truncatingIfNeeded: $0 &* 41) })
+        let database = try #require(phone.container.database(of: phone.store))
+        try await database.write { db in
+            let sql = "INSERT INTO Picture(id, title, photo) VALUES ('p', 'large', ?)"
+            try db.execute(sql: sql, arguments: [photo])
+        }
+        try await phone.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        let folder = try TemporaryFolder()
+        let before = MirrorModel(entities: [Entity(knowsType ? "Picture" : "Other", attributes: [small])])
+        let tablet = relay.device(of: "alice", named: "tablet")
+        let old = try await Mirrored(tablet, model: before, scope: scope, folder: folder)
+        try await old.container.fetchChanges()
+        await old.container.close()
+        let new = try await Mirrored(tablet, model: model, scope: scope, folder: folder)
+        try await new.container.fetchChanges()
+        let found = try #require(new.container.database(of: new.store))
+        #expect(try await found.read { try String.fetchOne($0, sql: "SELECT title FROM Picture") } == "large")
+        #expect(try await found.read { try Data.fetchOne($0, sql: "SELECT photo FROM Picture") } == photo)
+        // Nothing is sent for that, and nothing is fetched again.
+        #expect(try await new.container.pendingExportCount(new.store) == 0)
+        tablet.network.forgetOperations()
+        try await new.container.fetchChanges()
+        #expect(!tablet.network.operations.contains { $0.hasSuffix("records/lookup") })
+    }
+
+    /// Who is told to wait with a file has not got the record yet.
+    @Test(arguments: [401, 408, 429, 503]) func aFileThatCannotComeNowComesLater(_ status: Int) async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        var note = Note(id: "n", title: "large")
+        note.photo = Data((0..<2_000_000).map { UInt8(truncatingIfNeeded: $0 &* 43) })
+        try phone.save(note)
+        try await phone.sync()
+        laptop.device.network.fail(request: 1, of: "asset/1/download", by: .answered(status: status, body: ""))
+        await #expect(throws: MirrorError.self) { try await laptop.container.fetchChanges() }
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.context().object(Note.self, "n") == note)
+    }
+
     /// What a mirror brings in for itself is not the file that an asset in the program's hands stands for.
     @Test func filesThatTheProgramHasFetchedStay() async throws {
         let (phone, laptop) = (try await notes("phone"), try await notes("laptop"))

@@ -86,6 +86,8 @@ extension AssetKeeper {
         switch response.status {
         case 200: return .whole(response.body)
         case 206: return response.body.isEmpty ? .none : .more(response.body)
+        // Says nothing of the file.
+        case 401, 407, 408, 421, 425, 429: throw CKError(foreign: response)
         case 400..<500: return .none
         default: throw CKError(foreign: response)
         }

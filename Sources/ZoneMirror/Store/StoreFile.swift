@@ -129,7 +129,7 @@ enum State {
     enum Key: String {
         case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, heldFor, identity
         case quotaIsFull
-        case wantsSweep, sealed, extents, mergeKeys, clearFields
+        case extents, mergeKeys, clearFields
         /// Some records are awaited in other zones than they were in.
         case awaitsRecords
     }

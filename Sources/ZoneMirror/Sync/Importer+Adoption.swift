@@ -1,5 +1,6 @@
 import GRDB
 import Records
+import ZoneKit
 
 extension Importer {
     /// Gives objects to records that the model knows only now, and values to columns that are new.
@@ -14,6 +15,7 @@ extension Importer {
                 arguments: [oid, table.name, zone.id, name]
             )
             if hasLinks { try resolveLinks(to: name, zone: zone.id, as: oid) }
+            try askForFiles(of: oid, fields, table.columns, type)
         }
         for (name, columns) in added {
             if let table = mapping.tables[name] { try fill(columns, of: table) }
@@ -47,6 +49,31 @@ extension Importer {
             }
             try table.update(db, oid, row)
             try keep(theirs.unresolved, of: table, oid, zone)
+            try askForFiles(of: oid, known.allFields(), columns, known.type)
+        }
+    }
+
+    /// Nobody fetched values in files that no attribute stood for: their records are asked for once more.
+    private func askForFiles(
+        of oid: String,
+        _ fields: [String: FieldValue],
+        _ columns: [ColumnForm],
+        _ type: String
+    ) throws {
+        let isMissing = columns.contains { column in
+            column.attribute?.type.hasLargeForm == true && fields[mapping.field(column)] == nil
+                && fields[mapping.assetField(column)] != nil
+        }
+        guard isMissing else { return }
+        let isPublic = file.scope == .public
+        try db.execute(
+            sql: "UPDATE mirror_record SET tag = ? WHERE oid = ?",
+            arguments: [isPublic ? KnownRecord.unseen : KnownRecord.awaited, oid]
+        )
+        if isPublic {
+            try db.execute(sql: "DELETE FROM mirror_poll WHERE type = ?", arguments: [type])
+        } else {
+            try State.set(db, .awaitsRecords, "1")
         }
     }
 }

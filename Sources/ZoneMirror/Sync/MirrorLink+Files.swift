@@ -12,7 +12,9 @@ extension MirrorLink {
         guard let keeper = try files() else { return nil }
         let origin = AssetOrigin(scope: database.scope, record: record, field: field)
         do {
-            let file = try await keeper.download(asset, origin)
+            let file = try await asOwner { () throws(CKError) in
+                do { return try await keeper.download(asset, origin) } catch { throw CKError(from: error) }
+            }
             let data = try Data(contentsOf: file.url)
             // The store has it now, and nobody else reads the link's own folder.
             try? FileManager.default.removeItem(at: file.url)

@@ -55,7 +55,8 @@ extension TestNetwork {
     ///
     /// - Parameters:
     ///   - number: Which of the requests from now on, counted from 1.
-    ///   - operation: Requests of this kind only, such as `records/modify`; left out, all count.
+    ///   - operation: Requests of this kind only, such as `records/modify` or `asset/1/download`; left out, all
+    ///     count.
     ///   - fault: What goes wrong.
     public func fail(request number: Int, of operation: String = "", by fault: Fault) {
         state.withLock { $0.aimed.append(AimedFault(operation: operation, skips: number - 1, fault: fault)) }

@@ -126,7 +126,9 @@ public final class TestNetwork: Sendable {
 extension TestNetwork: RelayTransport {
     package func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
         guard !Task.isCancelled else { throw .cancelled }
-        let operation = request.path.split(separator: "/").dropFirst(4).joined(separator: "/")
+        let parts = request.path.split(separator: "/")
+        // A file's address says no more than what is done with it.
+        let operation = (parts.first == "asset" ? parts.prefix(3) : parts.dropFirst(4)).joined(separator: "/")
         onRequest(operation, false)
         let plan = state.withLock { $0.plan(operation, at: relay.clock.now, &world.random.generator) }
         switch plan.way {
