@@ -218,6 +218,59 @@ struct Diary: SyncedRecord, Equatable {
         #expect(!tablet.network.operations.contains { $0.hasSuffix("records/lookup") })
     }
 
+    /// With room for one such value at a time all of them travel, in a first listing, in a later page, and in a new listing of
+    /// what is known; what is gone by then goes.
+    @Test(arguments: [CKDatabase.Scope.private, .public])
+    func largeValuesTravelOneByOne(_ scope: CKDatabase.Scope) async throws {
+        var conditions = MirrorConditions()
+        conditions.room = 1_200_000
+        func device(_ name: String) async throws -> Mirrored {
+            try await Mirrored(relay.device(of: "alice", named: name), scope: scope, conditions: conditions)
+        }
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        for mirror in [phone, laptop] { _ = try? await mirror.container.fetchChanges() }
+        var notes: [Note] = []
+        for number in 0..<4 {
+            var note = Note(id: RecordName("n\(number)"), title: "\(number)")
+            if number != 1 { note.photo = Data(repeating: UInt8(number), count: 920_000) }
+            notes.append(note)
+        }
+        for batch in [notes[..<3], notes[3...]] {
+            for note in batch { try phone.save(note) }
+            try await phone.container.sendChanges()
+            relay.clock.advance(by: .seconds(60))
+            try await laptop.container.fetchChanges()
+        }
+        // One's own are not fetched, and what is known of them is known after each save.
+        let context = phone.context()
+        try context.edit(Note.self, "n0") { $0.stars = 5 }
+        notes[0].stars = 5
+        try context.save()
+        try await phone.container.sendChanges()
+        let seen = try await phone.container.database(of: phone.store)?.read { db in
+            try String.fetchAll(db, sql: "SELECT name FROM mirror_record WHERE tag = '0'")
+        }
+        #expect(seen == [])
+        try await phone.container.fetchChanges()
+        #expect(!phone.device.network.operations.contains("asset/1/download"))
+        relay.clock.advance(by: .seconds(60))
+        try await laptop.container.fetchChanges()
+        func all(_ mirror: Mirrored) throws -> [Note] {
+            try mirror.context().fetch(Note.self, sortedBy: .ascending(\.title))
+        }
+        #expect(try all(laptop) == notes)
+        try phone.delete("n1")
+        try context.edit(Note.self, "n3") { $0.photo = Data(repeating: 9, count: 920_001) }
+        try context.save()
+        try await phone.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await laptop.container.forgetTokens(in: laptop.store)
+        try await laptop.container.fetchChanges()
+        // Deletions do not travel from a public database.
+        #expect(try all(laptop).filter { scope == .private || $0.id != "n1" } == all(phone))
+        #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
+    }
+
     /// Who is told to wait with a file has not got the record yet.
     @Test(arguments: [401, 408, 429, 503]) func aFileThatCannotComeNowComesLater(_ status: Int) async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))

@@ -38,16 +38,22 @@ struct Exporter {
 
     /// The next changes after a place in the line, and the place up to which the line was read; empty at its end.
     ///
+    /// At most `limit`, and so many that the last goes beyond `room` bytes, values that go as files included.
+    ///
     /// Whoever is new to the relay is marked as perhaps sent **before** it is, so that a later deletion is sent too.
     func batch(
         after place: Int64,
         limit: Int,
+        room: Int,
         isFull: Bool
     ) throws -> (items: [Outgoing], upTo: Int64, isLast: Bool) {
         let rows = try OutboxRow.next(db, after: place, limit: limit)
-        var items: [Outgoing] = []
+        var (items, bytes): ([Outgoing], Int) = ([], 0)
         for row in rows where try !isFull || makesRoom(row) {
-            if let item = try outgoing(row) { items.append(item) }
+            guard let item = try outgoing(row) else { continue }
+            items.append(item)
+            bytes += item.write.fields.reduce(0) { $0 + Self.bytes(in: $1.value) }
+            if bytes > room { return (items, row.place, false) }
         }
         return (items, rows.last?.place ?? place, rows.count < limit)
     }
@@ -302,6 +308,8 @@ struct Exporter {
         func isCompared(_ name: String, _ value: FieldValue) -> Bool {
             !write.encrypted.contains(name) && !record.encryptedFields.contains(name) && !value.type.isAsset
                 && !ZoneSeal.isSealed(value)
+                // In the record stands its file.
+                && record.fields[name + RecordMapping.companionSuffix] == nil
         }
         for (name, value) in record.fields where isCompared(name, value) && fields[name] != value { return true }
         return fields.contains { name, value in isCompared(name, value) && record.fields[name] == nil }

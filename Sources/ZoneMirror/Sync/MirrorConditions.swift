@@ -15,6 +15,8 @@ package struct MirrorConditions: Sendable {
     package var shortestPoll: Duration = .seconds(60)
     /// Asks the relay to move records between zones; `false`: as if it were one that cannot.
     package var relayMoves = true
+    /// As much of values is in memory at a time on its way from the relay or to it, in bytes; one record may have more.
+    package var room = 32 << 20
     /// Called at named places, so that a test can end the process or the transaction there.
     package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
 

@@ -18,6 +18,10 @@ struct MirrorPage: Sendable {
     var readied: [ReadiedRecord?] = []
     /// How long the answer was.
     var bytes = 0
+    /// Of a page that is written in parts: whether it is the first.
+    var isFirstPart = true
+    /// Likewise, whether it is the last.
+    var isLastPart = true
 }
 
 /// A mirror's way to its database: records as values, each call one request.

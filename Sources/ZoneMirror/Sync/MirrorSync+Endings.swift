@@ -37,9 +37,14 @@ extension MirrorSync {
             defer { turnstile.leave() }
             for start in stride(from: 0, to: names.count, by: BatchLimits.maxOperations) {
                 let part = Array(names[start..<min(start + BatchLimits.maxOperations, names.count)])
-                var found = try await records(part, in: zone)
-                try await makeReadable(&found, in: zone)
-                tally.records += try await settle(part, found, in: zone)
+                let found = try await records(part, in: zone)
+                for range in found.parts(room: conditions.room) {
+                    var some = Array(found[range])
+                    try await makeReadable(&some, in: zone)
+                    tally.records += try await settle(some.map(\.id.recordName), some, in: zone)
+                }
+                let there = Set(found.map(\.id.recordName))
+                tally.records += try await settle(part.filter { !there.contains($0) }, [], in: zone)
             }
         }
         try await file.pool.write { try State.set($0, .awaitsRecords, nil) }

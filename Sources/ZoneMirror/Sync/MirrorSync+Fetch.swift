@@ -233,17 +233,13 @@ extension MirrorSync {
         case .database(.failure(let error)):
             tally.errors[nil] = error
             return advance(.databaseFailed(error.trouble))
-        case .zone(let zone, let since, let sends, .success(var page)):
+        case .zone(let zone, let since, let sends, .success(let page)):
             // Read before something in it was met in another zone: it would bring that back.
             guard sends == self.sends[zone, default: 0] else { return [.askZone(zone, since: since)] }
             askAhead(page, of: zone)
             do {
-                try await makeReadable(&page.records.changed, in: zone)
-                let (count, details) = try await write(page, of: zone, since: since)
-                await seeToKeys(page, in: zone, &tally)
-                tally.records += count
+                for part in page.parts(room: conditions.room) { try await enter(part, of: zone, since, &tally) }
                 tally.bytes += page.bytes
-                tally.details += details
                 let arrived = page.records.changed.count
                 tally.rest[zone] = page.remaining ?? tally.rest[zone].map { max(0, $0 - arrived) }
                 if page.records.moreComing { tell(of: tally) }
@@ -259,6 +255,15 @@ extension MirrorSync {
             tally.errors[zone] = error
             return advance(.zoneFailed(zone, error.trouble))
         }
+    }
+
+    private func enter(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ tally: inout Tally) async throws {
+        var part = part
+        try await makeReadable(&part.records.changed, in: zone)
+        let (count, details) = try await write(part, of: zone, since: since)
+        await seeToKeys(part, in: zone, &tally)
+        tally.records += count
+        tally.details += details
     }
 
     /// What could not be written down, by a full disk or because the task was cancelled, is no word of the relay's: it is asked
@@ -291,7 +296,8 @@ extension MirrorSync {
     private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, _ tally: inout Tally) async {
         if page.hasKeys { try? await unlock(zone) }
         if page.records.changed.contains(where: { !$0.encryptedFields.isEmpty }) {
-            tally.details.append(.keyMissing(zone: zone.zoneName))
+            let missing = MirrorEvent.Detail.keyMissing(zone: zone.zoneName)
+            if !tally.details.contains(missing) { tally.details.append(missing) }
         }
         guard link.isPrivate, link.database.hasEncryptionKey, let caller = try? link.connection().caller else { return }
         for (name, details) in page.shares {

@@ -80,14 +80,10 @@ extension MirrorSync {
             var written = Written()
             let page = found.records
             if !page.changed.isEmpty || !page.deleted.isEmpty || since == nil || known.sweep != 0 {
-                written = try Self.enter(found, in: &known, isFirst: since == nil, db, file, now, crash)
+                let isFirst = since == nil && found.isFirstPart
+                written = try Self.enter(found, in: &known, isFirst: isFirst, db, file, now, crash)
             }
-            try db.execute(
-                sql: """
-                    UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, isEnding = 0, fetchedAt = ? WHERE id = ?
-                    """,
-                arguments: [page.token.text, page.moreComing, now.timeIntervalSince1970, known.id]
-            )
+            if found.isLastPart { try Self.note(page.token, page.moreComing, of: known, at: now, db) }
             try crash(.insideImport)
             return written
         }
@@ -95,6 +91,22 @@ extension MirrorSync {
         for zone in written.awaiting { expectsRecords(in: zone) }
         try crash(.afterImport)
         return (written.count, written.details)
+    }
+
+    /// How far the zone has been read.
+    private static func note(
+        _ token: SyncToken,
+        _ moreComing: Bool,
+        of zone: KnownZone,
+        at now: Date,
+        _ db: Database
+    ) throws {
+        try db.execute(
+            sql: """
+                UPDATE mirror_zone SET token = ?, isThere = 1, isUnfetched = ?, isEnding = 0, fetchedAt = ? WHERE id = ?
+                """,
+            arguments: [token.text, moreComing, now.timeIntervalSince1970, zone.id]
+        )
     }
 
     private static func enter(

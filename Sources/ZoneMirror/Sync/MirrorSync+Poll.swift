@@ -173,9 +173,7 @@ extension MirrorSync {
         unpolled.remove(type)
         let before = poll.marks[type]
         do {
-            var records = page.records
-            try await makeReadable(&records, in: ZoneID(ZoneID.defaultName))
-            let count = try await take(records, type, isLast: page.marker == nil)
+            let count = try await take(page.records, type, isLast: page.marker == nil)
             // A task that is cancelled says so, and does not leave the type as one that is being asked about.
             if page.marker != nil { try Task.checkCancellation() }
             return (count, page.marker)
@@ -226,7 +224,12 @@ extension MirrorSync {
         let effects = poll.handle(.page(type: type, sightings, moreComing: true), at: now, using: &chance)
         var count = 0
         for case .apply(_, let positions) in effects {
-            count += try await write(positions.map { records[$0] }, type)
+            let news = positions.map { records[$0] }
+            for range in news.parts(room: conditions.room) {
+                var part = Array(news[range])
+                try await makeReadable(&part, in: ZoneID(ZoneID.defaultName))
+                count += try await write(part, type, isLast: range.upperBound == news.count)
+            }
         }
         if isLast {
             let end = PublicPoll.Event.page(type: type, [], moreComing: false)
@@ -235,8 +238,9 @@ extension MirrorSync {
         return count
     }
 
-    private func write(_ records: [Record], _ type: String) async throws -> Int {
-        let (file, now, crash, mark) = (file, conditions.wallClock(), conditions.crashPoint, poll.marks[type])
+    private func write(_ records: [Record], _ type: String, isLast: Bool) async throws -> Int {
+        let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
+        let mark = isLast ? poll.marks[type] : nil
         return try await file.pool.write { db in
             let zone = try KnownZone.make(db, ZoneID(ZoneID.defaultName))
             let count = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in

@@ -153,7 +153,8 @@ extension MirrorSync {
                 return
             }
             let file = file
-            let (from, limit, now) = (place, limits.operations, conditions.wallClock().timeIntervalSince1970)
+            let (from, limit, room) = (place, limits.operations, conditions.room)
+            let now = conditions.wallClock().timeIntervalSince1970
             do {
                 let (items, upTo, isLast) = try await file.pool.write { db in
                     var isFull = try State.text(db, .quotaIsFull) != nil
@@ -162,7 +163,7 @@ extension MirrorSync {
                         try State.set(db, .quotaIsFull, nil)
                         isFull = false
                     }
-                    return try Exporter(db, file).batch(after: from, limit: limit, isFull: isFull)
+                    return try Exporter(db, file).batch(after: from, limit: limit, room: room, isFull: isFull)
                 }
                 place = upTo
                 if !items.isEmpty { try await send(items, &tally) }

@@ -11,8 +11,8 @@ extension MirrorSync {
     func makeReadable(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
         if records.contains(where: { !$0.encryptedFields.isEmpty }) { await link.open(&records, in: zone) }
         for index in records.indices {
-            for (name, value) in records[index].fields where name.hasSuffix(RecordMapping.companionSuffix) {
-                guard case .asset(let asset) = value else { continue }
+            for (name, value) in records[index].fields {
+                guard case .asset(let asset) = value, name.hasSuffix(RecordMapping.companionSuffix) else { continue }
                 try await fill(&records[index], companion: name, asset, in: zone)
             }
         }

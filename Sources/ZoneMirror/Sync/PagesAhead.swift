@@ -6,7 +6,7 @@ import ZoneKit
 /// A walk through a zone's feed that runs ahead of the writing: pages are fetched while others are put into the file.
 ///
 /// The writer takes all pages that are there at once. So a slow disk makes larger transactions, a slow network makes small
-/// ones, and the first page shows at once. At most `depth` pages wait; then the walk waits. Names are drawn at random, so each
+/// ones, and the first page shows at once. At most `depth` pages wait, or `room` bytes; then the walk waits. Names are drawn at random, so each
 /// transaction of an import writes most pages of three indexes, however few records it has: many small ones would write the
 /// same pages over and over, while a local save waits for one of them, some 0.15 s at this depth.
 final class PagesAhead: Sendable {
@@ -19,9 +19,11 @@ final class PagesAhead: Sendable {
 
         /// Whether somebody who takes gets something.
         var isReady: Bool { !pages.isEmpty || failure != nil || isEnded }
+        var hasRoom: Bool { pages.count < depth && pages.reduce(0) { $0 + $1.bytes } < room }
     }
 
     private static let depth = 32
+    private static let room = 16 << 20
 
     /// How many requests of ours had gone to the zone when the walk began: one that goes later may be newer than its pages.
     let sends: Int
@@ -103,7 +105,7 @@ final class PagesAhead: Sendable {
     private func hasRoom() async -> Bool {
         await withCheckedContinuation { continuation in
             let goesOn = state.withLock { state in
-                if state.isEnded || state.pages.count < Self.depth { return true }
+                if state.isEnded || state.hasRoom { return true }
                 state.walker = continuation
                 return false
             }
