@@ -63,6 +63,9 @@ import ZoneMirror
             try context.save()
         }
         #expect(try context.fetch(Note.self, .sql("stars + ? > 2", 1)).count == 1)
+        // More names than a statement has arguments.
+        let names = (0..<40_000).map { RecordName("n\($0 * 2)") }
+        #expect(try context.fetch(Note.self, .ids(names), sortedBy: .ascending(\.stars)).map(\.id) == ["n0", "n2"])
     }
 
     @Test func editsDeletionsAndRollback() throws {

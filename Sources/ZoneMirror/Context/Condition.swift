@@ -41,8 +41,9 @@ public struct Condition<T: SyncedRecord>: Sendable {
     /// The objects of these names.
     public static func ids(_ names: [RecordName]) -> Condition {
         let wanted = Set(names)
-        let marks = Array(repeating: "?", count: names.count).joined(separator: ", ")
-        return Condition("id IN (\(marks))", names.map(\.text.databaseValue)) { wanted.contains($0.id) }
+        // One argument, since a statement takes only so many.
+        let list = String(decoding: (try? JSONEncoder().encode(names.map(\.text))) ?? Data("[]".utf8), as: UTF8.self)
+        return Condition("id IN (SELECT value FROM json_each(?))", [list.databaseValue]) { wanted.contains($0.id) }
     }
 
     static func compare<V: Encodable & Sendable>(

@@ -28,12 +28,20 @@ struct StoreCopy {
         let count = try into.pool.write { try insert(rows, $0) }
         guard emptying else { return count }
         try from.pool.write { db in
-            try StoreFile.importing(db, author: Self.author, at: now) { _ in
-                for (table, _) in rows { try db.execute(sql: "DELETE FROM \(table.name.quoted)") }
+            // What has been written since it was copied stays.
+            let copied = try rows.map { table, objects in
+                (table, try objects.filter { try table.row(db, $0.0) == $0.1 }.map(\.0))
             }
-            try db.execute(sql: "DELETE FROM mirror_outbox")
+            try StoreFile.importing(db, author: Self.author, at: now) { _ in
+                for (table, names) in copied { for name in names { try remove(name, of: table, db) } }
+            }
         }
         return count
+    }
+
+    private func remove(_ name: String, of table: TableForm, _ db: Database) throws {
+        try table.delete(db, name)
+        try OutboxRow.drop(db, name)
     }
 
     private func insert(_ rows: [(TableForm, [(String, [DatabaseValue])])], _ db: Database) throws -> Int {

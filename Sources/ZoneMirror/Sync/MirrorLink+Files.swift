@@ -12,13 +12,18 @@ extension MirrorLink {
         guard let keeper = try files() else { return nil }
         let origin = AssetOrigin(scope: database.scope, record: record, field: field)
         do {
-            let file = try await asOwner { () throws(CKError) in
-                do { return try await keeper.download(asset, origin) } catch { throw CKError(from: error) }
+            // Somebody who wanted the same content may have read it, and thrown the file away, a moment before.
+            for isLast in [false, false, true] {
+                let file = try await asOwner { () throws(CKError) in
+                    do { return try await keeper.download(asset, origin) } catch { throw CKError(from: error) }
+                }
+                let data = try isLast ? Data(contentsOf: file.url) : (try? Data(contentsOf: file.url))
+                guard let data else { continue }
+                // The store has it now, and nobody else reads the link's own folder.
+                try? FileManager.default.removeItem(at: file.url)
+                return [UInt8](data)
             }
-            let data = try Data(contentsOf: file.url)
-            // The store has it now, and nobody else reads the link's own folder.
-            try? FileManager.default.removeItem(at: file.url)
-            return [UInt8](data)
+            return nil
         } catch {
             let error = CKError(from: error)
             if error.code == .assetNotAvailable || error.code == .unknownItem { return nil }
