@@ -7,7 +7,7 @@ import Wire
 /// Wire reference 11.
 func listZones(_ context: RequestContext) throws -> EndpointAnswer {
     let zones = try context.store.read { reader throws(RelayError) in
-        let live = try reader.zones(in: context.database).filter { !$0.isDeleted }
+        let live = try reader.livingZones(in: context.database)
         return live.filter { $0.id.isDefault } + live.filter { !$0.id.isDefault }
     }
     return EndpointAnswer { writer in

@@ -28,11 +28,10 @@ package struct DatabaseChanges: Sendable {
         guard database.scope != .public else {
             throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
         }
-        let zones = try reader.zones(in: database)
-        let latest = zones.last?.lastChange ?? 0
-        let end = Self.token(of: database, epoch: epochs.current, position: latest)
-        let start = try position(atMost: latest, expecting: end, epochs)
-        var changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 && (start != nil || !$0.isDeleted) }
+        let start = try position(epochs)
+        let (zones, latest) = try reader.zones(in: database, endedAfter: start)
+        guard start ?? 0 <= latest else { throw .changeTokenExpired }
+        var changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 }
         if changed.contains(where: \.isDeleted) {
             // Of zones that had one name after the other the last is told: in one page with another's end, who reads could
             // not know which came first. A token of an old one is refused, and leads to a listing of the new one.
@@ -40,6 +39,7 @@ package struct DatabaseChanges: Sendable {
             changed = changed.reversed().filter { seen.insert($0.id).inserted }.reversed()
         }
         guard changed.count > limit, limit > 0 else {
+            let end = Self.token(of: database, epoch: epochs.current, position: latest)
             return Page(zones: changed, token: end, moreComing: false)
         }
         let last = changed[Self.end(ofPageOf: limit)]
@@ -58,14 +58,10 @@ package struct DatabaseChanges: Sendable {
         return ChangeToken(kind: .database, log: log.sum, epoch: epoch, position: position)
     }
 
-    private func position(
-        atMost latest: UInt64,
-        expecting end: ChangeToken,
-        _ epochs: Epochs
-    ) throws(RelayError) -> UInt64? {
+    private func position(_ epochs: Epochs) throws(RelayError) -> UInt64? {
         guard let text = token else { return nil }
-        guard let token = ChangeToken(encoded: text), token.kind == .database, token.log == end.log,
-            epochs.admit(token), token.position <= latest
+        let log = Self.token(of: database, epoch: epochs.current, position: 0).log
+        guard let token = ChangeToken(encoded: text), token.kind == .database, token.log == log, epochs.admit(token)
         else { throw .changeTokenExpired }
         return token.position
     }

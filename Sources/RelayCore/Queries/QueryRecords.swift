@@ -62,7 +62,7 @@ package struct QueryRecords: Sendable {
             guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
             return [zone]
         }
-        return try reader.zones(in: database).filter { !$0.isDeleted }
+        return try reader.livingZones(in: database)
     }
 
     /// The query as this caller may ask it; `nil` where no record of the type can be theirs to read.

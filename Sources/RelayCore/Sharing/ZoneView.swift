@@ -50,13 +50,34 @@ extension StoreReader {
         return try unseenZone(id)
     }
 
-    /// The database's zones, ended ones included, in the order of their latest changes.
-    package func zones(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
+    /// The database's zones, in the order of their latest changes.
+    package func livingZones(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
+        if database.scope == .shared { return try allShared(in: database).filter { !$0.isDeleted } }
+        return try database.owner.map(livingZones(of:)) ?? []
+    }
+
+    /// The same with those that have ended after a change, and the latest change of all, those ended before included.
+    ///
+    /// Without a change there is nobody who could know of any that has ended.
+    func zones(
+        in database: DatabaseAddress,
+        endedAfter change: UInt64?
+    ) throws(RelayError) -> (zones: [Zone], latest: UInt64) {
         if database.scope == .shared {
-            guard let user = database.caller.user else { return [] }
-            return try zones(sharedWith: user)
+            let all = try allShared(in: database)
+            let zones = all.filter { !$0.isDeleted || $0.lastChange > change ?? .max }
+            return (zones, all.last?.lastChange ?? 0)
         }
-        guard let owner = database.owner else { return [] }
-        return try zones(of: owner)
+        guard let owner = database.owner else { return ([], 0) }
+        let living = try livingZones(of: owner)
+        let latest = try max(living.last?.lastChange ?? 0, lastEnd(ofZonesOf: owner))
+        guard let change, change < latest else { return (living, latest) }
+        let ended = try endedZones(of: owner, after: change)
+        return ((living + ended).sorted { $0.lastChange < $1.lastChange }, latest)
+    }
+
+    private func allShared(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
+        guard let user = database.caller.user else { return [] }
+        return try zones(sharedWith: user)
     }
 }

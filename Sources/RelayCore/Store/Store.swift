@@ -45,8 +45,15 @@ package protocol StoreReader {
     /// The live zone of this address; the public database's zones have `Zone.publicOwner`.
     func zone(_ id: ZoneID) throws(RelayError) -> Zone?
 
-    /// The owner's zones, deleted ones included, in the order of their latest changes.
-    func zones(of owner: UserID) throws(RelayError) -> [Zone]
+    /// The owner's zones that have not ended, in the order of their latest changes; costs nothing for those that have.
+    func livingZones(of owner: UserID) throws(RelayError) -> [Zone]
+
+    /// Those that have ended after a change, in the order of their ends.
+    func endedZones(of owner: UserID, after change: UInt64) throws(RelayError) -> [Zone]
+
+    /// The change with which the last of them ended; 0 where none has.
+    func lastEnd(ofZonesOf owner: UserID) throws(RelayError) -> UInt64
+
     /// How many zones a user has, without the ended ones; costs nothing for those.
     func zoneCount(of owner: UserID) throws(RelayError) -> Int
 

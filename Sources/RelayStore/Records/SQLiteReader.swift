@@ -137,18 +137,32 @@ class SQLiteReader: StoreReader {
         try attempt { try sharedZone(id, with: user) }
     }
 
-    func zones(of owner: UserID) throws(RelayError) -> [Zone] {
-        try zones(of: owner, "WHERE owner = ? ORDER BY last_change")
-    }
-
     /// Which of an owner's zones have not ended.
     ///
     /// By the index that has only those, which SQLite takes if names are spoken of: of zones that come and go the ended ones
     /// are far more.
     static let living = "owner = ? AND name >= '' AND deleted = 0"
 
-    /// Those that have not ended, in no order.
-    func livingZones(of owner: UserID) throws(RelayError) -> [Zone] { try zones(of: owner, "WHERE \(Self.living)") }
+    func livingZones(of owner: UserID) throws(RelayError) -> [Zone] {
+        try zones(of: owner, "WHERE \(Self.living) ORDER BY last_change")
+    }
+
+    func endedZones(of owner: UserID, after change: UInt64) throws(RelayError) -> [Zone] {
+        try zones(of: owner, "WHERE id IN (\(Self.ended)) ORDER BY last_change", change)
+    }
+
+    /// Which of an owner's zones have ended after a change.
+    static let ended = "SELECT id FROM zone_row WHERE owner = ?1 AND deleted = 1 AND ended > ?2"
+
+    func lastEnd(ofZonesOf owner: UserID) throws(RelayError) -> UInt64 {
+        try attempt {
+            guard let number = try number(of: owner) else { return 0 }
+            let statement = try SQL("SELECT max(ended) FROM zone_row WHERE owner = ? AND deleted = 1", in: database)
+            defer { statement.reset() }
+            statement.bind(1, number)
+            return try statement.step() ? statement.unsigned(0) : 0
+        }
+    }
 
     func zoneCount(of owner: UserID) throws(RelayError) -> Int {
         try attempt {
@@ -160,7 +174,7 @@ class SQLiteReader: StoreReader {
         }
     }
 
-    private func zones(of owner: UserID, _ which: String) throws(RelayError) -> [Zone] {
+    private func zones(of owner: UserID, _ which: String, _ change: UInt64? = nil) throws(RelayError) -> [Zone] {
         try attempt {
             guard let number = try number(of: owner) else { return [] }
             let statement = try SQL(
@@ -171,6 +185,7 @@ class SQLiteReader: StoreReader {
             )
             defer { statement.reset() }
             statement.bind(1, number)
+            if let change { statement.bind(2, change) }
             var zones: [Zone] = []
             while try statement.step() {
                 var zone = Zone(

@@ -170,7 +170,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     override func storageUse(of owner: UserID) throws(RelayError) -> StorageUse {
         if let use = memory.use[owner] { return use }
-        let use = try livingZones(of: owner).reduce(StorageUse()) { $0 + (memory.zones[$1.id] ?? $1).use }
+        let use = try livingZones(of: owner).reduce(StorageUse()) { $0 + $1.use }
         memory.use[owner] = use
         return use
     }
@@ -204,8 +204,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         return zone
     }
 
-    override func zones(of owner: UserID) throws(RelayError) -> [Zone] {
-        try super.zones(of: owner).map { $0.isDeleted ? $0 : memory.zones[$0.id] ?? $0 }
+    override func livingZones(of owner: UserID) throws(RelayError) -> [Zone] {
+        let zones = try super.livingZones(of: owner).map { memory.zones[$0.id] ?? $0 }
+        return zones.sorted { $0.lastChange < $1.lastChange }
     }
 
     func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone {
@@ -236,9 +237,10 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             zone.lastChange = takeChangeNumber()
             zone.isDeleted = true
             if zone.sharing != .nothing { try endSharing(in: zone) }
-            let statement = try SQL("UPDATE zone_row SET deleted = 1, loss = ? WHERE id = ?", in: database)
-            statement.bind(1, zone.loss.rawValue)
-            statement.bind(2, zone.number)
+            let statement = try SQL("UPDATE zone_row SET deleted = 1, ended = ?, loss = ? WHERE id = ?", in: database)
+            statement.bind(1, zone.lastChange)
+            statement.bind(2, zone.loss.rawValue)
+            statement.bind(3, zone.number)
             try statement.run()
             try write(CollectionOfOne(zone), by: self.statement(.stampZone))
             memory.zones.forget(zone)

@@ -43,6 +43,7 @@ enum StoreLayout {
         migrator.registerMigration("26 signed writes") { try $0.execute(sql: signedWrites) }
         migrator.registerMigration("27 words of all fields") { try $0.execute(sql: wordsOfAllFields) }
         migrator.registerMigration("28 runs after moves") { try $0.execute(sql: runsAfterMoves) }
+        migrator.registerMigration("29 ends of zones") { try $0.execute(sql: zoneEnds) }
         return migrator
     }
 
@@ -288,6 +289,14 @@ enum StoreLayout {
         INSERT OR IGNORE INTO zone_run (zone, run)
             SELECT zone, run FROM record INDEXED BY live_by_run WHERE deleted = 0 AND zone <> 1 GROUP BY run, zone
             UNION SELECT zone, run FROM record INDEXED BY dead_by_run WHERE deleted = 1 AND zone <> 1 GROUP BY run, zone
+        """
+
+    /// Whoever asks what has ended since reads that, and not all that ever was.
+    private static let zoneEnds = """
+        ALTER TABLE zone_row ADD COLUMN ended INTEGER NOT NULL DEFAULT 0;
+        UPDATE zone_row SET ended = (SELECT last_change FROM zone_stamp WHERE zone = id) WHERE deleted = 1;
+        CREATE INDEX zone_by_end ON zone_row (owner, ended) WHERE deleted = 1;
+        DROP INDEX zone_by_owner;
         """
 
     /// What fields were before they were taken out of the schema.

@@ -297,7 +297,7 @@ import Wire
             let (zones, record) = try after.read { reader throws(RelayError) in
                 let zone = try reader.zone(ZoneID(ZoneID.defaultName, owner: Zone.publicOwner))
                 return (
-                    try reader.zones(of: user),
+                    try reader.livingZones(of: user),
                     try zone.map { zone throws(RelayError) in try reader.records(named: [user.recordName], in: zone) }
                 )
             }
