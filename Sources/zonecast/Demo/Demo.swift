@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Records
+import RelayServer
 import RelayStore
 
 /// `zonecast demo`: a relay and its clients, live.
@@ -98,6 +99,7 @@ struct Demo: AsyncParsableCommand {
         let recorder = try record.flatMap { path in
             try DemoRecorder.Form(path: path).map { try DemoRecorder(path: path, form: $0) }
         }
+        if url == nil, port != 0 { try await checkPort() }
         let folder = DemoFolder.path()
         let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
         let signals = DemoSignals {
@@ -123,6 +125,18 @@ struct Demo: AsyncParsableCommand {
             try await play(world, isPlain: isPlain, recorder)
         } catch {
             throw DemoFolder.trouble(in: folder) ?? error
+        }
+    }
+
+    /// The relay's own words for it are those of `zonecast serve`.
+    private func checkPort() async throws {
+        var wanted = ServerConfiguration()
+        (wanted.host, wanted.port) = ("127.0.0.1", port)
+        if case .portTaken(let address)? = await ListenError.ofTrying(wanted) {
+            throw CommandFailure(
+                .failed,
+                "\(address) is in use by another program. Without --port the demo takes any free one."
+            )
         }
     }
 

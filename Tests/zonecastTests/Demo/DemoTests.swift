@@ -83,6 +83,7 @@ import Testing
         let demo = try Command.run(["demo", "--port", "\(relay.port)"])
         #expect(demo.status == 1)
         #expect(demo.complaint.contains("127.0.0.1:\(relay.port) is in use"), "\(demo.complaint)")
+        #expect(demo.complaint.contains("Without --port"), "\(demo.complaint)")
     }
 
     @Test(arguments: [
