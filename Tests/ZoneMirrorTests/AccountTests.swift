@@ -144,6 +144,27 @@ import ZoneTesting
         return (mirror, device.connection.credentials)
     }
 
+    @Test func whatIsReportedLateOfAFileThatWasPutAwayChangesNothing() async throws {
+        let asked = Mutex(0)
+        let policy = AccountPolicy(signedOut: { _ in
+            asked.withLock { $0 += 1 }
+            return .keepClosed
+        })
+        let (mirror, credentials) = try await tablet(policy)
+        let file = try #require(mirror.container.stores.file(mirror.store))
+        let alice = try #require(mirror.container.stores.account.user)
+        credentials.replace(webAuthToken: nil)
+        try await settle(mirror, [:])
+        await mirror.container.accountChanged(.signedOut(of: alice), in: file)
+        credentials.replace(webAuthToken: "dev-alice")
+        try await settle(mirror, ["a": "Alice's", "unsent": "Alice's, not sent"])
+        await mirror.container.accountChanged(.signedOut(of: alice), in: file)
+        #expect(mirror.container.stores.account == Account(user: alice, standing: .signedIn))
+        try await mirror.sync()
+        #expect(try mirror.titles.count == 2)
+        #expect(asked.withLock { $0 } == 1)
+    }
+
     @Test func filesOfWhoSignsOutAreClosedAndKept() async throws {
         let asked = Mutex<[AccountPolicy.SignOut]>([])
         let policy = AccountPolicy(signedOut: { question in

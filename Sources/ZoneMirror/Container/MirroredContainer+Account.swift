@@ -21,13 +21,15 @@ extension MirroredContainer {
 
     // MARK: Changes
 
-    /// What a store has found out about its user.
+    /// What has been found out about the user of a store's file.
     ///
     /// While files are put in place of others, those who keep the old ones in step are waited for: a report of theirs that
-    /// waits here meanwhile is given up with them.
-    func accountChanged(_ change: AccountGate.Change) async {
+    /// waits here meanwhile is given up with them. One that was on its way, of a file that is no longer behind its store, has
+    /// been dealt with: its user may be back by now.
+    func accountChanged(_ change: AccountGate.Change, in file: StoreFile) async {
         guard await switching.enterUnlessCancelled() else { return }
         defer { switching.leave() }
+        guard stores.file(file.id) === file else { return }
         // Of several containers' public stores one may be read by nobody while the user of another is signed in.
         if case .signedOut(of: nil) = change,
             descriptions.compactMap(\.cloud).contains(where: { !Self.isOpenToNobody($0) })

@@ -130,7 +130,7 @@ extension MirroredContainer {
                 conditions: conditions,
                 board: board,
                 otherStore: { [stores] in stores.file($0) },
-                accountChanged: { [weak self] change in await self?.accountChanged(change) }
+                accountChanged: { [weak self] change in await self?.accountChanged(change, in: file) }
             )
             stores.put(file)
             let known = try file.pool.read { try State.text($0, .account) } ?? accounts.lastUser
