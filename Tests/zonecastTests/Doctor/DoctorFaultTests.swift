@@ -17,6 +17,8 @@ import Testing
         _ arguments: [String],
         environment: [String: String] = [:]
     ) throws -> Diagnosis.Check {
+        // Without a relay it is tried whether one could listen: at a port that nobody else on this machine can have.
+        let environment = environment.merging(["ZONECAST_LISTEN": "127.0.0.1:0"]) { own, _ in own }
         let forPrograms = try Command.run(
             ["doctor", "--json", "--timeout", "120"] + arguments,
             environment: environment
