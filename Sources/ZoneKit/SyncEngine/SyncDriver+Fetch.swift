@@ -49,6 +49,8 @@ extension SyncDriver {
             await saveState()
             await deliver(.didFetchChanges(.init(context: context)))
             tell(.fetchFinished(outcome))
+            // A wait that the relay asks for is kept before the caller goes on.
+            await saveState()
             // Of the one who has come instead nothing has been looked at yet.
             if epoch != accountEpoch { tell(.noticed(nil)) }
             try Self.throwFailure(outcome, errors)

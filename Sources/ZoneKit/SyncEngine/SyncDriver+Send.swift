@@ -63,6 +63,8 @@ extension SyncDriver {
         await deliver(.didSendChanges(.init(context: context)))
         if epoch != accountEpoch || context.options.scope != .all { tally.emptyAt = nil }
         finish(tally)
+        // Whoever called may end the program as soon as this returns: a wait that the relay asks for is told before.
+        await saveState()
         await tellOthers(tally.changedZones)
         if let error = tally.error { throw error }
         if !tally.failures.isEmpty { throw CKError.partialFailure(tally.failures) }

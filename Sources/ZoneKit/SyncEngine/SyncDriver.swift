@@ -177,7 +177,7 @@ actor SyncDriver {
             case .wake(let moment): wake(at: moment)
             }
         }
-        noteHold()
+        if noteHold() { inBackground { await $0.saveState() } }
     }
 
     private func countNews(_ event: SyncSchedule.Event) {
@@ -189,20 +189,23 @@ actor SyncDriver {
         }
     }
 
-    /// Keeps a wait that the relay asked for where it survives a restart.
-    private func noteHold() {
+    /// Puts a wait that the relay asked for into the state, where it survives a restart once the application is told.
+    ///
+    /// `false`: it is there already.
+    private func noteHold() -> Bool {
         let until = schedule.heldUntil.map { moment in
             conditions.wallClock().addingTimeInterval((moment - conditions.time.now()).inSeconds)
         }
         // The two clocks never agree to the last bit; only a real difference is worth keeping.
         let known = state.read(\.heldUntil)
         let drift = until.flatMap { until in known.map { abs(until.timeIntervalSince($0)) } }
-        guard (drift ?? 0) > 1 || (until == nil) != (known == nil) else { return }
+        guard (drift ?? 0) > 1 || (until == nil) != (known == nil) else { return false }
         let wait = schedule.heldUntil.map { ($0 - conditions.time.now()).inSeconds }
         state.update { contents in
             contents.heldUntil = until
             contents.heldFor = wait
         }
+        return true
     }
 
     private func wake(at moment: Moment?) {

@@ -49,6 +49,20 @@ import ZoneTesting
         try await wait("the laptop to have everything", on: laptop) { laptop.texts == all }
     }
 
+    /// Told without delay: the program may end while it waits.
+    @Test(arguments: ["records/modify", "changes/database"])
+    func aWaitThatTheRelayAsksForIsKeptWithTheState(_ operation: String) async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        device.network.fail(request: 1, of: operation, by: .throttled(retryAfter: .seconds(3600)))
+        let phone = SyncedNotes(device, isAutomatic: true)
+        phone.addZone()
+        phone.write("a", "1")
+        try await wait("the wait to be kept", on: phone) {
+            let state = phone.saved.flatMap { try? JSONEncoder().encode($0) } ?? Data()
+            return String(decoding: state, as: UTF8.self).contains("heldUntil")
+        }
+    }
+
     @Test func twoEnginesOnOneLineHearOfEachOther() async throws {
         let mac = relay.device(of: "alice", named: "mac")
         let (first, second) = (SyncedNotes(mac, isAutomatic: true), SyncedNotes(mac, isAutomatic: true))
