@@ -82,6 +82,22 @@ import ZoneTesting
         #expect(operations.filter { $0 == "private/assets/upload" }.count == 2)
     }
 
+    /// Whoever signs in while files are being sent sends none of them.
+    @Test func aSignInAmidASaveEndsItBeforeTheNextFile() async throws {
+        let record = CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: "two"))
+        record["images"] = [CKAsset(fileURL: try file("1", "one")), CKAsset(fileURL: try file("2", "two"))]
+        phone.network.forgetOperations()
+        let container = phone.container
+        phone.network.fail(
+            request: 1,
+            of: "assets/upload",
+            by: .beforeAnswer { try? await container.signIn(.dev(user: "bob")) }
+        )
+        await expect(.accountTemporarilyUnavailable) { try await phone.privateDatabase.save(record) }
+        #expect(phone.network.operations.filter { $0 == "private/assets/upload" }.count == 1)
+        #expect(!phone.network.operations.contains("private/records/modify"))
+    }
+
     @Test func anAssetCanBePutIntoAnotherRecord() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "moving"))

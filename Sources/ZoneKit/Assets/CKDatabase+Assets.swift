@@ -42,10 +42,12 @@ extension ModifyItem {
 extension CKDatabase {
     /// Sends the files of records, each content once, before the records themselves.
     ///
-    /// A file that cannot be read or is refused is its record's own failure; what would meet every file ends the call.
+    /// A file that cannot be read or is refused is its record's own failure; what would meet every file ends the call. So
+    /// does somebody else's sign-in: no file goes in the name of another than `user`.
     func sendFiles(
         of records: [CKRecord],
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
+        for user: AccountBinding,
         _ tell: (ModifyEvent) -> Void
     ) async throws(CKError) -> SentFiles {
         var sent = SentFiles()
@@ -55,7 +57,9 @@ extension CKDatabase {
             let assets = state.assetsToSend(policy)
             for (position, (key, asset)) in assets.enumerated() {
                 do throws(CKError) {
-                    try await send(asset, key, of: state, &sent)
+                    try await user.during { () async throws(CKError) in
+                        try await send(asset, key, of: state, &sent)
+                    }
                     tell(.progress(record, Double(position + 1) / Double(assets.count + 1)))
                 } catch  where error.isOfFile {
                     sent.failures[state.id] = error

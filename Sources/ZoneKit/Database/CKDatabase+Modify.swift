@@ -71,9 +71,11 @@ extension CKDatabase {
         // Somebody else may sign in before the last request has gone.
         let user = AccountBinding.ofNow(try session.connection())
         var outcome = ModifyOutcome()
-        var files = try await sendFiles(of: recordsToSave, savePolicy, tell)
-        try await sealSecrets(of: recordsToSave, savePolicy, &files)
-        let caller = try await callerName(for: recordsToSave)
+        var files = try await sendFiles(of: recordsToSave, savePolicy, for: user, tell)
+        let caller = try await user.during { () async throws(CKError) in
+            try await sealSecrets(of: recordsToSave, savePolicy, &files)
+            return try await callerName(for: recordsToSave)
+        }
         let items = ModifyItem.items(
             saving: recordsToSave,
             deleting: recordIDsToDelete,
@@ -95,7 +97,7 @@ extension CKDatabase {
         }
         outcome.tell(try session.connection().zoneKeys)
         for case let share as CKShare in recordsToSave where (try? outcome.saveResults[share.recordID]?.get()) != nil {
-            await giveKey(by: share)
+            try? await user.during { () async throws(CKError) in await giveKey(by: share) }
         }
         return outcome
     }

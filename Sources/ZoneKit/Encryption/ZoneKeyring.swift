@@ -69,7 +69,9 @@ package final class ZoneKeyring: Sendable {
             // Whoever waits for this may do so with a thread of the common pool.
             let tasks = time.surroundings?.tasks ?? OwnThreads.lane
             let task = Task(executorPreference: tasks) { () async throws in
-                try Curve25519.KeyAgreement.PrivateKey(rawRepresentation: try await provider.userKey())
+                // What the program asks for in there is its own matter, whoever has signed in.
+                let key = try await AccountBinding.$current.withValue(nil) { try await provider.userKey() }
+                return try Curve25519.KeyAgreement.PrivateKey(rawRepresentation: key)
             }
             state.userKey = task
             return task
