@@ -20,6 +20,26 @@ extension [BatchItem] {
         var seen: Set<ZoneID> = []
         return map(\.id.zone).filter { seen.insert($0).inserted }
     }
+
+    /// The same items, each behind those of them that must be there first.
+    fileprivate func targetsFirst() -> [BatchItem] {
+        let saves = filter { $0.record != nil }
+        let places = Dictionary(saves.map { ($0.id, $0) }) { first, _ in first }
+        guard places.count == saves.count else { return self }
+        let order = ModifyItem.items(saving: saves.compactMap(\.record), deleting: [], .ifServerRecordUnchanged)
+        return order.targetsFirst().compactMap { places[$0.id.record] } + filter { $0.record == nil }
+    }
+}
+
+extension BatchLimits {
+    /// Cuts one zone's changes into requests.
+    ///
+    /// The relay takes one request's changes in any order, but one request after the other: only where there are several, a
+    /// parent or a shared record has to go before what needs it.
+    func requests(of items: [BatchItem]) -> [[BatchItem]] {
+        let requests = cut(items, size: \.size)
+        return requests.count > 1 ? cut(items.targetsFirst(), size: \.size) : requests
+    }
 }
 
 /// What became of a batch, put together from its requests.

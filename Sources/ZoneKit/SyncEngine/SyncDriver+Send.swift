@@ -225,7 +225,7 @@ extension SyncDriver {
     ) async {
         // What is to stand or fall together goes in one request, as far as the relay takes it.
         let isWhole = atomically && items.count <= ZoneChunk<BatchItem>.atomicLimit
-        var waiting = (isWhole ? [items] : limits.cut(items, size: \.size))[...]
+        var waiting = (isWhole ? [items] : limits.requests(of: items))[...]
         while epoch == accountEpoch, let request = waiting.popFirst() {
             do {
                 answer.take(request, try await modify(request, atomically: atomically))
@@ -234,7 +234,7 @@ extension SyncDriver {
                 let error = CKError(from: error)
                 if error.code == .limitExceeded, request.count > 1 {
                     limits.exceeded(by: request.count)
-                    waiting = limits.cut(request + waiting.joined(), size: \.size)[...]
+                    waiting = limits.requests(of: request + waiting.joined())[...]
                     continue
                 }
                 answer.fail(request, error)

@@ -111,6 +111,49 @@ import ZoneTesting
         #expect(guilty.map(\.record.recordID) == [taken.recordID])
     }
 
+    /// Sends a batch of the application's own, whose records are pending; gives what its engine has told and still has.
+    private func send(
+        _ batch: CKSyncEngine.RecordZoneChangeBatch,
+        from device: TestDevice
+    ) async throws -> (sent: CKSyncEngine.Event.SentRecordZoneChanges, pending: Int) {
+        let delegate = OwnBatch(batch)
+        var configuration = CKSyncEngine.Configuration(
+            database: device.privateDatabase,
+            stateSerialization: nil,
+            delegate: delegate
+        )
+        configuration.automaticallySync = false
+        let engine = CKSyncEngine(configuration)
+        engine.state.add(pendingRecordZoneChanges: batch.recordsToSave.map { .saveRecord($0.recordID) })
+        try? await engine.sendChanges()
+        let sent = try #require(delegate.sent.withLock { $0.first })
+        return (sent, engine.state.pendingRecordZoneChanges.count)
+    }
+
+    /// In whatever order the application names them: of several requests the one with the parent goes first.
+    @Test func aLargeBatchsParentGoesBeforeItsChildren() async throws {
+        let phone = relay.device(of: "alice", named: "phone")
+        let zone = try await phone.privateDatabase.save(CKRecordZone(zoneName: "Notes")).zoneID
+        func record(_ name: String) -> CKRecord {
+            CKRecord(recordType: "Note", recordID: .init(recordName: name, zoneID: zone))
+        }
+        let parent = record("parent")
+        let share = CKShare(rootRecord: parent)
+        let children = (0..<250).map { number in
+            let child = record("n\(number)")
+            child.setParent(parent)
+            return child
+        }
+        let batch = CKSyncEngine.RecordZoneChangeBatch(
+            recordsToSave: [share] + children + [parent],
+            atomicByZone: false
+        )
+        let (sent, pending) = try await send(batch, from: phone)
+        #expect(sent.failedRecordSaves.isEmpty, "\(sent.failedRecordSaves.first?.error as Any)")
+        #expect(sent.savedRecords.count == 252 && pending == 0)
+        #expect(phone.network.operations.filter { $0.hasSuffix("records/modify") }.count == 2)
+    }
+
     @Test func theDefaultZoneIsNeverToldToBeGone() async throws {
         let phone = SyncedNotes(relay.device(of: "alice", named: "phone"), zone: CKRecordZone.ID.defaultZoneName)
         phone.write("milk", "Buy milk")
