@@ -52,6 +52,10 @@ package struct SyncSchedule: Sendable {
         package var madeProgress: Bool
         /// Something was refused for good, and so handed to the application.
         package var hadRefusals: Bool
+        /// What single zones met that is tried again by itself, and holds no other.
+        package var zoneTroubles: [ZoneID: Trouble] = [:]
+        /// Whatever is left to send is in zones that asked for patience.
+        package var leavesHeldOnly = false
 
         package init(trouble: Trouble? = nil, madeProgress: Bool = false, hadRefusals: Bool = false) {
             self.trouble = trouble
@@ -97,6 +101,10 @@ package struct SyncSchedule: Sendable {
     /// The relay asked the whole database to wait until then.
     private var databaseHeldUntil: Moment?
     private var zoneLanes: [ZoneID: Lane] = [:]
+    /// Of the zones to which nothing may be sent for now.
+    private var sendZoneLanes: [ZoneID: Lane] = [:]
+    /// All that is pending is in those, until the outbox changes.
+    private var awaitsZones = false
     private var lastSendBegan: Moment?
     /// Refusals in a row without any success: an application that sends the same again must not spin.
     private var fruitlessSends = 0
@@ -119,6 +127,11 @@ package struct SyncSchedule: Sendable {
     /// The zones that asked for patience and still want it.
     package func heldZones(at now: Moment) -> Set<ZoneID> {
         Set(zoneLanes.filter { ($0.value.notBefore ?? now) > now }.keys)
+    }
+
+    /// The zones that asked for patience with what is sent to them, and still want it.
+    package func zonesHeldFromSending(at now: Moment) -> Set<ZoneID> {
+        Set(sendZoneLanes.filter { ($0.value.notBefore ?? now) > now }.keys)
     }
 
     /// What is under way, wanted or waiting, in words; `nil` when there is nothing but polls to come.
@@ -146,7 +159,9 @@ package struct SyncSchedule: Sendable {
             if pollAt == nil { schedulePoll(now, &random) }
         case .noticed(let zone?): wantedZones.insert(zone)
         case .noticed(nil): wantsDatabase = true
-        case .outboxChanged(let isEmpty): hasPending = !isEmpty
+        case .outboxChanged(let isEmpty):
+            hasPending = !isEmpty
+            awaitsZones = false
         case .fetchBegan: fetchLane.isBusy = true
         case .sendBegan:
             sendLane.isBusy = true
@@ -208,6 +223,12 @@ package struct SyncSchedule: Sendable {
         _ random: inout some RandomNumberGenerator
     ) {
         sendLane.isBusy = false
+        for (zone, trouble) in outcome.zoneTroubles {
+            sendZoneLanes[zone, default: Lane()].failed(trouble, at: now, using: &random)
+        }
+        // Who was asked again and did not refuse has patience with us once more.
+        sendZoneLanes = sendZoneLanes.filter { ($0.value.notBefore ?? now) > now }
+        awaitsZones = outcome.leavesHeldOnly
         if let trouble = outcome.trouble {
             note(retryAfter: trouble, now)
             sendLane.failed(trouble, at: now, using: &random)
@@ -271,6 +292,7 @@ package struct SyncSchedule: Sendable {
     private func sendDue(_ now: Moment) -> Moment? {
         guard hasPending, !sendLane.isBusy, !fetchesBeforeSending else { return nil }
         let settled = lastSendBegan.map { $0 + settings.coalescing } ?? now
-        return max(settled, sendLane.notBefore ?? now, databaseHeldUntil ?? now)
+        let zonesDue = awaitsZones ? sendZoneLanes.values.compactMap(\.notBefore).min() : nil
+        return max(settled, zonesDue ?? now, sendLane.notBefore ?? now, databaseHeldUntil ?? now)
     }
 }

@@ -137,6 +137,23 @@ import Testing
         )
     }
 
+    @Test mutating func oneBusyZoneHoldsNoOtherFromBeingSent() {
+        var schedule = Self.begun()
+        _ = schedule.handle(.outboxChanged(isEmpty: false), at: at(1), using: &random)
+        var busy = SyncSchedule.SendOutcome()
+        busy.zoneTroubles[notes] = Trouble(.zoneBusy, retryAfter: .seconds(600))
+        busy.leavesHeldOnly = true
+        #expect(schedule.handle(.sendFinished(busy), at: at(1), using: &random) == [.wake(at: at(601))])
+        let edited = schedule.handle(.outboxChanged(isEmpty: false), at: at(2), using: &random)
+        #expect(edited == [.send, .wake(at: nil)])
+        #expect(schedule.zonesHeldFromSending(at: at(2)) == [notes])
+        var rest = SyncSchedule.SendOutcome(madeProgress: true)
+        rest.leavesHeldOnly = true
+        #expect(schedule.handle(.sendFinished(rest), at: at(3), using: &random) == [.wake(at: at(601))])
+        #expect(schedule.handle(.timerFired, at: at(601), using: &random) == [.send, .wake(at: nil)])
+        #expect(schedule.zonesHeldFromSending(at: at(601)).isEmpty)
+    }
+
     @Test mutating func refusalsThatRepeatDoNotSpin() {
         var schedule = Self.begun()
         let refused = SyncSchedule.SendOutcome(hadRefusals: true)

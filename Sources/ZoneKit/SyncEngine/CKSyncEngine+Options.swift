@@ -67,6 +67,18 @@ extension CKSyncEngine {
                 contains(pendingRecordZoneChange.recordID)
             }
 
+            /// The same without what is in some zones.
+            func leavingOut(_ zones: Set<ZoneID>) -> Scope {
+                guard !zones.isEmpty else { return self }
+                let left = zones.map { CKRecordZone.ID($0) }.sorted { $0.zoneName < $1.zoneName }
+                switch self {
+                case .all: return .allExcluding(left)
+                case .allExcluding(let others): return .allExcluding(others + left)
+                case .zoneIDs(let wanted): return .zoneIDs(wanted.filter { !zones.contains($0.zone) })
+                case .recordIDs(let wanted): return .recordIDs(wanted.filter { !zones.contains($0.zoneID.zone) })
+                }
+            }
+
             /// Says whether changes of the zone itself are meant.
             func contains(_ zoneID: CKRecordZone.ID) -> Bool {
                 switch self {
@@ -100,6 +112,13 @@ extension CKSyncEngine {
         public let reason: SyncReason
         /// What it is to send.
         public let options: SendChangesOptions
+
+        /// The same without what is in some zones.
+        func leavingOut(_ zones: Set<ZoneID>) -> SendChangesContext {
+            var options = options
+            options.scope = options.scope.leavingOut(zones)
+            return SendChangesContext(reason: reason, options: options)
+        }
     }
 }
 

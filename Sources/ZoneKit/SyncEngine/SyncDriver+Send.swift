@@ -12,40 +12,48 @@ extension SyncDriver {
         /// Nothing was said about them: they stay pending.
         var keptRecords: Set<RecordID> = []
         var keepsZones = false
+        /// Zones that are busy: nothing more is sent to them in this round.
+        var heldZones: Set<ZoneID>
         var changedZones: Set<ZoneID> = []
         /// The application was asked for everything, and had nothing (more), when what is pending was at this revision.
         var emptyAt: UInt64?
 
         /// Notes what is tried again later: a busy zone holds no other, everything else ends the round.
-        mutating func retryLater(_ error: CKError) {
-            if error.trouble.kind != .zoneBusy { self.error = self.error ?? error }
-            outcome.trouble = self.error?.trouble ?? error.trouble
+        mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {
+            if let zone, error.trouble.kind == .zoneBusy {
+                heldZones.insert(zone)
+                outcome.zoneTroubles[zone] = error.trouble
+            } else {
+                self.error = self.error ?? error
+                outcome.trouble = self.error?.trouble
+            }
         }
     }
 
-    func sendOnSchedule() async {
+    func sendOnSchedule(held: Set<ZoneID>) async {
         do {
             try await checkAccount()
         } catch {
             return tell(.sendFinished(.init(trouble: CKError(from: error).trouble)))
         }
-        _ = try? await send(CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init()))
+        _ = try? await send(CKSyncEngine.SendChangesContext(reason: .scheduled, options: .init()), held: held)
     }
 
     func sendNow(_ options: CKSyncEngine.SendChangesOptions, for engine: CKSyncEngine) async throws {
         adopt(engine)
         try await checkAccount()
-        try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options))
+        try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options), held: [])
     }
 
-    private func send(_ context: CKSyncEngine.SendChangesContext) async throws {
+    /// One round, with its events; sends nothing to the zones that are `held`.
+    private func send(_ context: CKSyncEngine.SendChangesContext, held: Set<ZoneID>) async throws {
         await sendLane.enter()
         defer { sendLane.leave() }
         tell(.sendBegan)
         let epoch = accountEpoch
-        await deliver(.willSendChanges(.init(context: context)))
-        var tally = Tally()
-        await sendZones(context, &tally, epoch)
+        await deliver(.willSendChanges(.init(context: context.leavingOut(held))))
+        var tally = Tally(heldZones: held)
+        await sendZones(context.leavingOut(held), &tally, epoch)
         while tally.error == nil, epoch == accountEpoch {
             guard !Task.isCancelled else {
                 // What is left was not looked at: this is no end that could count as a good one.
@@ -53,14 +61,14 @@ extension SyncDriver {
                 break
             }
             let asked = state.read(\.revision)
-            guard await sendBatch(context, &tally, epoch) else {
+            guard await sendBatch(context.leavingOut(tally.heldZones), &tally, epoch) else {
                 tally.emptyAt = asked
                 break
             }
             await saveState()
         }
         await saveState()
-        await deliver(.didSendChanges(.init(context: context)))
+        await deliver(.didSendChanges(.init(context: context.leavingOut(held))))
         if epoch != accountEpoch || context.options.scope != .all { tally.emptyAt = nil }
         finish(tally)
         // Whoever called may end the program as soon as this returns: a wait that the relay asks for is told before.
@@ -73,9 +81,12 @@ extension SyncDriver {
     private func finish(_ tally: Tally) {
         // An application that has no batch for what is pending is asked again when something changes, not in a loop.
         let (hasPending, revision) = state.read { ($0.hasPending, $0.revision) }
-        let isFruitless = tally.outcome.trouble == nil && tally.emptyAt == revision && !tally.outcome.hadRefusals
-        tell(.outboxChanged(isEmpty: !hasPending || isFruitless))
-        tell(.sendFinished(tally.outcome))
+        let hasNoMore = tally.outcome.trouble == nil && tally.emptyAt == revision && !tally.outcome.hadRefusals
+        var outcome = tally.outcome
+        // What is in busy zones it was not asked for.
+        outcome.leavesHeldOnly = hasNoMore && !tally.heldZones.isEmpty
+        tell(.outboxChanged(isEmpty: !hasPending || (hasNoMore && !outcome.leavesHeldOnly)))
+        tell(.sendFinished(outcome))
     }
 
     // MARK: Zones
@@ -169,7 +180,9 @@ extension SyncDriver {
     private func settle(_ id: CKRecordZone.ID, version: UInt64, _ error: CKError?, _ tally: inout Tally) {
         if let error {
             tally.failures[id] = error
-            guard !error.trouble.isRetriedAutomatically, !tally.keepsZones else { return tally.retryLater(error) }
+            guard !error.trouble.isRetriedAutomatically, !tally.keepsZones else {
+                return tally.retryLater(error, in: id.zone)
+            }
             tally.outcome.hadRefusals = true
         } else {
             tally.outcome.madeProgress = true
@@ -193,8 +206,8 @@ extension SyncDriver {
         guard let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) else {
             return false
         }
-        let skipped = tally.failedRecords
-        let items = BatchItem.items(of: batch).filter { !skipped.contains($0.id) }
+        let (skipped, held) = (tally.failedRecords, tally.heldZones)
+        let items = BatchItem.items(of: batch).filter { !skipped.contains($0.id) && !held.contains($0.id.zone) }
         guard !items.isEmpty, epoch == accountEpoch else { return false }
         var answer = SentBatch()
         var entered: [Turnstile] = []
@@ -240,7 +253,7 @@ extension SyncDriver {
                 answer.fail(request, error)
                 if error.isOfWay { tally.keptRecords.formUnion(request.map(\.id)) }
                 guard error.trouble.isRetriedAutomatically || error.isOfWay else { continue }
-                tally.retryLater(error)
+                tally.retryLater(error, in: request.first?.id.zone)
                 return
             }
         }
@@ -261,7 +274,7 @@ extension SyncDriver {
                 tally.failedRecords.insert(id)
                 tally.failures[CKRecord.ID(id)] = error
                 if error.trouble.isRetriedAutomatically || tally.keptRecords.contains(id) {
-                    tally.retryLater(error)
+                    tally.retryLater(error, in: id.zone)
                     continue
                 }
                 tally.outcome.hadRefusals = true

@@ -173,7 +173,9 @@ actor SyncDriver {
             switch effect {
             case .fetch(let asksDatabase, let held):
                 inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, held: held) }
-            case .send: inBackground { await $0.sendOnSchedule() }
+            case .send:
+                let held = schedule.zonesHeldFromSending(at: conditions.time.now())
+                inBackground { await $0.sendOnSchedule(held: held) }
             case .wake(let moment): wake(at: moment)
             }
         }

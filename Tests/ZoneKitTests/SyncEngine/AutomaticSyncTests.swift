@@ -93,6 +93,21 @@ import ZoneTesting
         try await within(.seconds(60), "a notice") { try await notes.bell.until { notes.texts.count == 2 } }
     }
 
+    /// Ten minutes are longer than anything here waits.
+    @Test func aBusyZoneHoldsBackNoOther() async throws {
+        let phone = device("phone")
+        phone.device.network.fail(request: 1, of: "records/modify", by: SyncedNotes.busyZone)
+        phone.addZone()
+        phone.write("a", "1")
+        try await wait("the zone to be found busy", on: phone) {
+            phone.log.contains("sentRecordZoneChanges(0 saved, 1 failed, 0 deleted, 0 failed)")
+        }
+        phone.write("text", as: CKRecord.ID(recordName: "other", zoneID: CKRecordZone.ID(zoneName: "Other")))
+        try await wait("the other zone's record to be sent", on: phone) {
+            phone.engine.state.pendingRecordZoneChanges == [.saveRecord(phone.id("a"))]
+        }
+    }
+
     @Test func aRefusedRecordStopsNoOther() async throws {
         let phone = device("phone")
         phone.addZone()

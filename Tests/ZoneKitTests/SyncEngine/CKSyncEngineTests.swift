@@ -303,6 +303,19 @@ import ZoneTesting
         #expect(laptop.engine.state.zoneIDsWithUnfetchedServerChanges.isEmpty)
     }
 
+    @Test func aBusyZoneHoldsBackNoOtherOfTheRound() async throws {
+        let phone = notes()
+        phone.addZone()
+        for number in 0..<250 { phone.write("n\(number)", "text") }
+        let other = CKRecord.ID(recordName: "other", zoneID: CKRecordZone.ID(zoneName: "Other"))
+        phone.write("text", as: other)
+        phone.device.network.fail(request: 1, of: "records/modify", by: SyncedNotes.busyZone)
+        await expect(.partialFailure) { try await phone.engine.sendChanges() }
+        let pending = phone.engine.state.pendingRecordZoneChanges
+        #expect(pending.count == 250 && !pending.contains(.saveRecord(other)))
+        #expect(phone.device.network.operations.filter { $0.hasSuffix("records/modify") }.count == 2)
+    }
+
     @Test func deleteThenRecreateBeforeTheSendIsASave() async throws {
         let phone = notes()
         phone.addZone()

@@ -82,6 +82,13 @@ final class SyncedNotes: CKSyncEngineDelegate {
 
     func write(_ name: String, _ text: String) { edit(name, text, .saveRecord(id(name))) }
 
+    /// Writes into another zone than its own, which is made where it is not there.
+    func write(_ text: String, as id: CKRecord.ID) {
+        contents.withLock { $0.texts[id] = text }
+        engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: id.zoneID))])
+        engine.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
+    }
+
     func delete(_ name: String) { edit(name, nil, .deleteRecord(id(name))) }
 
     /// Under one lock, as `apply` is: an edit that is not pending yet would give way to a version that has just come.
@@ -91,6 +98,12 @@ final class SyncedNotes: CKSyncEngineDelegate {
             contents.engine?.state.add(pendingRecordZoneChanges: [change])
         }
     }
+
+    /// What a relay answers for a zone that is busy for ten minutes.
+    static let busyZone = TestNetwork.Fault.answered(
+        status: 503,
+        body: #"{"serverErrorCode":"TRY_AGAIN_LATER","ckErrorCode":"ZONE_BUSY","reason":"busy","retryAfter":600}"#
+    )
 
     // MARK: CKSyncEngineDelegate
 
