@@ -81,7 +81,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     open var recordWasChangedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
     /// Told of each record that is gone.
     open var recordWithIDWasDeletedBlock: ((CKRecord.ID, CKRecord.RecordType) -> Void)?
-    /// Told how far the caller has come in a zone, after each answer but the zone's last.
+    /// Told how far the caller has come in a zone, after each answer; after the last one before the zone's end is told.
     open var recordZoneChangeTokensUpdatedBlock: ((CKRecordZone.ID, CKServerChangeToken?, Data?) -> Void)?
     /// Told at the end of each zone; the older form of `recordZoneFetchResultBlock`.
     open var recordZoneFetchCompletionBlock:
@@ -187,10 +187,10 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
             for (id, error) in page.failures { recordWasChangedBlock?(id, .failure(error)) }
             for deletion in page.deletions { recordWithIDWasDeletedBlock?(deletion.recordID, deletion.recordType) }
             token = page.changeToken
+            recordZoneChangeTokensUpdatedBlock?(zoneID, page.changeToken, nil)
             guard page.moreComing, fetchAllChanges else {
                 return tellEnd(of: zoneID, .success((page.changeToken, nil, page.moreComing)))
             }
-            recordZoneChangeTokensUpdatedBlock?(zoneID, page.changeToken, nil)
         }
     }
 

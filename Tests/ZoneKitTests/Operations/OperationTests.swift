@@ -188,22 +188,24 @@ import ZoneTesting
             configurationsByRecordZoneID: [zone.zoneID: configuration]
         )
         var names: Set<String> = []
-        var updates = 0
+        var updates: [CKServerChangeToken?] = []
         var token: CKServerChangeToken?
         var failed: [CKRecordZone.ID] = []
         var final: CKError?
         fetch.recordWasChangedBlock = { id, _ in names.insert(id.recordName) }
-        fetch.recordZoneChangeTokensUpdatedBlock = { _, _, _ in updates += 1 }
+        fetch.recordZoneChangeTokensUpdatedBlock = { _, token, _ in updates.append(token) }
         fetch.recordZoneFetchResultBlock = { id, result in
             switch result {
-            case .success(let end): token = end.serverChangeToken
+            case .success(let end):
+                token = end.serverChangeToken
+                #expect(updates.last == token, "told with the last page, before the zone's end")
             case .failure: failed.append(id)
             }
         }
         fetch.fetchRecordZoneChangesCompletionBlock = { final = $0 as? CKError }
         await run(fetch)
         #expect(names.count == 7)
-        #expect(updates == 2)
+        #expect(updates.count == 3)
         #expect(failed == [missing])
         #expect((final?.partialErrorsByItemID?[missing] as? CKError)?.code == .zoneNotFound)
 
