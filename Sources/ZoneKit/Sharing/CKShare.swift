@@ -259,7 +259,7 @@ struct ShareState: Sendable {
     /// `roots` are the names of the records in the same request: their change tags are still to come.
     func write(roots: Set<String>) -> ClientRequest.ShareWrite {
         var write = ClientRequest.ShareWrite()
-        let others = participants.filter { $0.role != .owner }.map(\.sent)
+        let others = participants.filter { $0.role != .owner }.map(\.wire)
         let knownOthers = known?.participants.filter { $0.type != CKShare.ParticipantRole.owner.word }
         if known == nil, let rootName {
             write.root = (rootName, roots.contains(rootName) ? nil : root?.recordChangeTag)

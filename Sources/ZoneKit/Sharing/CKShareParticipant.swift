@@ -23,10 +23,10 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
     /// What stands for a participant that the relay has not numbered yet.
     private let provisionalID: String
 
-    package init(_ participant: ClientShare.Participant, callerName: String?) {
+    package init(_ participant: ClientShare.Participant, callerName: String?, provisionalID: String? = nil) {
         state = Mutex(participant)
         self.callerName = callerName
-        provisionalID = UUID().uuidString
+        self.provisionalID = provisionalID ?? UUID().uuidString
     }
 
     /// Somebody to be invited: to read only, until told otherwise.
@@ -50,18 +50,15 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
     /// - Returns: A participant who may read, until told otherwise.
     public static func oneTimeURLParticipant() -> Self {
         let participant = Self(inviting: ClientIdentity(), callerName: nil)
-        participant.state.withLock { $0.isForAnybody = true }
+        participant.state.withLock { state in
+            state.isForAnybody = true
+            // The relay keeps the number of a link's participant, who has nothing else to be known by.
+            state.id = participant.provisionalID
+        }
         return participant
     }
 
     package var wire: ClientShare.Participant { state.withLock { $0 } }
-
-    /// What a save says of the participant: a link's is numbered before the relay knows it.
-    var sent: ClientShare.Participant {
-        var sent = wire
-        if sent.isForAnybody { sent.id = sent.id ?? provisionalID }
-        return sent
-    }
 
     /// When they were added; `nil` until the share has been saved.
     public var dateAddedToShare: Date? {
@@ -104,7 +101,7 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
             let document = try? JSONDocument(parsing: json, limits: .response),
             let participant = try? ClientShare.Participant(document.root)
         else { return nil }
-        self.init(participant, callerName: coder.text("Caller"))
+        self.init(participant, callerName: coder.text("Caller"), provisionalID: coder.text("ProvisionalID"))
     }
 
     /// Secure coding is supported.
@@ -116,17 +113,18 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         wire.write(to: &writer)
         coder.encode(Data(writer.bytes) as NSData, forKey: "Participant")
         if let callerName { coder.encode(callerName as NSString, forKey: "Caller") }
+        coder.encode(provisionalID as NSString, forKey: "ProvisionalID")
     }
 
     /// An independent copy.
-    public func copy(with zone: NSZone? = nil) -> Any { CKShareParticipant(wire, callerName: callerName) }
+    public func copy(with zone: NSZone? = nil) -> Any {
+        CKShareParticipant(wire, callerName: callerName, provisionalID: provisionalID)
+    }
 
     /// Equal when they are the same person of the same share, whatever they may do.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKShareParticipant else { return false }
-        let (mine, theirs) = (wire, other.wire)
-        if let id = mine.id, id == theirs.id { return true }
-        return self === other || mine.identity.isSamePerson(as: theirs.identity)
+        return participantID == other.participantID || wire.identity.isSamePerson(as: other.wire.identity)
     }
 
     /// Agrees with `isEqual(_:)`.

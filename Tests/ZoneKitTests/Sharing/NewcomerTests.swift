@@ -65,6 +65,26 @@ import ZoneTesting
         await #expect { try await join(open, carol) } throws: { ($0 as? CKError)?.code == .permissionFailure }
     }
 
+    private func archived<Object: NSObject & NSSecureCoding>(_ object: Object) throws -> Object {
+        let data = try NSKeyedArchiver.archivedData(withRootObject: object, requiringSecureCoding: true)
+        return try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: Object.self, from: data))
+    }
+
+    /// A copy and an archive are the same guest: the link is for them, also where the copy is what is saved.
+    @Test func aLinksParticipantStaysWhoTheyAre() async throws {
+        let guest = CKShare.Participant.oneTimeURLParticipant()
+        let copy = try #require(guest.copy() as? CKShare.Participant)
+        let kept = try archived(guest)
+        #expect(copy.participantID == guest.participantID && kept.participantID == guest.participantID)
+        #expect(copy == guest && kept == guest)
+        #expect(guest != CKShare.Participant.oneTimeURLParticipant())
+        let share = CKShare(recordZoneID: zone.zoneID)
+        share.addParticipant(copy)
+        let copied = try archived(try #require(share.copy() as? CKShare))
+        #expect(copied.participants.map(\.participantID).contains(guest.participantID))
+        #expect(try await save(copied).oneTimeURL(for: guest.participantID) != nil)
+    }
+
     @Test func aLinkForOneEndsWithItsParticipant() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         let guests = [CKShare.Participant.oneTimeURLParticipant(), .oneTimeURLParticipant()]
