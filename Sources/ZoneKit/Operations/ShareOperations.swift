@@ -139,7 +139,7 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
     /// By what they are looked for.
     open var userIdentityLookupInfos: [CKUserIdentity.LookupInfo]?
 
-    /// Told of each who was found; the older form of `perShareParticipantResultBlock`.
+    /// Told of each who was found; the older form of `perShareParticipantResultBlock`, not called where that is set.
     open var shareParticipantFetchedBlock: ((CKShare.Participant) -> Void)?
     /// Told what became of each.
     open var perShareParticipantResultBlock:
@@ -171,8 +171,11 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
             let results = try await configuredContainer.shareParticipants(for: infos)
             for info in infos {
                 guard let result = results[info] else { continue }
-                perShareParticipantResultBlock?(info, result)
-                if case .success(let participant) = result { shareParticipantFetchedBlock?(participant) }
+                if let perShareParticipantResultBlock {
+                    perShareParticipantResultBlock(info, result)
+                } else if case .success(let participant) = result {
+                    shareParticipantFetchedBlock?(participant)
+                }
                 tally.saved(info, result)
             }
         } catch {

@@ -6,7 +6,8 @@ import ZoneTesting
 /// Blocks of which there is an older and a newer form: as in CloudKit the older one is called where it stands alone.
 @Suite(.timeLimit(.minutes(15))) struct OlderBlockTests {
     let relay: TestRelay
-    let database: CKDatabase
+    let container: CKContainer
+    var database: CKDatabase { container.privateCloudDatabase }
     let zoneID = CKRecordZone.ID(zoneName: "Notes")
     private let heard = Heard()
 
@@ -23,7 +24,7 @@ import ZoneTesting
 
     init() async throws {
         relay = try TestRelay()
-        database = relay.device(of: "alice").privateDatabase
+        container = relay.device(of: "alice").container
         try await database.save(CKRecordZone(zoneID: zoneID))
     }
 
@@ -53,6 +54,18 @@ import ZoneTesting
         operation.recordFetchedBlock = { [heard] _ in heard.hear("older") }
         if both { operation.recordMatchedBlock = { [heard] _, _ in heard.hear("newer") } }
         #expect(await run(operation) == [both ? "newer" : "older"])
+    }
+
+    @Test(arguments: [false, true]) func ofParticipants(both: Bool) async throws {
+        let bob = try await relay.device(of: "bob").container.userRecordID()
+        let operation = CKFetchShareParticipantsOperation(userIdentityLookupInfos: [.init(userRecordID: bob)])
+        operation.shareParticipantFetchedBlock = { [heard] _ in heard.hear("older") }
+        if both { operation.perShareParticipantResultBlock = { [heard] _, _ in heard.hear("newer") } }
+        await withCheckedContinuation { done in
+            operation.completionBlock = { done.resume() }
+            container.add(operation)
+        }
+        #expect(heard.take() == [both ? "newer" : "older"])
     }
 
     @Test(arguments: [false, true]) func ofChanges(both: Bool) async throws {
