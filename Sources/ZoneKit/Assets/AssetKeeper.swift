@@ -57,12 +57,21 @@ package final class AssetKeeper: Sendable {
         package var recordType: String
         package var recordName: String
         package var field: String
+        /// Of the call that it is for.
+        package var settings: RequestSettings
 
-        package init(file: URL, recordType: String, recordName: String, field: String) {
+        package init(
+            file: URL,
+            recordType: String,
+            recordName: String,
+            field: String,
+            settings: RequestSettings = RequestSettings()
+        ) {
             self.file = file
             self.recordType = recordType
             self.recordName = recordName
             self.field = field
+            self.settings = settings
         }
     }
 
@@ -81,7 +90,7 @@ package final class AssetKeeper: Sendable {
         let key = "\(user) \(scope.pathName) \(file.asset.fileChecksum)"
         if let known = state.withLock({ $0.uploads[key] }), known.until > Date() { return known.asset }
         let asset: Asset
-        if let ended = try await goOn(with: upload.file, key) {
+        if let ended = try await goOn(with: upload, key) {
             asset = ended
         } else {
             asset = try await begin(upload, file, key, scope, zone)
@@ -118,7 +127,7 @@ package final class AssetKeeper: Sendable {
             case .address(let address):
                 state.withLock { $0.addresses[key] = (address, Date() + Self.addressLife) }
                 do throws(CKError) {
-                    return try await send(upload.file, from: 0, to: address)
+                    return try await send(upload, from: 0, to: address)
                 } catch  where error.code == .networkFailure && breaks < Self.mostBreaks {
                     breaks += 1
                 }
@@ -127,45 +136,50 @@ package final class AssetKeeper: Sendable {
     }
 
     /// Goes on where an upload of the same content broke off, if the relay still has some of it.
-    private func goOn(with file: URL, _ key: String) async throws(CKError) -> Asset? {
+    private func goOn(with upload: Upload, _ key: String) async throws(CKError) -> Asset? {
         guard let known = state.withLock({ $0.addresses[key] }), known.until > Date(),
-            let offset = await progress(at: known.address), offset > 0
+            let offset = await progress(at: known.address, upload.settings), offset > 0
         else { return nil }
-        return try await send(file, from: offset, to: known.address)
+        return try await send(upload, from: offset, to: known.address)
     }
 
     /// Sends a file; where the connection breaks, asks how far it came and sends the rest, as long as that gains something.
-    private func send(_ file: URL, from start: Int64, to address: String) async throws(CKError) -> Asset {
+    private func send(_ upload: Upload, from start: Int64, to address: String) async throws(CKError) -> Asset {
         guard var request = Self.request(.post, address) else {
             throw CKError(.internalError, "The relay's upload address is none. Look at its public address setting.")
         }
-        request.file = file
+        request.file = upload.file
         request.fileOffset = start
         while true {
             request.headers = [(name: "Content-Type", value: "application/octet-stream")]
             let offset = request.fileOffset
             if offset > 0 { request.headers.append((name: "Upload-Offset", value: "\(offset)")) }
             do throws(CKError) {
-                return try Self.asset(in: try await send(request))
+                return try Self.asset(in: try await send(request, upload.settings))
             } catch  where error.code == .networkFailure {
-                guard let reached = await progress(at: address), reached > offset else { throw error }
+                guard let reached = await progress(at: address, upload.settings), reached > offset else { throw error }
                 request.fileOffset = reached
             }
         }
     }
 
     /// How many bytes of an upload the relay has; `nil` where it cannot be asked, or knows no such thing.
-    private func progress(at address: String) async -> Int64? {
-        guard let request = Self.request(.get, address), let response = try? await send(request) else { return nil }
+    private func progress(at address: String, _ settings: RequestSettings) async -> Int64? {
+        guard let request = Self.request(.get, address), let response = try? await send(request, settings) else {
+            return nil
+        }
         return (200..<300).contains(response.status) ? response.header("Upload-Offset").flatMap { Int64($0) } : nil
     }
 
     /// A fresh receipt for an asset that another record holds.
-    func rereference(_ origin: AssetOrigin, _ checksum: String) async throws(CKError) -> Asset? {
+    func rereference(
+        _ origin: AssetOrigin,
+        _ checksum: String,
+        _ settings: RequestSettings
+    ) async throws(CKError) -> Asset? {
         let body = ClientRequest.rereference(origin.record.recordName, origin.field, in: origin.record.zone)
-        guard let document = try? await connection.send(RelayCall(origin.scope, "assets/rereference", body)) else {
-            return nil
-        }
+        let call = RelayCall(origin.scope, "assets/rereference", body, settings: settings)
+        guard let document = try? await connection.send(call) else { return nil }
         let asset = try reading { () throws(JSONError) in
             let entry = try document.root["assets"]?.elements().first
             return try entry.flatMap { json throws(JSONError) in
@@ -201,7 +215,8 @@ package final class AssetKeeper: Sendable {
         let body = ClientRequest.uploads([field], in: zone)
         let document: JSONDocument
         do throws(CallFailure) {
-            document = try await connection.send(RelayCall(scope, "assets/upload", body, isWrite: true))
+            let call = RelayCall(scope, "assets/upload", body, isWrite: true, settings: upload.settings)
+            document = try await connection.send(call)
         } catch {
             throw error.error
         }
@@ -228,7 +243,13 @@ package final class AssetKeeper: Sendable {
 
     // MARK: Requests
 
-    func send(_ request: RelayRequest) async throws(CKError) -> RelayResponse {
+    func send(
+        _ request: RelayRequest,
+        _ settings: RequestSettings = RequestSettings()
+    ) async throws(CKError) -> RelayResponse {
+        var request = request
+        request.timeout = settings.timeout
+        request.headers += settings.headers
         do {
             return try await connection.transport.send(request)
         } catch {

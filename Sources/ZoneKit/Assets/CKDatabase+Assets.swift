@@ -81,7 +81,9 @@ extension CKDatabase {
         if let origin = asset.origin {
             // The relay takes back what the field held, and what another record holds with a receipt for it.
             guard origin != target else { return }
-            if origin.scope == scope, let fresh = try await keeper.rereference(origin, asset.wire.fileChecksum) {
+            if origin.scope == scope,
+                let fresh = try await keeper.rereference(origin, asset.wire.fileChecksum, settings)
+            {
                 sent.assets[ObjectIdentifier(asset)] = fresh
                 return
             }
@@ -96,7 +98,8 @@ extension CKDatabase {
             file: file,
             recordType: state.type,
             recordName: state.id.recordName,
-            field: key
+            field: key,
+            settings: settings
         )
         let stored = try await keeper.upload(upload, to: scope, in: state.id.zoneID.zone)
         sent.assets[ObjectIdentifier(asset)] = stored

@@ -56,6 +56,11 @@ package struct RequestSettings: Sendable, Hashable {
 
     package init() {}
 
+    /// What they add to a request's headers.
+    var headers: [(name: String, value: String)] {
+        group.map { [(name: "X-Zonecast-Operation-Group", value: $0)] } ?? []
+    }
+
     init(_ configuration: CKOperationConfiguration?, _ group: CKOperationGroup?) {
         // What the one leaves alone the other may say.
         let merged = CKOperationConfiguration()

@@ -177,7 +177,7 @@ extension RelayConnection {
         if let token = webAuthToken { query.append("ckWebAuthToken=" + Self.escape(token)) }
         var headers = [("X-Zonecast-Device-ID", deviceID), ("Accept", "application/json")]
         if call.body != nil { headers.append(("Content-Type", "application/json; charset=utf-8")) }
-        if let group = call.settings.group { headers.append(("X-Zonecast-Operation-Group", group)) }
+        headers += call.settings.headers.map { ($0.name, $0.value) }
         let path =
             "/database/1/\(Self.escape(container))/\(environment.rawValue)/\(call.scope.pathName)/\(call.operation)"
         headers += try key?.headers(path: path, body: call.body ?? [], at: Date()) ?? []

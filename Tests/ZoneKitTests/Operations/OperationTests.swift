@@ -318,6 +318,27 @@ import ZoneTesting
         #expect(groups == ["\(group.operationGroupID) First sync", "\(group.operationGroupID) First sync", nil])
     }
 
+    @Test func settingsReachTheRequestsForFiles() async throws {
+        let relay = ScriptedRelay(.answer(200, #"{"tokens":[{"url":"/asset/1/upload"}]}"#), .failure(.offline))
+        let group = CKOperationGroup()
+        let record = note("a")
+        let folder = TestFolder()
+        try folder.make()
+        let file = folder.url.appendingPathComponent("photo")
+        try Data("photo".utf8).write(to: file)
+        record["photo"] = CKAsset(fileURL: file)
+        let operation = CKModifyRecordsOperation(recordsToSave: [record])
+        operation.group = group
+        operation.configuration.timeoutIntervalForRequest = 7
+        await run(operation, on: relay.container().privateCloudDatabase)
+        let requests = relay.requests
+        #expect(requests.map(\.timeout) == [.seconds(7), .seconds(7)], "for the file's address, and with the file")
+        let groups = requests.map { request in
+            request.headers.first { $0.name == "X-Zonecast-Operation-Group" }?.value
+        }
+        #expect(groups == [group.operationGroupID, group.operationGroupID])
+    }
+
     @Test func aContainerRunsOperationsOnItsPrivateDatabase() async throws {
         let operation = CKModifyRecordsOperation(recordsToSave: [note("a")])
         await withCheckedContinuation { done in
