@@ -4,7 +4,7 @@ import ZoneTesting
 
 /// Places where a program counts on the exact shape of a declaration: optional or not, open or not, printable or not.
 @Suite struct DeclarationTests {
-    /// Programs and test doubles put their own accessors over an operation's properties.
+    /// Programs and test doubles put their own accessors over an operation's properties, whatever else it keeps.
     final class WatchedOperation: CKModifyRecordsOperation, @unchecked Sendable {
         var reads = 0
         // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals

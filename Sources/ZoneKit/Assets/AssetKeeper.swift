@@ -251,7 +251,7 @@ package final class AssetKeeper: Sendable {
         request.timeout = settings.timeout
         request.headers += settings.headers
         do {
-            return try await connection.transport.send(request)
+            return try await connection.transport.send(request, until: settings.deadline)
         } catch {
             throw CKError(error, isWrite: false)
         }

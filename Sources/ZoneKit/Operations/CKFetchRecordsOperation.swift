@@ -43,7 +43,7 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
             var ids = recordIDs ?? []
             if fetchesCurrentUser {
                 let container = CKContainer(sharing: database.session)
-                database = container.publicCloudDatabase.configured(requestSettings)
+                database = container.publicCloudDatabase.configured(requestSettings(on: container.session))
                 ids = [try await container.userRecordID()]
             }
             let results = try await database.records(for: ids, desiredKeys: desiredKeys)

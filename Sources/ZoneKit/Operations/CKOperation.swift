@@ -20,6 +20,8 @@ open class CKOperation: Operation, @unchecked Sendable {
         var isFinished = false
         var task: Task<Void, Never>?
         var isCancelled = false
+        /// When the time of the whole operation is over, once it is at work.
+        var deadline: Deadline?
     }
 
     private let life = Mutex(Life())
@@ -158,7 +160,18 @@ open class CKOperation: Operation, @unchecked Sendable {
         settings.container ?? group?.defaultConfiguration?.container ?? .default()
     }
 
-    package var requestSettings: RequestSettings { RequestSettings(settings, group) }
+    /// What the operation's requests to one relay have in common; its time runs from the first call on.
+    package func requestSettings(on session: RelaySession) -> RequestSettings {
+        var common = RequestSettings(settings, group)
+        guard let wholeTime = common.wholeTime else { return common }
+        let time = (try? session.connection())?.conditions?.time ?? .system
+        common.deadline = life.withLock { life in
+            let deadline = life.deadline ?? Deadline(in: wholeTime, by: time)
+            life.deadline = deadline
+            return deadline
+        }
+        return common
+    }
 }
 
 /// An operation on one database.
@@ -175,7 +188,8 @@ open class CKDatabaseOperation: CKOperation, @unchecked Sendable {
     }
 
     package var resolvedDatabase: CKDatabase {
-        (database ?? resolvedContainer.privateCloudDatabase).configured(requestSettings)
+        let database = database ?? resolvedContainer.privateCloudDatabase
+        return database.configured(requestSettings(on: database.session))
     }
 }
 

@@ -53,6 +53,10 @@ package struct RequestSettings: Sendable, Hashable {
     package var timeout: Duration?
     /// The group's number and name, for the relay's log.
     package var group: String?
+    /// How long all requests of one operation may take together; `nil`: as long as they need.
+    private(set) var wholeTime: Duration?
+    /// When that is over, once it has begun.
+    var deadline: Deadline?
 
     package init() {}
 
@@ -67,6 +71,7 @@ package struct RequestSettings: Sendable, Hashable {
         let common = group?.defaultConfiguration
         merged.requestTimeout = configuration?.requestTimeout ?? common?.requestTimeout
         merged.resourceTimeout = configuration?.resourceTimeout ?? common?.resourceTimeout
+        wholeTime = merged.resourceTimeout.flatMap { Duration(waitOf: max($0, 0)) }.map { min($0, .seconds(604_800)) }
         // No request waits for a network to come, so the whole operation's time is a bound for each request.
         let limit = min(merged.timeoutIntervalForRequest, merged.timeoutIntervalForResource)
         if limit != CKOperationConfiguration().timeoutIntervalForRequest {

@@ -191,7 +191,8 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
 extension CKOperation {
     /// The container, for requests of this operation's settings.
     var configuredContainer: CKContainer {
-        CKContainer(sharing: resolvedContainer.session, settings: requestSettings)
+        let session = resolvedContainer.session
+        return CKContainer(sharing: session, settings: requestSettings(on: session))
     }
 }
 

@@ -143,7 +143,7 @@ extension RelayConnection {
         }
         let response: RelayResponse
         do {
-            response = try await transport.send(request)
+            response = try await transport.send(request, until: call.settings.deadline)
         } catch {
             throw CallFailure(error: CKError(error, isWrite: call.isWrite))
         }

@@ -18,7 +18,7 @@ import ZoneTesting
         #expect(operation.container?.privateCloudDatabase == database)
         #expect(operation.configuration.container?.privateCloudDatabase == database)
         // What the group says is not lost by it, nor by being asked.
-        #expect(operation.requestSettings.timeout == .seconds(7))
+        #expect(operation.requestSettings(on: database.session).timeout == .seconds(7))
     }
 
     @Test func aConfigurationWithoutAContainerKeepsTheDatabases() {
@@ -35,10 +35,10 @@ import ZoneTesting
         let operation = CKFetchRecordsOperation(recordIDs: [])
         operation.group = group
         operation.configuration.qualityOfService = .utility
-        #expect(operation.requestSettings.timeout == .seconds(7))
+        #expect(operation.requestSettings(on: database.session).timeout == .seconds(7))
         operation.configuration.timeoutIntervalForRequest = 5
-        #expect(operation.requestSettings.timeout == .seconds(5))
+        #expect(operation.requestSettings(on: database.session).timeout == .seconds(5))
         operation.timeoutIntervalForRequest = 60
-        #expect(operation.requestSettings.timeout == nil, "as long as requests usually may take")
+        #expect(operation.requestSettings(on: database.session).timeout == nil, "as long as requests usually may take")
     }
 }

@@ -318,6 +318,48 @@ import ZoneTesting
         #expect(groups == ["\(group.operationGroupID) First sync", "\(group.operationGroupID) First sync", nil])
     }
 
+    /// Six zones, each of which takes its time: that of the operation is over amid the third.
+    @Test func anOperationsTimeIsThatOfAllItsRequests() async throws {
+        let ids = (0..<6).map { CKRecordZone.ID(zoneName: "Z\($0)") }
+        _ = try await database.modifyRecordZones(saving: ids.map { CKRecordZone(zoneID: $0) }, deleting: [])
+        device.network.forgetOperations()
+        for number in 1...6 {
+            let clock = relay.clock
+            device.network.fail(
+                request: number,
+                of: "changes/zone",
+                by: .beforeAnswer { clock.advance(by: .milliseconds(450)) }
+            )
+        }
+        let fetch = CKFetchRecordZoneChangesOperation(recordZoneIDs: ids, configurationsByRecordZoneID: nil)
+        fetch.configuration.timeoutIntervalForResource = 1
+        var code: CKError.Code?
+        fetch.fetchRecordZoneChangesCompletionBlock = { code = ($0 as? CKError)?.code }
+        await run(fetch)
+        #expect(code == .networkFailure)
+        let requests = device.network.operations.filter { $0.hasSuffix("changes/zone") }
+        #expect(requests.count == 3, "\(requests)")
+    }
+
+    /// The answer that never comes is not waited for either.
+    @Test func anOperationsTimeEndsItsRequest() async throws {
+        let clock = relay.clock
+        device.network.fail(
+            request: 1,
+            of: "records/lookup",
+            by: .meanwhile {
+                clock.advance(by: .seconds(2))
+                while !Task.isCancelled { await Task.yield() }
+            }
+        )
+        let fetch = CKFetchRecordsOperation(recordIDs: [note("a").recordID])
+        fetch.configuration.timeoutIntervalForResource = 1
+        var code: CKError.Code?
+        fetch.fetchRecordsResultBlock = { if case .failure(let error) = $0 { code = (error as? CKError)?.code } }
+        await run(fetch)
+        #expect(code == .networkFailure)
+    }
+
     @Test func settingsReachTheRequestsForFiles() async throws {
         let relay = ScriptedRelay(.answer(200, #"{"tokens":[{"url":"/asset/1/upload"}]}"#), .failure(.offline))
         let group = CKOperationGroup()
