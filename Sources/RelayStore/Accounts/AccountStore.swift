@@ -38,12 +38,12 @@ package final class AccountStore: Directory {
         let path = folder + "/relay.sqlite"
         guard !Self.isLost(in: folder) else {
             throw .unavailable(
-                "relay.sqlite is missing beside the containers: without it nobody finds their data. Put it back, or restore a backup: zonecast backup restore latest --data \(folder)"
+                "relay.sqlite is missing or empty beside the containers: without it nobody finds their data. Put it back, or restore a backup: zonecast backup restore latest --data \(folder)"
             )
         }
         let (writer, reader) = try Self.wrapping {
+            try LogCheck.demandWhole(path)
             try Self.makePrivate(folder: folder, file: path)
-            if onLostWrite != nil { try LogCheck.demandWhole(path) }
             let writer = try Self.openWriter(path)
             if onLostWrite != nil { try StoreConnections.settleLog(of: writer, path, by: disk) }
             var configuration = Configuration()
@@ -62,9 +62,9 @@ package final class AccountStore: Directory {
         )
     }
 
-    /// Whether a folder has stores, and no file that says whose they are.
+    /// Whether a folder has stores, and no file that says whose they are, or nothing in it.
     package static func isLost(in folder: String) -> Bool {
-        guard !FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else { return false }
+        guard LogCheck.size(of: "\(folder)/relay.sqlite") ?? 0 == 0 else { return false }
         return ((try? BackupFiles.databases(in: folder)) ?? []).count > 1
     }
 

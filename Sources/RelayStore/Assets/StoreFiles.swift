@@ -43,14 +43,14 @@ package struct StoreFiles: Sendable {
             var configuration = Configuration()
             configuration.readonly = true
             configuration.busyMode = .timeout(10)
-            let queue = try DatabaseQueue(path: path, configuration: configuration)
+            let queue = try DatabaseQueue.ofStore(path, configuration)
             defer { try? queue.close() }
             try queue.read { database in
                 layout = try Int.fetchOne(database, sql: "SELECT count(*) FROM grdb_migrations") ?? 0
                 let rows = try Row.fetchCursor(database, sql: "SELECT DISTINCT hash FROM asset_use")
                 while let row = try rows.next() { used.insert(Hex.encode(row[0] as Data)) }
             }
-        } catch let error as DatabaseError {
+        } catch {
             throw DirectoryError(error, in: path)
         }
         assets = Self.assets(in: SQLiteStore.Place.assetFolder(ofFile: path), used)

@@ -142,7 +142,7 @@ extension Backup {
         configuration.busyMode = .timeout(30)
         configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
         do {
-            let source = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+            let source = try DatabaseQueue.ofStore(path, configuration)
             try source.inDatabase { try $0.execute(sql: "VACUUM INTO ?", arguments: [target]) }
             try source.close()
         } catch  where StoreFailure.isDamage(error) {

@@ -11,7 +11,9 @@ struct BackupFiles {
         var found: [String] = []
         let containers = "\(folder)/containers"
         for name in try contents(containers).sorted() {
-            for file in try contents("\(containers)/\(name)").sorted() where file.hasSuffix(".sqlite") {
+            // Also a file that is lost: its log is there.
+            let files = try contents("\(containers)/\(name)").map { $0.hasSuffix("-wal") ? String($0.dropLast(4)) : $0 }
+            for file in Set(files).sorted() where file.hasSuffix(".sqlite") {
                 found.append("containers/\(name)/\(file)")
             }
         }

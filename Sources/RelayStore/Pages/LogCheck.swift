@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 
 /// Looks through a write-ahead log before SQLite does.
 ///
@@ -11,9 +12,16 @@ package struct LogCheck: Sendable {
     package private(set) var goodFrames = 0
     /// Commits among the frames behind the first bad one that hang together.
     package private(set) var lostCommits = 0
+    /// Whether the log is one that can be read at all.
+    ///
+    /// Its head is flushed before the first frame is written, and fits into a disk's smallest block: no power cut leaves frames
+    /// without one.
+    package private(set) var hasHead = true
 
     /// Whether commits were on the disk that cannot be read any more.
-    package var isDamaged: Bool { lostCommits > 1 }
+    package var isDamaged: Bool { !hasHead || lostCommits > 1 }
+
+    private init() {}
 
     /// Looks through the log whose first bytes are `head`; `frame` gives a frame with its head by its number from 0, and
     /// nothing behind the last.
@@ -22,21 +30,22 @@ package struct LogCheck: Sendable {
         var (number, isBroken, commits) = (0, false, 0)
         while let bytes = try frame(number) {
             number += 1
-            let (isOurs, isGood, isCommit, next) = bytes.withUnsafeBytes { bytes in
+            let (isGood, isCommit, next) = bytes.withUnsafeBytes { bytes in
+                // What is from before the log began anew is no part of it. But what is damaged may look so: behind it goes on
+                // what hangs together.
                 let salt = UInt64(LogSum.number(bytes, 8)) << 32 | UInt64(LogSum.number(bytes, 12))
                 return (
-                    salt == head.salt, head.isGood(bytes, after: sum), LogSum.number(bytes, 4) != 0,
+                    salt == head.salt && head.isGood(bytes, after: sum), LogSum.number(bytes, 4) != 0,
                     LogSum(storedIn: bytes, at: 16)
                 )
             }
             sum = next
-            // What is from before the log began anew, or room kept free, is no part of it.
-            if isOurs, isGood {
-                if isBroken, isCommit { commits += 1 } else if !isBroken { goodFrames += 1 }
-            } else {
-                commits = 0
-                if isBroken, !isOurs { break }
-                isBroken = true
+            if !isGood {
+                (commits, isBroken) = (0, true)
+            } else if !isBroken {
+                goodFrames += 1
+            } else if isCommit {
+                commits += 1
             }
             lostCommits = max(lostCommits, commits)
         }
@@ -51,17 +60,64 @@ package struct LogCheck: Sendable {
             var buffer = [UInt8](repeating: 0, count: count)
             return pread(descriptor, &buffer, count, off_t(offset)) == count ? buffer : nil
         }
-        guard let head = bytes(LogSum.headSize, at: 0)?.withUnsafeBytes({ LogHead($0) }) else { return nil }
+        guard let head = bytes(LogSum.headSize, at: 0) else { return nil }
+        guard let head = head.withUnsafeBytes({ LogHead($0) }) else {
+            guard bytes(LogSum.frameHeadSize, at: LogSum.headSize) != nil else { return nil }
+            self.init()
+            hasHead = false
+            return
+        }
         self.init(head: head) { bytes(head.frameSize, at: LogSum.headSize + $0 * head.frameSize) }
     }
 
-    /// Throws where commits are lost that were on the disk; before anybody opens the file.
+    // MARK: Before a file is opened
+
+    /// Throws where commits are lost that were on the disk; before anybody opens the file, which may change it.
     static func demandWhole(_ path: String) throws {
-        // Another process may be writing to it: what is wrong is so every time.
-        for _ in 0..<3 {
-            guard let check = try LogCheck(ofFile: path), check.isDamaged else { return }
+        guard let fault = try fault(of: path) else { return }
+        DamageLedger.note(fault, of: path)
+        throw StoreFailure.damaged("\(path): \(fault)")
+    }
+
+    /// What is wrong with a file or the log behind it, in a few words; `nil` where neither has lost anything.
+    private static func fault(of path: String) throws -> String? {
+        let name = (path as NSString).lastPathComponent
+        // SQLite takes a file without content for a new one, and throws the log behind it away.
+        guard let bytes = size(of: path), bytes > 0 else {
+            let log = size(of: path + "-wal") ?? 0
+            return log > LogSum.headSize ? "\(name) is missing or empty, the log behind it is not" : nil
         }
-        DamageLedger.note("a page in the log behind \((path as NSString).lastPathComponent)", of: path)
-        throw StoreFailure.damaged("the log of \(path)")
+        // Another process may be writing to it: what is wrong is so, and at the same place, every time.
+        var place: Int?
+        for _ in 0..<100 {
+            guard let check = try LogCheck(ofFile: path), check.isDamaged else { return nil }
+            guard check.goodFrames != place else {
+                return check.hasHead ? "a page in the log behind \(name)" : "the head of the log behind \(name)"
+            }
+            place = check.goodFrames
+        }
+        return nil
+    }
+
+    /// In bytes; `nil` where there is no such file.
+    static func size(of path: String) -> Int? {
+        var facts = stat()
+        return stat(path, &facts) == 0 ? Int(facts.st_size) : nil
+    }
+}
+
+extension DatabaseQueue {
+    /// Opens a file that is there, looking through its log first: whoever opens it without takes what a damaged log still has
+    /// for all there was, and may write over the rest.
+    ///
+    /// Throws `StoreFailure.damaged` where commits are lost, and what SQLite throws.
+    static func ofStore(_ path: String, _ configuration: Configuration) throws -> DatabaseQueue {
+        try LogCheck.demandWhole(path)
+        // None is ever without content: each is made at one stroke.
+        guard LogCheck.size(of: path) != 0 else {
+            DamageLedger.note("\((path as NSString).lastPathComponent) is empty", of: path)
+            throw StoreFailure.damaged("\(path) is empty")
+        }
+        return try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
     }
 }

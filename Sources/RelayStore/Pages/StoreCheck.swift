@@ -21,11 +21,10 @@ package enum StoreCheck {
     /// - Returns: one for each file that is not as it was written.
     /// - Throws: where the folder cannot be listed.
     package static func faults(in data: String, step: (String) -> Void = { _ in }) throws -> [Fault] {
-        try BackupFiles.databases(in: data).filter { FileManager.default.fileExists(atPath: "\(data)/\($0)") }
-            .compactMap { file in
-                step(file)
-                return fault(ofFile: "\(data)/\(file)").map { Fault(file: file, what: $0) }
-            }
+        try BackupFiles.databases(in: data).compactMap { file in
+            step(file)
+            return fault(ofFile: "\(data)/\(file)").map { Fault(file: file, what: $0) }
+        }
     }
 
     /// What is wrong with a file; `nil` where all of it is as it was written, or somebody keeps it locked.
@@ -34,7 +33,7 @@ package enum StoreCheck {
         configuration.readonly = true
         configuration.busyMode = .timeout(5)
         do {
-            let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+            let queue = try DatabaseQueue.ofStore(path, configuration)
             defer { try? queue.close() }
             let report = try queue.inDatabase { try String.fetchOne($0, sql: "PRAGMA integrity_check(1)") }
             let places = DamageLedger.places(of: path)

@@ -40,7 +40,7 @@ package struct StorageReport: Sendable {
                 sent = try reader.transfer(in: month)
                 owners = try Self.owners(count, database)
             }
-        } catch let error as DatabaseError {
+        } catch {
             throw DirectoryError(error, in: path)
         }
     }
@@ -61,7 +61,7 @@ package struct StorageReport: Sendable {
                 let zones = try reader.livingZones(of: user)
                 return (try reader.committedUse(of: user).total, zones.count)
             }
-        } catch let error as DatabaseError {
+        } catch {
             throw DirectoryError(error, in: path)
         }
     }
@@ -87,7 +87,7 @@ package struct StorageReport: Sendable {
                     arguments: [user.recordName, ZoneID.defaultName]
                 )
             }
-        } catch let error as DatabaseError {
+        } catch {
             throw DirectoryError(error, in: path)
         }
     }

@@ -75,7 +75,7 @@ package final class SQLiteStore: Store {
         self.tuning = tuning
         self.rememberedWrites = rememberedWrites
         self.later = later
-        connections = try StoreConnections(place, checkpointPages: checkpointPages, later: later)
+        connections = try StoreConnections(place, checkpointPages: checkpointPages, disk: disk, later: later)
         if case .file(let path) = place { try connections.settleLog(path, by: disk) }
         isShared = if case .file = place { true } else { false }
         assets = pause?.assets ?? place.assetFolder(draw, disk)

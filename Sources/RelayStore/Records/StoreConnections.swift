@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import Synchronization
 
@@ -24,7 +25,12 @@ final class StoreConnections: Sendable {
     /// Opens the file, or makes it; its folder must exist.
     ///
     /// `later`, where given, copies the log beside commits, in place of a queue: then any rest is too much for the writer.
-    init(_ place: SQLiteStore.Place, checkpointPages: Int = usualCheckpoint, later: CommitLater? = nil) throws {
+    init(
+        _ place: SQLiteStore.Place,
+        checkpointPages: Int = usualCheckpoint,
+        disk: DiskCalls = .system,
+        later: CommitLater? = nil
+    ) throws {
         var configuration = Configuration()
         configuration.label = "zonecast-store"
         // Another process holds the file's lock for a moment only: the command line, or a backup.
@@ -48,9 +54,9 @@ final class StoreConnections: Sendable {
             reading.readonly = true
             // Only here: whoever writes gets no mapped pages, and would search the log for each page it has already.
             reading.prepareDatabase { try $0.execute(sql: "PRAGMA mmap_size = 268435456") }
-            try LogCheck.demandWhole(path)
+            try StoreLayout.makeFile(path, disk)
+            let queue = try DatabaseQueue.ofStore(path, configuration)
             let address = CheckedVFS.address(of: path)
-            let queue = try DatabaseQueue(path: address, configuration: configuration)
             writer = StoreConnection(queue)
             openReader = { [reading] in
                 StoreConnection(try DatabaseQueue(path: address, configuration: reading))

@@ -36,7 +36,7 @@ package struct SchemaFolder: Sendable {
         var configuration = Configuration()
         configuration.readonly = true
         configuration.busyMode = .timeout(5)
-        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+        let queue = try DatabaseQueue.ofStore(path, configuration)
         defer { try? queue.close() }
         return try queue.read { database in
             try StoreLayout.migrator.hasCompletedMigrations(database) ? SchemaRows.read(database) : nil

@@ -37,8 +37,7 @@ package struct FolderLayout: Hashable, Sendable {
         configuration.readonly = true
         configuration.busyMode = .timeout(10)
         do {
-            let address = CheckedVFS.address(of: "\(data)/\(path)")
-            let queue = try DatabaseQueue(path: address, configuration: configuration)
+            let queue = try DatabaseQueue.ofStore("\(data)/\(path)", configuration)
             defer { try? queue.close() }
             return try queue.read { database in
                 guard path != "relay.sqlite" else { return try accounts(path, database) }
@@ -51,8 +50,8 @@ package struct FolderLayout: Hashable, Sendable {
                     isNewer: try migrator.hasBeenSuperseded(database)
                 )
             }
-        } catch let error as DatabaseError {
-            throw DirectoryError.unavailable("\(path): \(error.message ?? "\(error.resultCode)")")
+        } catch {
+            throw DirectoryError(error, in: path)
         }
     }
 

@@ -125,7 +125,7 @@ package struct StoreCompaction: Sendable {
             CheckedVFS.leaveRoom(database)
             if !readonly { try database.execute(sql: "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0") }
         }
-        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+        let queue = try DatabaseQueue.ofStore(path, configuration)
         defer { try? queue.close() }
         return try queue.inDatabase(body)
     }

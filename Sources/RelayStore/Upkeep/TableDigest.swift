@@ -14,7 +14,7 @@ struct TableDigest: Hashable, Sendable {
         configuration.readonly = true
         configuration.busyMode = .timeout(30)
         configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
-        let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+        let queue = try DatabaseQueue.ofStore(path, configuration)
         defer { try? queue.close() }
         return try queue.read { database in
             let names = try String.fetchAll(

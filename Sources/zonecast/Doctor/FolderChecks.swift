@@ -22,7 +22,7 @@ struct FolderChecks: Sendable {
             return Finding("storage", .problem, refusal, next: "sudo zonecast doctor --data \(folder)")
         }
         if AccountStore.isLost(in: folder) {
-            return damaged("\(folder)/relay.sqlite is missing: without it nobody finds their data")
+            return damaged("\(folder)/relay.sqlite is missing or empty: without it nobody finds their data")
         }
         guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else {
             return Finding(

@@ -1,5 +1,7 @@
 import Foundation
 import GRDB
+import Records
+import RelayCore
 import RelayStore
 import Testing
 
@@ -112,6 +114,33 @@ import Testing
         #expect(found.goodFrames == seed % 3)
     }
 
+    /// What a disk loses at once is a block, which lies across two frames.
+    @Test(arguments: [512, 4_096]) func aBlockThatWasLostIsFound(size: Int) throws {
+        let log = try log(commits: 12)
+        for block in 1..<(log.count / 2 / size) {
+            for lost in [Data(count: size), Data((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 131 + 7) })] {
+                var damaged = log
+                damaged.replaceSubrange(block * size..<(block + 1) * size, with: lost)
+                // Pages have room in which there is nothing.
+                #expect(try check(damaged).isDamaged == (damaged != log), "block \(block) of \(size) bytes")
+            }
+        }
+    }
+
+    @Test func aHeadThatChangedLaterIsFound() throws {
+        let log = try log(commits: 4)
+        for place in 0..<32 {
+            var damaged = log
+            damaged[damaged.startIndex + place] ^= 1 << (place % 8)
+            #expect(try check(damaged).isDamaged, "byte \(place)")
+        }
+        #expect(try check(Data(count: 32) + log.dropFirst(32)).isDamaged)
+        // Before the first frame nothing can be lost.
+        let copy = folder.path + "/begun.sqlite"
+        try Data(count: 32).write(to: URL(fileURLWithPath: copy + "-wal"))
+        #expect(try LogCheck(ofFile: copy) == nil)
+    }
+
     @Test func whatIsFromBeforeTheLogBeganAnewDoesNotCount() throws {
         try withQueue { queue in
             try insert(8, in: queue)
@@ -142,6 +171,38 @@ import Testing
         #expect(DamageLedger.places(of: damaged) == ["a page in the log behind damaged.sqlite"])
         // Nothing was changed by the look.
         #expect(FileManager.default.contents(atPath: damaged + "-wal") == bytes)
+    }
+
+    /// SQLite would take the file for a new one, and throw its log away.
+    @Test func aStoreWithoutContentIsNoNewOne() throws {
+        try SQLiteStore(.file(path: path), draw: { 7 }).close()
+        #expect(!FileManager.default.fileExists(atPath: path + ".new"))
+        try Data().write(to: URL(fileURLWithPath: path))
+        #expect(throws: (any Error).self) { try SQLiteStore(.file(path: path), draw: { 7 }) }
+        try log(commits: 2).write(to: URL(fileURLWithPath: folder.path + "/b.sqlite-wal"))
+        #expect(throws: (any Error).self) {
+            try SQLiteStore(.file(path: folder.path + "/b.sqlite"), draw: { 7 })
+        }
+        #expect(!FileManager.default.fileExists(atPath: folder.path + "/b.sqlite"))
+    }
+
+    /// What a command wrote into such a log would hide what is lost.
+    @Test func accountsWithSuchALogAreNotOpened() throws {
+        let accounts = try AccountStore(folder: folder.path)
+        let file = folder.path + "/relay.sqlite"
+        for number in 0..<8 {
+            try accounts.addContainer(try #require(ContainerID("iCloud.org.example.c\(number)")))
+        }
+        let other = folder.path + "/other"
+        try FileManager.default.createDirectory(atPath: other, withIntermediateDirectories: true)
+        for ending in ["", "-wal"] {
+            try FileManager.default.copyItem(atPath: file + ending, toPath: "\(other)/relay.sqlite\(ending)")
+        }
+        _ = try AccountStore(folder: other)
+        var log = try #require(FileManager.default.contents(atPath: file + "-wal"))
+        log[log.startIndex + 5_000] ^= 1
+        try log.write(to: URL(fileURLWithPath: other + "/relay.sqlite-wal"))
+        #expect(throws: DirectoryError.damaged("relay.sqlite")) { try AccountStore(folder: other) }
     }
 
     /// A page in the log that is damaged while the store is open.

@@ -74,7 +74,15 @@ extension BackupCommand {
                     step: { options.step("restoring \($0)") }
                 )
             }
-            try options.folder.change("backup.restore", backup.name) { _ in }
+            do {
+                try options.folder.change("backup.restore", backup.name) { _ in }
+            } catch {
+                throw CommandFailure(
+                    .failed,
+                    "The backup is in place, but a relay cannot begin with it. \(error) "
+                        + (old.map { "What was there before is in \($0): to go back, move its content into \(data) again." } ?? "")
+                )
+            }
             if options.folder.json {
                 return try Terminal.say(json: ["restored": backup.path, "data": data, "before": old ?? ""])
             }

@@ -1,0 +1,33 @@
+import Foundation
+import GRDB
+
+extension StoreLayout {
+    /// Makes a store's file where there is none, with its layout, at one stroke.
+    ///
+    /// One that was merely begun would look like one that has lost everything.
+    static func makeFile(_ path: String, _ disk: DiskCalls) throws {
+        guard access(path, F_OK) != 0 else { return }
+        try LogCheck.demandWhole(path)
+        let folder = (path as NSString).deletingLastPathComponent
+        let lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard lock >= 0 else { throw DiskCalls.Failure("open") }
+        defer { close(lock) }
+        while flock(lock, LOCK_EX) != 0 { guard errno == EINTR else { throw DiskCalls.Failure("flock") } }
+        // A process that is being started just now holds a copy of the descriptor: closing alone would leave it the lock.
+        defer { flock(lock, LOCK_UN) }
+        guard access(path, F_OK) != 0 else { return }
+        let draft = path + ".new"
+        unlink(draft)
+        var configuration = Configuration()
+        configuration.prepareDatabase { database in
+            CheckedVFS.leaveRoom(database)
+            try database.execute(sql: "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF")
+        }
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: draft), configuration: configuration)
+        try migrate(queue)
+        try queue.close()
+        try disk.flush(draft)
+        guard disk.rename(draft, path) == 0 else { throw DiskCalls.Failure("rename") }
+        try disk.flush(folder)
+    }
+}
