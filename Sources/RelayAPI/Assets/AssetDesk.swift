@@ -241,9 +241,15 @@ final class AssetDesk: Sendable {
     func download(_ request: APIRequest) throws(RelayError) -> APIResponse {
         guard let (purpose, sealed) = Self.place(request.path), purpose == .download,
             let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
-            let download = Download(parts), isSignedIn(download.session), try isStillThere(download),
+            let download = Download(parts), isSignedIn(download.session), let asset = try asset(of: download),
             let file = try stores.assets(of: download.home).file(of: download.hash)
         else { throw .assetAddressEnded }
+        guard file.size == asset.size else {
+            throw RelayError(
+                .internalError,
+                "The file of this asset is damaged. Upload it again; or the operator restores it from a backup: zonecast assets verify names it."
+            )
+        }
         if download.scope == .public {
             try transfers.check(download.home, stores.store(of: download.home), at: time.now())
         }
@@ -279,7 +285,8 @@ final class AssetDesk: Sendable {
         return (try? authenticator.isStillGood(session)) ?? true
     }
 
-    private func isStillThere(_ download: Download) throws(RelayError) -> Bool {
+    /// What the field holds, if it is still that asset and may still be read.
+    private func asset(of download: Download) throws(RelayError) -> Asset? {
         let store = try stores.store(of: download.home)
         let caller = Caller(download.user.map { .user($0) } ?? .anonymous, deviceID: "asset")
         let database = DatabaseAddress(scope: download.scope, caller: caller)
@@ -288,8 +295,8 @@ final class AssetDesk: Sendable {
                 let found = try? LookupRecords([download.record], in: zone, of: database).read(from: reader).first,
                 case .success(let record) = found,
                 let values = try? FieldsJSON.values(of: [download.field], in: record.fields)
-            else { return false }
-            return values[download.field]?.assets.contains { $0.fileChecksum == download.hash.checksum } ?? false
+            else { return nil }
+            return values[download.field]?.assets.first { $0.fileChecksum == download.hash.checksum }
         }
     }
 }

@@ -4,19 +4,39 @@ import Records
 ///
 /// Wire reference 3.4.
 enum SignatureDate {
-    /// Reads `2026-01-25T22:15:43Z`, or with `+01:00`, `+0100` or `+01` in place of `Z`; `nil` for anything else.
+    /// Reads `2026-01-25T22:15:43Z`, without seconds or without the marks between the numbers too, or with `+01:00`, `+0100`
+    /// or `+01` in place of `Z`; `nil` for anything else.
     static func parse(_ text: String) -> Timestamp? {
         let bytes = Array(text.utf8)
-        guard bytes.count >= 20, bytes[4] == UInt8(ascii: "-"), bytes[7] == UInt8(ascii: "-"),
-            bytes[10] == UInt8(ascii: "T"), bytes[13] == UInt8(ascii: ":"), bytes[16] == UInt8(ascii: ":"),
-            let year = number(bytes[0..<4]), let month = number(bytes[5..<7]), let day = number(bytes[8..<10]),
-            let hour = number(bytes[11..<13]), let minute = number(bytes[14..<16]), let second = number(bytes[17..<19]),
-            (1...12).contains(month), (1...31).contains(day), hour < 24, minute < 60, second < 61,
-            let offset = offset(bytes[19...])
+        guard let mark = bytes.firstIndex(of: UInt8(ascii: "T")),
+            let zone = bytes[mark...].firstIndex(where: { !$0.isASCIIDigit && !":T".utf8.contains($0) }),
+            let date = numbers(bytes[..<mark], of: [4, 2, 2], between: "-"),
+            let clock = numbers(bytes[(mark + 1)..<zone], of: [2, 2, 2], between: ":")
+                ?? numbers(bytes[(mark + 1)..<zone], of: [2, 2], between: ":"),
+            (1...12).contains(date[1]), (1...31).contains(date[2]), clock[0] < 24, clock[1] < 60,
+            let offset = offset(bytes[zone...])
         else { return nil }
-        let days = daysSince1970(year: year, month: month, day: day)
-        let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second - offset
+        let second = clock.count == 3 ? clock[2] : 0
+        guard second < 61 else { return nil }
+        let days = daysSince1970(year: date[0], month: date[1], day: date[2])
+        let seconds = ((days * 24 + clock[0]) * 60 + clock[1]) * 60 + second - offset
         return Timestamp(milliseconds: Int64(seconds) * 1000)
+    }
+
+    /// Numbers of so many digits, all with the mark between them or all without.
+    private static func numbers(_ bytes: ArraySlice<UInt8>, of lengths: [Int], between mark: Unicode.Scalar) -> [Int]? {
+        var pieces = bytes.split(separator: UInt8(ascii: mark), omittingEmptySubsequences: false)
+        if pieces.count == 1 {
+            var rest = bytes
+            pieces = lengths.map { length in
+                defer { rest = rest.dropFirst(length) }
+                return rest.prefix(length)
+            }
+            guard rest.isEmpty else { return nil }
+        }
+        guard pieces.map(\.count) == lengths else { return nil }
+        let found = pieces.compactMap { number($0) }
+        return found.count == lengths.count ? found : nil
     }
 
     private static func offset(_ bytes: ArraySlice<UInt8>) -> Int? {

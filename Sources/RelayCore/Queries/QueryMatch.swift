@@ -30,6 +30,8 @@ private struct Condition: Sendable {
     let comparator: Query.Comparator
     let isNegative: Bool
     let keys: [QueryKey]
+    /// Which of the filter's values have a key: a list of thousands may be compared with hundreds.
+    let places: [QueryKey: [Int]]
     let tokens: Set<String>
     let fieldNames: Set<String>
 
@@ -39,6 +41,7 @@ private struct Condition: Sendable {
         isNegative = filter.comparator.opposite != nil
         tokens = comparator.looksForTokens ? filter.tokens : []
         keys = comparator.looksForTokens ? [] : filter.keys
+        places = Dictionary(grouping: keys.indices) { [keys] in keys[$0] }
         switch filter.field {
         case .system: fieldNames = []
         case .own(let name): fieldNames = [name]
@@ -58,7 +61,7 @@ private struct Condition: Sendable {
         if case .list(_, let members) = value { return holds(forList: members) }
         switch comparator {
         case .equals, .in:
-            return filter.values.indices.contains { equals(value, at: $0, key: values.key(of: filter.field)) }
+            return !equal(value, key: values.key(of: filter.field)).isEmpty
         case .near: return isNear(value)
         case .beginsWith: return begins(value)
         default: return compares(values.key(of: filter.field))
@@ -77,22 +80,28 @@ private struct Condition: Sendable {
     }
 
     private func holds(forList members: [FieldValue]) -> Bool {
-        func contains(_ index: Int) -> Bool {
-            members.contains { equals($0, at: index, key: QueryKey($0) ?? .absent) }
-        }
-        return switch comparator {
-        case .listContains, .listContainsAll: keys.indices.allSatisfy(contains)
-        case .listContainsAny: keys.indices.contains(where: contains)
-        case .listMemberBeginsWith: members.contains(where: begins)
-        default: false
+        switch comparator {
+        case .listContains, .listContainsAll:
+            var missing = Set(keys.indices)
+            for member in members where !missing.isEmpty {
+                missing.subtract(equal(member, key: QueryKey(member) ?? .absent))
+            }
+            return missing.isEmpty
+        case .listContainsAny: return members.contains { !equal($0, key: QueryKey($0) ?? .absent).isEmpty }
+        case .listMemberBeginsWith: return members.contains(where: begins)
+        default: return false
         }
     }
 
-    /// A location's key is only its cell.
-    private func equals(_ value: FieldValue, at index: Int, key: QueryKey) -> Bool {
-        guard key == keys[index] else { return false }
-        guard case .location(let place) = value, case .location(let other) = filter.values[index] else { return true }
-        return place.latitude == other.latitude && place.longitude == other.longitude
+    /// Which of the filter's values equal one.
+    private func equal(_ value: FieldValue, key: QueryKey) -> [Int] {
+        let found = places[key] ?? []
+        // A location's key is only its cell.
+        guard case .location(let place) = value else { return found }
+        return found.filter {
+            guard case .location(let other) = filter.values[$0] else { return true }
+            return place.latitude == other.latitude && place.longitude == other.longitude
+        }
     }
 
     private func begins(_ value: FieldValue) -> Bool {

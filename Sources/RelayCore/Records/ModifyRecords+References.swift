@@ -39,7 +39,8 @@ extension ModifyRecords.Decision {
             // Each refusal takes away what others may have leant on; one of a deletion leaves its target to those who refer
             // to it.
             if failureCount > failures, !request.isAtomic { continue }
-            try refuseDanglingSources(sources, cascade, stored, in: writer, zone)
+            refuseDanglingSources(sources, cascade, stored)
+            try refuseCrowdingSources(sources, cascade, in: writer, zone)
             if failureCount == failures || request.isAtomic { break }
         }
         let kept = try deletionsForTheCaller(sources, cascade, in: writer, zone)
@@ -173,44 +174,64 @@ extension ModifyRecords.Decision {
 
     // MARK: Saves
 
-    /// Refuses to save a reference to nothing where it must lead somewhere, and one DELETE_SELF too many.
+    /// Refuses to save a reference to nothing where it must lead somewhere, and what leant on those that are refused.
     private mutating func refuseDanglingSources(
         _ sources: [String: Source],
         _ cascade: Cascade,
-        _ stored: [String: StoredRecord],
+        _ stored: [String: StoredRecord]
+    ) {
+        var failures: Int
+        repeat {
+            failures = failureCount
+            for (name, source) in sources where isLive(source.outcome) {
+                if cascade.roots[name] != nil { refuse(source.outcome, .goesWithItsTarget) }
+                for reference in source.references where isLive(source.outcome) {
+                    if reference.kind == .deleteSelf {
+                        if cascade.roots[reference.target] != nil { refuse(source.outcome, .goesWithItsTarget) }
+                    } else if !isThere(reference.target, sources, cascade, stored) {
+                        refuse(source.outcome, .dangling(reference))
+                    }
+                }
+            }
+        } while failureCount > failures && !request.isAtomic
+    }
+
+    /// Refuses to save a reference that is one DELETE_SELF too many.
+    private mutating func refuseCrowdingSources(
+        _ sources: [String: Source],
+        _ cascade: Cascade,
         in writer: any StoreWriter,
         _ zone: Zone
     ) throws(RelayError) {
+        var said: [String: Int] = [:]
+        for source in sources.values {
+            for reference in source.references { said[reference.target, default: 0] += 1 }
+        }
         var counts: [String: Int] = [:]
-        for (name, source) in sources.sorted(by: { $0.value.outcome < $1.value.outcome }) where isLive(source.outcome) {
-            if cascade.roots[name] != nil { refuse(source.outcome, .goesWithItsTarget) }
-            for reference in source.references where isLive(source.outcome) {
-                let target = reference.target
-                if reference.kind != .deleteSelf {
-                    if !isThere(target, sources, cascade, stored) { refuse(source.outcome, .dangling(reference)) }
-                    continue
-                }
-                if cascade.roots[target] != nil { refuse(source.outcome, .goesWithItsTarget) }
-                let known = counts[target]
+        for source in sources.values.sorted(by: { $0.outcome < $1.outcome }) where isLive(source.outcome) {
+            for reference in source.references where reference.kind == .deleteSelf && isLive(source.outcome) {
+                let (target, known) = (reference.target, counts[reference.target])
                 let count =
-                    if let known { known } else { try otherReferences(to: target, sources, cascade, in: writer, zone) }
+                    if let known { known } else {
+                        try otherReferences(to: target, beside: said[target] ?? 0, sources, cascade, in: writer, zone)
+                    }
                 counts[target] = count + 1
                 if count >= StoredReference.mostDeleteSelf { refuse(source.outcome, .tooManyDeleteSelf) }
             }
         }
     }
 
-    /// How many references with DELETE_SELF lead to the record apart from those that this write says.
+    /// How many references with DELETE_SELF lead to the record apart from those that this write says, at most `said`.
     ///
     /// Counted exactly only near the limit.
     private func otherReferences(
         to target: String,
+        beside said: Int,
         _ sources: [String: Source],
         _ cascade: Cascade,
         in writer: any StoreWriter,
         _ zone: Zone
     ) throws(RelayError) -> Int {
-        let said = sources.values.reduce(0) { $0 + $1.references.count { $0.target == target } }
         let all = try writer.countDeleteSelf(to: target, in: zone, atMost: StoredReference.mostDeleteSelf + said)
         guard all + said > StoredReference.mostDeleteSelf else { return all }
         var others: [String] = []

@@ -144,6 +144,7 @@ package struct FieldInput: Sendable {
         var isEncrypted = false
         var value: Int?
         var exactSeconds: Int?
+        var saysList = false
         let object = document.tape[name + 1]
         if object.kind != .null {
             guard object.kind == .object else { throw document.value(at: name + 1).mismatch("an object with a value") }
@@ -157,12 +158,16 @@ package struct FieldInput: Sendable {
                     value = member
                 } else if document.isText("type", at: name) {
                     tag = try Self.type(at: member, in: document, &isEncrypted)
+                    saysList = tag == nil
                 } else if document.isText("isEncrypted", at: name) {
                     isEncrypted = try document.value(at: member).bool()
                 } else if document.isText(FieldCodec.exactSeconds, at: name) {
                     exactSeconds = member
                 }
             }
+        }
+        if saysList, let value, document.tape[value].kind != .array {
+            throw document.value(at: value).mismatch("a list, as its type says")
         }
         self.tag = tag
         self.isEncrypted = isEncrypted
@@ -171,7 +176,7 @@ package struct FieldInput: Sendable {
         self.exactSeconds = exactSeconds
     }
 
-    /// `nil` for tags that live answers gave for lists of nothing in particular: they say nothing.
+    /// `nil` for tags that live answers gave for lists of nothing in particular: they say no more.
     ///
     /// `ENCRYPTED_BYTES` says by its name what others say by `isEncrypted`.
     private static func type(

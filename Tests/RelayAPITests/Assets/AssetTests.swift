@@ -295,6 +295,19 @@ import Wire
         #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
     }
 
+    @Test func aFileThatIsNotWholeIsNotServed() async throws {
+        let checksum = try #require(try await save(try await upload()).field("file")?.text("fileChecksum"))
+        let address = try await downloadAddress()
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let hash = try #require(AssetHash(checksum: checksum))
+        let file = try #require(try world.stores.assets(of: home).file(of: hash))
+        #expect(truncate(file.path, 5) == 0)
+        #expect(try await get(address).status == .internalServerError)
+        // Uploaded again it is whole.
+        _ = try await save(try await upload())
+        #expect(try await get(address).status == .ok)
+    }
+
     /// However long ago it came: whoever has a receipt for it may have no bytes to bring again.
     @Test func whatAReceiptIsGivenForIsAsNew() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)

@@ -161,6 +161,10 @@ import Wire
             "invalid attempt to set value type INT64 for field 'title' defined to be: STRING"
         ),
         (
+            #"{"recordName":"x","recordType":"Note","fields":{"title":{"value":"x","type":"UNKNOWN_LIST"}}}"#,
+            "BAD_REQUEST", "a list, as its type says"
+        ),
+        (
             #"{"recordName":"x","recordType":"Note","fields":{"title":{"value":1}}}"#, "BAD_REQUEST",
             "expected type STRING"
         ),

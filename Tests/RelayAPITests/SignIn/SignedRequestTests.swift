@@ -72,6 +72,8 @@ import Testing
             try request(caller, query: "a=b"),
             try request(caller, query: "a=b", signing: "\(now):\(empty):\(caller)?a=b"),
             try request(caller, date: offsetDate),
+            try request(caller, date: now.filter { !"-:".contains($0) }),
+            try request(caller, date: now.dropLast(4) + "Z"),
             try request("/relay" + caller, signing: "\(now):\(empty):\(caller)"),
             try request("/relay" + caller, signing: "\(now):\(empty):/relay\(caller)"),
         ]
