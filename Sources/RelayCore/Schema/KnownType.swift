@@ -82,8 +82,7 @@ struct GrowingType {
         mayGrow: Bool
     ) throws(RelayError) -> RecordType.Field {
         let name = record.name(of: field)
-        var type = definition ?? known.definition ?? RecordType()
-        if let declared = type.fields[name] { return declared }
+        if let declared = (definition ?? known.definition)?.fields[name] { return declared }
         guard mayGrow else {
             throw .badRequest(
                 "Field '\(name.prefix(64))' does not exist in record type '\(known.name)' in this environment; "
@@ -108,8 +107,9 @@ struct GrowingType {
                     + "of the schema, and records may still hold that. It can be another only after 'zonecast schema reset'."
             )
         }
-        type.fields[name] = declared
-        definition = type
+        // In its place: a record may bring thousands of fields.
+        if definition == nil { definition = known.definition ?? RecordType() }
+        definition?.fields[name] = declared
         return declared
     }
 }

@@ -77,11 +77,8 @@ extension BackupCommand {
             do {
                 try options.folder.change("backup.restore", backup.name) { _ in }
             } catch {
-                throw CommandFailure(
-                    .failed,
-                    "The backup is in place, but a relay cannot begin with it. \(error) "
-                        + (old.map { "What was there before is in \($0): to go back, move its content into \(data) again." } ?? "")
-                )
+                let before = old.map { " To go back, move what is in \($0) into \(data)." } ?? ""
+                throw CommandFailure(.failed, "The backup is in place, but unusable. \(error)\(before)")
             }
             if options.folder.json {
                 return try Terminal.say(json: ["restored": backup.path, "data": data, "before": old ?? ""])
