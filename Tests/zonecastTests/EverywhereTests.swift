@@ -41,6 +41,43 @@ import Testing
         #expect(again.status == 5 && !again.complaint.isEmpty)
     }
 
+    @Test func whatIsNoAddressAndNoNameIsRefused() throws {
+        let data = ["--data", folder.path]
+        #expect(try Command.run(["container", "create", container] + data).status == 0)
+        for url in ["foo", "ftp://example.org", "https://"] {
+            let link = try Command.run(["console", "link", "--url", url] + data)
+            #expect(link.status == 2 && link.output.isEmpty && link.complaint.contains("is not an address"))
+        }
+        for name in ["", "a\nb"] {
+            let place = ["--url", "http://127.0.0.1:9", "--container", container]
+            let login = try Command.run(["login", "--profile", name] + place, input: "t\n")
+            #expect(login.status == 2, "\(login.complaint)")
+        }
+        let issuer = [
+            "issuer", "add", "--container", container, "--issuer", "i", "--audience", "a", "--keys-url",
+            "https://h:99999/",
+        ]
+        #expect(try Command.run(issuer + data).status == 2)
+    }
+
+    @Test func filesAreOfferedWhereAFileIsMeant() throws {
+        let script = try Command.run(["completions", "bash"]).output
+        let lines = script.split(separator: "\n")
+        #expect(lines.contains { $0.hasSuffix(" -f") } && lines.contains { $0.hasSuffix(" -d") })
+    }
+
+    @Test func aFolderIsNoFileOfProfiles() throws {
+        try FileManager.default.createDirectory(
+            atPath: folder.path + "/zonecast/profiles.json",
+            withIntermediateDirectories: true
+        )
+        let run = try Command.run(
+            ["zones", "list", "--container", container, "--profile", "home"],
+            environment: ["XDG_CONFIG_HOME": folder.path]
+        )
+        #expect(run.status == 1 && run.complaint.contains("is no file of profiles"), "\(run.complaint)")
+    }
+
     @Test(arguments: [
         (["serv"], "zonecast: \"serv\" is not a command of zonecast. Did you mean: zonecast serve?"),
         (["user", "lst"], "zonecast: \"lst\" is not a command of zonecast user. Did you mean: zonecast user list?"),

@@ -45,7 +45,7 @@ struct ConfigCommand: AsyncParsableCommand {
             abstract: "Show every key with its value and where that came from."
         )
 
-        @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
+        @Option(help: ArgumentHelp("The configuration file.", valueName: "file"), completion: .file())
         var config: String?
 
         @Flag(help: "Say of each value where it comes from: flag, environment, line of the file, or default.")
@@ -75,7 +75,7 @@ struct ConfigCommand: AsyncParsableCommand {
             abstract: "Check a configuration file, and the files that it names. Tells all mistakes; exit code 2 if any."
         )
 
-        @Argument(help: "The file.")
+        @Argument(help: "The file.", completion: .file())
         var file: String
 
         @Flag(help: "Answer with one line of JSON.")

@@ -45,7 +45,8 @@ struct IssuerCommand: AsyncParsableCommand {
             help: ArgumentHelp(
                 "A file with a JWK set, a JWK, a PEM public key, or for HS256 the secret. It is read when needed.",
                 valueName: "file"
-            )
+            ),
+            completion: .file()
         )
         var keysFile: String?
 

@@ -47,7 +47,10 @@ struct KeyCommand: ParsableCommand {
 
     /// Where the public half of a key comes from.
     struct PublicKeyOption: ParsableArguments {
-        @Option(help: ArgumentHelp("The public key in PEM form; - reads standard input.", valueName: "file"))
+        @Option(
+            help: ArgumentHelp("The public key in PEM form; - reads standard input.", valueName: "file"),
+            completion: .file()
+        )
         var publicKey: String
 
         func read() throws -> String {

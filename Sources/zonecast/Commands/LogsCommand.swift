@@ -38,7 +38,8 @@ struct LogsCommand: ParsableCommand {
         help: ArgumentHelp(
             "With --user: the data folder. (default: $ZONECAST_DATA or ./zonecast-data)",
             valueName: "dir"
-        )
+        ),
+        completion: .directory
     )
     var data: String?
     @Option(

@@ -15,7 +15,10 @@ struct Serve: AsyncParsableCommand {
             """
     )
 
-    @Option(help: ArgumentHelp("The data folder; one relay at a time. (default: ./zonecast-data)", valueName: "dir"))
+    @Option(
+        help: ArgumentHelp("The data folder; one relay at a time. (default: ./zonecast-data)", valueName: "dir"),
+        completion: .directory
+    )
     var data: String?
 
     @Option(
@@ -27,11 +30,12 @@ struct Serve: AsyncParsableCommand {
     var listen: String?
 
     @Option(
-        help: ArgumentHelp("PEM file of certificate and chain: TLS without a proxy.", valueName: "file")
+        help: ArgumentHelp("PEM file of certificate and chain: TLS without a proxy.", valueName: "file"),
+        completion: .file()
     )
     var tlsCert: String?
 
-    @Option(help: ArgumentHelp("PEM file of the certificate's private key.", valueName: "file"))
+    @Option(help: ArgumentHelp("PEM file of the certificate's private key.", valueName: "file"), completion: .file())
     var tlsKey: String?
 
     @Flag(help: "Take any dev-NAME as a web auth token, make unknown containers, limit no rates. Loopback only.")
@@ -43,7 +47,10 @@ struct Serve: AsyncParsableCommand {
     @Flag(help: "Stop when standard input ends, as it does once the program that started the relay is gone.")
     var stopWithInput = false
 
-    @Option(help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"))
+    @Option(
+        help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"),
+        completion: .file()
+    )
     var config: String?
 
     func run() async throws {

@@ -39,7 +39,8 @@ struct Demo: AsyncParsableCommand {
         help: ArgumentHelp(
             "Write the panes to a file as they are shown: asciinema's .cast, or an .svg that plays in a page.",
             valueName: "file"
-        )
+        ),
+        completion: .file()
     )
     var record: String?
 

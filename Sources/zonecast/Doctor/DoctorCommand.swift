@@ -20,7 +20,10 @@ struct DoctorCommand: AsyncParsableCommand {
 
     @OptionGroup var folder: FolderOptions
 
-    @Option(help: ArgumentHelp("The relay's configuration file. (default: $ZONECAST_CONFIG)", valueName: "file"))
+    @Option(
+        help: ArgumentHelp("The relay's configuration file. (default: $ZONECAST_CONFIG)", valueName: "file"),
+        completion: .file()
+    )
     var config: String?
 
     @Option(help: ArgumentHelp("Check the relay at this address, as its clients reach it.", valueName: "url"))
@@ -35,7 +38,10 @@ struct DoctorCommand: AsyncParsableCommand {
     @Option(help: "With --url: a user's web auth token; dev-NAME for a relay with --dev.")
     var webToken: String?
 
-    @Option(help: ArgumentHelp("PEM file of the authorities to trust instead of the system's.", valueName: "file"))
+    @Option(
+        help: ArgumentHelp("PEM file of the authorities to trust instead of the system's.", valueName: "file"),
+        completion: .file()
+    )
     var authorities: String?
 
     @Option(help: ArgumentHelp("How long each step may take, 1 to 600 seconds.", valueName: "seconds"))

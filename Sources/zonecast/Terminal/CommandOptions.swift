@@ -8,7 +8,8 @@ import RelayStore
 struct FolderOptions: ParsableArguments {
     @Option(
         name: .customLong("data"),
-        help: ArgumentHelp("The data folder. (default: $ZONECAST_DATA or ./zonecast-data)", valueName: "dir")
+        help: ArgumentHelp("The data folder. (default: $ZONECAST_DATA or ./zonecast-data)", valueName: "dir"),
+        completion: .directory
     )
     var data: String?
 
@@ -80,6 +81,25 @@ struct HomeFilter: ParsableArguments {
 
     @Option(help: "Only those of development or production.")
     var environment: Records.Environment?
+
+/// Which configuration a command goes by.
+struct SettingsOption: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"),
+        completion: .file()
+    )
+    var config: String?
+
+    /// The settings as a relay started with the same file and folder would have them, that folder among them.
+    ///
+    /// - Throws: `CommandFailure` where the file or the environment has mistakes.
+    func read(_ options: FolderOptions? = nil) async throws -> ServeSettings {
+        let environment = ProcessInfo.processInfo.environment
+        let flags = options?.data.map { ["data": $0] } ?? [:]
+        let file = config ?? environment["ZONECAST_CONFIG"]
+        return try await ConfigurationReading(flags: flags, environment: environment, file: file).settings
+    }
+}
 
     func admits(_ home: ContainerEnvironment) -> Bool {
         (container ?? home.container) == home.container && (environment ?? home.environment) == home.environment

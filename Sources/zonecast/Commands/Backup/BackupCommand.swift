@@ -21,7 +21,10 @@ struct BackupCommand: ParsableCommand {
 struct BackupOptions: ParsableArguments {
     @OptionGroup var folder: FolderOptions
 
-    @Option(help: ArgumentHelp("The folder of the backups. (default: backups, in the data folder)", valueName: "dir"))
+    @Option(
+        help: ArgumentHelp("The folder of the backups. (default: backups, in the data folder)", valueName: "dir"),
+        completion: .directory
+    )
     var backups: String?
 
     var place: String { backups ?? BackupSchedule.standardFolder(of: folder.folder) }

@@ -84,7 +84,7 @@ extension RecordsCommand {
                 """
         )
 
-        @Argument(help: "The file; - for standard input.")
+        @Argument(help: "The file; - for standard input.", completion: .file())
         var file: String
         @OptionGroup var zone: ZoneOptions
         @OptionGroup var remote: RemoteOptions

@@ -38,7 +38,8 @@ struct InitCommand: AsyncParsableCommand {
         help: ArgumentHelp(
             "Where the files go. (default: /etc/zonecast if it is there, else ./zonecast-setup)",
             valueName: "dir"
-        )
+        ),
+        completion: .directory
     )
     var files: String?
 

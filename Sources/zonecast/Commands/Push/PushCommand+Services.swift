@@ -11,7 +11,8 @@ extension PushCommand {
             help: ArgumentHelp(
                 "The relay's YAML file, made where it is missing. (default: $ZONECAST_CONFIG or /etc/zonecast/zonecast.yaml)",
                 valueName: "file"
-            )
+            ),
+            completion: .file()
         )
         var config: String?
 
@@ -67,7 +68,10 @@ extension PushCommand {
                 abstract: "Write Apple's keys into the configuration."
             )
 
-            @Option(help: ArgumentHelp("The .p8 file from Apple's developer pages.", valueName: "file"))
+            @Option(
+                help: ArgumentHelp("The .p8 file from Apple's developer pages.", valueName: "file"),
+                completion: .file()
+            )
             var keyFile: String?
             @Option(help: "The key's identifier, ten letters and digits.")
             var keyId: String?
@@ -105,7 +109,10 @@ extension PushCommand {
                 abstract: "Write Firebase's account into the configuration."
             )
 
-            @Option(help: ArgumentHelp("A service account's JSON file from Firebase's console.", valueName: "file"))
+            @Option(
+                help: ArgumentHelp("A service account's JSON file from Firebase's console.", valueName: "file"),
+                completion: .file()
+            )
             var accountFile: String?
             @OptionGroup var file: FileOption
 

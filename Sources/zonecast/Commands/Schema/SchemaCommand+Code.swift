@@ -19,7 +19,10 @@ extension SchemaCommand {
         @Option(help: "development or production.")
         var environment: Records.Environment = .development
 
-        @Option(help: ArgumentHelp("The schema's text instead; - reads standard input.", valueName: "file"))
+        @Option(
+            help: ArgumentHelp("The schema's text instead; - reads standard input.", valueName: "file"),
+            completion: .file()
+        )
         var file: String?
 
         @Option(help: "records or mirror.")
@@ -33,7 +36,8 @@ extension SchemaCommand {
 
         @Option(
             name: [.customLong("output-file"), .customShort("o")],
-            help: ArgumentHelp("Write the Swift to this file instead.", valueName: "file")
+            help: ArgumentHelp("Write the Swift to this file instead.", valueName: "file"),
+            completion: .file()
         )
         var output: String?
 

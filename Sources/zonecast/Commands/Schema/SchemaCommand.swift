@@ -27,7 +27,8 @@ struct SchemaCommand: AsyncParsableCommand {
 
         @Option(
             name: [.customLong("output-file"), .customShort("o")],
-            help: ArgumentHelp("Write the text to this file instead.", valueName: "file")
+            help: ArgumentHelp("Write the text to this file instead.", valueName: "file"),
+            completion: .file()
         )
         var output: String?
 
@@ -118,7 +119,10 @@ struct SchemaCommand: AsyncParsableCommand {
         @OptionGroup var container: SchemaContainer
         @OptionGroup var options: FolderOptions
 
-        @Option(help: ArgumentHelp("The text to compare with; - reads standard input.", valueName: "file"))
+        @Option(
+            help: ArgumentHelp("The text to compare with; - reads standard input.", valueName: "file"),
+            completion: .file()
+        )
         var file: String?
 
         @OptionGroup var management: ManagementOptions
@@ -181,10 +185,14 @@ struct SchemaContainer: ParsableArguments {
 
 /// Where a schema's text comes from.
 struct SchemaSource: ParsableArguments {
-    @Option(name: .customLong("file"), help: ArgumentHelp("The text; - reads standard input.", valueName: "file"))
+    @Option(
+        name: .customLong("file"),
+        help: ArgumentHelp("The text; - reads standard input.", valueName: "file"),
+        completion: .file()
+    )
     var option: String?
 
-    @Argument(help: ArgumentHelp("The text, as with --file.", valueName: "file"))
+    @Argument(help: ArgumentHelp("The text, as with --file.", valueName: "file"), completion: .file())
     var argument: String?
 
     func read() throws -> SchemaFile {

@@ -14,12 +14,17 @@ extension StorageCommand {
                 """
         )
 
-        @Option(name: .customLong("to"), help: ArgumentHelp("The new folder, missing or empty.", valueName: "dir"))
+        @Option(
+            name: .customLong("to"),
+            help: ArgumentHelp("The new folder, missing or empty.", valueName: "dir"),
+            completion: .directory
+        )
         var target: String
 
         @Option(
             name: .customLong("from"),
-            help: ArgumentHelp("The folder to copy. (default: that of --data)", valueName: "dir")
+            help: ArgumentHelp("The folder to copy. (default: that of --data)", valueName: "dir"),
+            completion: .directory
         )
         var source: String?
 
