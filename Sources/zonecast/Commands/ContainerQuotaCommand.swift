@@ -80,7 +80,7 @@ struct ContainerQuotaCommand: ParsableCommand {
         ]
         for (name, bytes) in rows {
             let words = bytes.map { $0 == .max ? "any number of bytes" : ByteText.of($0) } ?? "as configured"
-            Terminal.say(name.padding(toLength: 17, withPad: " ", startingAt: 0) + words)
+            Terminal.say(name.filled(to: 17) + words)
         }
     }
 

@@ -12,8 +12,7 @@ struct DemoLine: Equatable, Sendable, Encodable {
     /// The line for people: seconds, who, what and the rest in columns.
     var text: String {
         let time = String(format: "%7.3fs", seconds)
-        let name = who.padding(toLength: max(13, who.count), withPad: " ", startingAt: 0)
-        return "\(time)  \(name) \(what.padding(toLength: max(8, what.count), withPad: " ", startingAt: 0)) \(detail)"
+        return "\(time)  \(who.filled(to: 13)) \(what.filled(to: 8)) \(detail)"
     }
 }
 

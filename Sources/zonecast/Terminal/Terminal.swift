@@ -73,16 +73,15 @@ enum Terminal {
         say(String(decoding: try encoder.encode(value), as: UTF8.self))
     }
 
-    /// Rows under a heading, each column as wide as it must be; nothing but `empty` where there are none.
+    /// Rows under a heading, each column as wide as it must be; where there are none nothing but `empty`, if that says a thing.
     ///
     /// With `--quiet` only the rows.
     static func say(table rows: [[String]], heading: [String], empty: String) {
-        guard !rows.isEmpty else { return tell(empty) }
+        guard !rows.isEmpty else { return empty.isEmpty ? () : tell(empty) }
         let all = (isQuiet ? [] : [heading]) + rows.map { $0.map(\.withoutControls) }
         let widths = heading.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
         for row in all {
-            let cells = zip(row, widths).map { $0.padding(toLength: max($1, $0.count), withPad: " ", startingAt: 0) }
-            let line = cells.joined(separator: "  ")
+            let line = zip(row, widths).map { $0.filled(to: $1) }.joined(separator: "  ")
             say(String(line.reversed().drop { $0 == " " }.reversed()))
         }
     }
@@ -121,11 +120,14 @@ enum Terminal {
         tcgetattr(STDIN_FILENO, &shown)
         var hidden = shown
         hidden.c_lflag &= ~tcflag_t(ECHO)
-        tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden)
-        defer {
+        // Whoever breaks off here wants to see what they type next.
+        let ending = EndingSignals { [shown] in
+            var shown = shown
             tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown)
             put("\n", on: STDERR_FILENO)
         }
+        tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden)
+        defer { ending.end() }
         guard let line = readLine(strippingNewline: true) else {
             throw CommandFailure(.failed, "No password was typed.")
         }
@@ -134,6 +136,11 @@ enum Terminal {
 }
 
 extension String {
+    /// Filled with blanks up to so many characters; what is longer stays whole.
+    ///
+    /// Foundation's own padding counts UTF-16 and cuts what it finds too long.
+    func filled(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
+
     /// As it may be shown in a terminal, whoever wrote it: what would act on the terminal or turn the line around is one sign.
     var withoutControls: String {
         guard unicodeScalars.contains(where: \.isControl) else { return self }

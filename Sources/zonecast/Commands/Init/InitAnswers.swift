@@ -16,7 +16,7 @@ struct InitAnswers {
     /// Asks on the terminal for what was not given; an empty line leaves it out.
     mutating func ask() throws {
         if domain == nil {
-            let text = Self.line("Name that clients will reach the relay by (empty: this machine only)")
+            let text = try Self.line("Name that clients will reach the relay by (empty: this machine only)")
             guard text.map(InitCommand.isName) ?? true else {
                 throw CommandFailure(.usage, "\"\(text ?? "")\" is not a name like sync.example.org.")
             }
@@ -24,16 +24,23 @@ struct InitAnswers {
         }
         if container == nil {
             let proposal = domain.flatMap(Self.container) ?? ContainerID("iCloud.org.example.notes")
-            let text = Self.line("First container (empty: \(proposal?.name ?? ""))")
+            let text = try Self.line("First container (empty: \(proposal?.name ?? ""))")
             container = text.map { ContainerID($0) } ?? proposal
             guard container != nil else { throw CommandFailure(.usage, "That is no name for a container.") }
         }
-        if admin == nil { admin = Self.line("E-mail address of the first admin (empty: none)") }
+        if admin == nil { admin = try Self.line("E-mail address of the first admin (empty: none)") }
     }
 
-    private static func line(_ prompt: String) -> String? {
+    /// - Throws: where the input ends: whoever leaves has not chosen the empty answer.
+    private static func line(_ prompt: String) throws -> String? {
         Terminal.put("\(prompt): ", on: STDERR_FILENO)
-        let text = readLine()?.trimmingCharacters(in: .whitespaces) ?? ""
+        guard let text = readLine()?.trimmingCharacters(in: .whitespaces) else {
+            Terminal.put("\n", on: STDERR_FILENO)
+            throw CommandFailure(
+                .failed,
+                "The input ended before all was asked. Nothing was made. With --yes nothing is asked: zonecast init --help"
+            )
+        }
         return text.isEmpty ? nil : text
     }
 }
@@ -61,8 +68,7 @@ struct InitReport {
     mutating func note(_ step: InitStep) {
         steps.append(step)
         guard !asJSON else { return }
-        let what = step.what.padding(toLength: max(44, step.what.count), withPad: " ", startingAt: 0)
-        Terminal.tell("\(step.made ? "made" : "kept")  \(what)  \(step.detail)")
+        Terminal.tell("\(step.made ? "made" : "kept")  \(step.what.filled(to: 44))  \(step.detail)")
     }
 
     func end(next: [String]) throws {

@@ -1,0 +1,57 @@
+import ChildProcesses
+import Foundation
+import RelayStore
+import Testing
+
+@testable import zonecast
+
+/// What a command shows in a terminal, and how it leaves one.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct TerminalTests {
+    private let folder = ScratchFolder()
+
+    @Test(arguments: ["Cafe\u{301} au lait END", "👩‍👩‍👧🍎 END", "日本 END", "plain"])
+    func whatIsFilledIsNeverCut(_ text: String) {
+        #expect(text.filled(to: 2) == text)
+        #expect(text.filled(to: text.count + 3) == text + "   ")
+    }
+
+    @Test func aTableShowsAllOfAName() throws {
+        let name = "Cafe\u{301} 👩‍👩‍👧🍎 END"
+        let data = ["--data", folder.path]
+        let person = ["user", "add", "ada@example.org", "--given-name", name, "--password-stdin"]
+        #expect(try Command.run(person + data, input: "correct horse\n").status == 0)
+        for quiet in [[], ["--quiet"]] {
+            let list = try Command.run(["user", "list"] + quiet + data).output
+            #expect(list.contains("🍎 END") && !list.contains("\u{FFFD}"), "\(list)")
+        }
+    }
+
+    @Test func whoBreaksOffAtAPasswordSeesAgainWhatTheyType() throws {
+        let terminal = try PseudoTerminal()
+        let login = terminal.process([
+            "login", "--url", "http://127.0.0.1:9", "--container", "iCloud.org.example.notes",
+        ])
+        try login.run()
+        let deadline = ContinuousClock.now + .seconds(120)
+        while terminal.echoes, ContinuousClock.now < deadline { usleep(20_000) }
+        #expect(!terminal.echoes, "waited for the question")
+        login.signal(SIGINT)
+        login.waitUntilExit()
+        #expect(login.terminationStatus == 128 + SIGINT && terminal.echoes)
+    }
+
+    @Test func theEndOfTheInputIsNoAnswer() throws {
+        let terminal = try PseudoTerminal()
+        let data = folder.path + "/data"
+        let begun = terminal.process(["init", "--data", data, "--files", folder.path + "/files"])
+        terminal.type("\u{4}")
+        try begun.run()
+        begun.waitUntilExit()
+        #expect(begun.terminationStatus == 1 && !FileManager.default.fileExists(atPath: folder.path))
+    }
+
+    @Test func pathsAreWordsOfAShell() {
+        #expect("/var/lib/zonecast-data_1.0".shellWord == "/var/lib/zonecast-data_1.0")
+        #expect("sp ace".shellWord == "'sp ace'" && "it's".shellWord == #"'it'\''s'"# && "".shellWord == "''")
+    }
+}
