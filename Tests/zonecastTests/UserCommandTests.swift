@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import Testing
 
@@ -76,6 +77,81 @@ import Testing
         let fetched = try connection.send("GET", try #require(URLComponents(string: String(address))).path)
         #expect(fetched.status == 200 && String(decoding: fetched.body, as: UTF8.self) == "hello")
         #expect(relay.stop().status == 0)
+    }
+
+    /// No sign-in and no token of a command's own is left behind by it.
+    private func leavesNothing() throws -> Bool {
+        let tokens = try zonecast("token", "list").output
+        return try !tokens.contains("command line")
+            && zonecast("user", "sessions", "dev-ada").output.contains("signed in nowhere")
+    }
+
+    private func export(to output: Any) -> ChildProcess {
+        let process = ChildProcess()
+        process.executableURL = Command.program
+        process.arguments = ["user", "export", "dev-ada", "--data", folder.path]
+        process.environment = Command.cleanEnvironment()
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        return process
+    }
+
+    @Test func aBrokenOffExportLeavesNoSignInBehind() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        // More than a pipe holds.
+        #expect(try save(try relay.connect(), 150, bytes: 1_000).status == 200)
+        let full = export(to: try #require(FileHandle(forWritingAtPath: "/dev/full")))
+        try full.run()
+        full.waitUntilExit()
+        #expect(try full.terminationStatus == 1 && leavesNothing())
+
+        let unread = Pipe()
+        try unread.fileHandleForReading.close()
+        let cut = export(to: unread)
+        try cut.run()
+        cut.waitUntilExit()
+        #expect(try cut.terminationStatus == 128 + SIGPIPE && leavesNothing())
+
+        let slow = Pipe()
+        let stopped = export(to: slow)
+        try stopped.run()
+        // It has signed in when it writes, and waits for a reader then.
+        #expect(try slow.fileHandleForReading.read(upToCount: 1)?.count == 1)
+        stopped.terminate()
+        stopped.waitUntilExit()
+        #expect(try stopped.terminationStatus == 128 + SIGTERM && leavesNothing())
+        #expect(relay.stop().status == 0)
+    }
+
+    @Test func whatIsNotThereIsToldInWords() throws {
+        #expect(try zonecast("container", "create", container).status == 0)
+        for command in [["export"], ["delete", "--yes"]] {
+            let run = try Command.run(["user"] + command + ["nobody@example.org", "--data", folder.path])
+            #expect(run.status == 1 && run.complaint.hasPrefix("zonecast: There is no user nobody@example.org in "))
+        }
+        let added = try zonecast("user", "add", "ada@example.org", "--password-stdin", input: "correct horse\n")
+        #expect(added.status == 0)
+        let nowhere = try zonecast("user", "export", "ada@example.org", "--container", "nope")
+        #expect(nowhere.status == 1 && nowhere.complaint.contains("There is no container nope"), "\(nowhere.complaint)")
+        let device = try zonecast("push", "remove", "nope")
+        #expect(device.status == 1 && device.output.isEmpty && device.complaint.contains("There is no device nope"))
+        let nothing = try Command.run(["user", "list", "--data", ""])
+        #expect(nothing.status == 2 && nothing.complaint.contains("--data is empty"))
+    }
+
+    @Test func whoOnlyWantsWhatWasAskedForGetsNoConfirmation() throws {
+        let added = try zonecast(
+            "user",
+            "add",
+            "ada@example.org",
+            "--password-stdin",
+            "--quiet",
+            input: "correct horse\n"
+        )
+        #expect(added.status == 0 && added.output.isEmpty)
+        let changed = try zonecast("user", "profile", "ada@example.org", "--given-name", "Ada", "--quiet")
+        #expect(changed.status == 0 && changed.output.isEmpty)
     }
 
     @Test func whoIsInSomebodysShareLeavesItAndIsDeleted() throws {

@@ -27,8 +27,7 @@ struct ContainerDelete: ParsableCommand {
     @OptionGroup var options: FolderOptions
 
     func run() throws {
-        let store = try options.withDirectory { $0 }
-        guard try store.hasContainer(container) else {
+        guard try options.withDirectory({ try $0.hasContainer(container) }) else {
             throw CommandFailure(.failed, "There is no container \(container) in \(options.folder).")
         }
         // Held to the end, so that no relay starts in between.

@@ -24,12 +24,36 @@ struct FolderOptions: ParsableArguments {
         json = false
     }
 
+    func validate() throws {
+        if data?.isEmpty == true { throw ValidationError("--data is empty. Name the data folder.") }
+    }
+
     var folder: String { data ?? ProcessInfo.processInfo.environment["ZONECAST_DATA"] ?? "./zonecast-data" }
 
     /// Runs `body` on the folder's directory, which may be in use by a relay at the same time.
     ///
     /// Makes the folder only where `creates` says so: a mistyped one should be told, not made.
     func withDirectory<Value>(creates: Bool = false, _ body: (AccountStore) throws -> Value) throws -> Value {
+        try allowDirectory(creates: creates)
+        do {
+            return try body(try AccountStore(folder: folder))
+        } catch let error as DirectoryError {
+            throw CommandFailure(error, folder: folder)
+        }
+    }
+
+    /// The same for a body that waits for a relay.
+    func holdingDirectory<Value>(_ body: (AccountStore) async throws -> Value) async throws -> Value {
+        try allowDirectory(creates: false)
+        do {
+            return try await body(try AccountStore(folder: folder))
+        } catch let error as DirectoryError {
+            throw CommandFailure(error, folder: folder)
+        }
+    }
+
+    /// Throws where there is no directory, or none for this user; goes on as its owner.
+    private func allowDirectory(creates: Bool) throws {
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
         guard creates || FileManager.default.fileExists(atPath: folder + "/relay.sqlite") else {
             throw CommandFailure(
@@ -38,11 +62,6 @@ struct FolderOptions: ParsableArguments {
             )
         }
         FolderOwner.become(ownerOf: folder)
-        do {
-            return try body(try AccountStore(folder: folder))
-        } catch let error as DirectoryError {
-            throw CommandFailure(error, folder: folder)
-        }
     }
 }
 

@@ -23,24 +23,35 @@ extension UserCommand {
         @OptionGroup var options: FolderOptions
 
         func run() async throws {
-            let store = try options.withDirectory { $0 }
-            let account = try UserCommand.account(email, in: store)
-            try store.note(AuditEntry(command: "user.export", email))
-            var count = 0
-            for home in try UserCommand.homes(of: account, filter, store) {
-                let visit = try await UserVisit(of: account, in: home, store, folder: options.folder)
-                defer { visit.end(store) }
-                try await UserCommand.asked {
-                    for zone in try await visit.zones(in: "private") {
-                        guard let name = zone["zoneID"]?.text("zoneName") else { continue }
-                        try await visit.records(of: name) { record in
-                            count += 1
-                            Terminal.say(Self.line(record, name, home))
-                        }
-                    }
+            let count = try await options.holdingDirectory { store in
+                let account = try UserCommand.account(email, in: store)
+                let homes = try UserCommand.homes(of: account, filter, store)
+                try store.note(AuditEntry(command: "user.export", email))
+                return try await UserVisits.during(store) { visits in
+                    var count = 0
+                    for home in homes { count += try await export(account, in: home, visits) }
+                    return count
                 }
             }
             Terminal.complain("\(count) record\(count == 1 ? "" : "s") of \(email)")
+        }
+
+        /// Prints what they have in one container; gives the number of records.
+        private func export(_ account: Account, in home: ContainerEnvironment, _ visits: UserVisits) async throws -> Int
+        {
+            let visit = try await UserVisit(of: account, in: home, visits, folder: options.folder)
+            defer { visit.end() }
+            var count = 0
+            try await UserCommand.asked {
+                for zone in try await visit.zones(in: "private") {
+                    guard let name = zone["zoneID"]?.text("zoneName") else { continue }
+                    try await visit.records(of: name) { record in
+                        count += 1
+                        Terminal.say(Self.line(record, name, home))
+                    }
+                }
+            }
+            return count
         }
 
         private static func line(_ record: JSONValue, _ zone: String, _ home: ContainerEnvironment) -> String {
@@ -68,16 +79,21 @@ extension UserCommand {
         @OptionGroup var options: FolderOptions
 
         func run() async throws {
-            let store = try options.withDirectory { $0 }
-            let account = try UserCommand.account(email, in: store)
-            try confirm()
-            var zones = 0
-            for home in try UserCommand.homes(of: account, nil, store) {
-                let visit = try await UserVisit(of: account, in: home, store, folder: options.folder)
-                defer { visit.end(store) }
-                try await UserCommand.asked { zones += try await empty(visit) }
+            let zones = try await options.holdingDirectory { store in
+                let account = try UserCommand.account(email, in: store)
+                try confirm()
+                let homes = try UserCommand.homes(of: account, nil, store)
+                return try await UserVisits.during(store) { visits in
+                    var zones = 0
+                    for home in homes {
+                        let visit = try await UserVisit(of: account, in: home, visits, folder: options.folder)
+                        defer { visit.end() }
+                        try await UserCommand.asked { zones += try await empty(visit) }
+                    }
+                    return zones
+                }
             }
-            try options.change("user.delete", email) { try $0.removeAccount(account.id) }
+            try options.change("user.delete", email) { try $0.removeAccount(try UserCommand.account(email, in: $0).id) }
             if options.json { return try Terminal.say(json: ["zones": zones]) }
             Terminal.tell("deleted  \(email)  \(zones) zones")
         }
@@ -125,10 +141,15 @@ extension UserCommand {
     }
 
     /// Where an account has been.
+    ///
+    /// - Throws: `DirectoryError` where the filter names a container that is not there.
     static func homes(of account: Account, _ filter: HomeFilter?, _ store: AccountStore) throws
         -> [ContainerEnvironment]
     {
-        try store.profiles(of: account.id).map(\.home).filter { filter?.admits($0) ?? true }
+        if let container = filter?.container, try !store.hasContainer(container) {
+            throw DirectoryError.missing("container \(container)")
+        }
+        return try store.profiles(of: account.id).map(\.home).filter { filter?.admits($0) ?? true }
     }
 
     /// Turns what a relay refuses, or a connection that ends, into words for a person.

@@ -1,25 +1,23 @@
 import Foundation
 import Records
-import RelayAPI
 import RelayCore
 import RelayStore
 import Wire
 
-/// A sign-in as a user at the running relay of a data folder, for as long as one command takes; disabled users have it too.
+/// One user at the running relay of a data folder, in one container; disabled users too.
 struct UserVisit {
     let home: ContainerEnvironment
     let connection: WireConnection
-    private let tokenID: String
+    private let visits: UserVisits
     private let user: UserID
-    private let session: Session.ID
     private let folder: String
 
     /// - Throws: `CommandFailure` where no relay runs on the folder.
-    init(of account: Account, in home: ContainerEnvironment, _ store: AccountStore, folder: String) async throws {
+    init(of account: Account, in home: ContainerEnvironment, _ visits: UserVisits, folder: String) async throws {
         guard case let address?? = FolderLock.runningRelay(in: folder), var place = ProbeAddress(address) else {
             throw CommandFailure(
                 .unreachable,
-                "No relay runs on \(folder), and this asks one. Start it with: zonecast serve --data \(folder)"
+                "No relay runs on \(folder), and this asks one. Start it with: zonecast serve --data \(folder.shellWord)"
             )
         }
         place.connectsToItself()
@@ -27,49 +25,26 @@ struct UserVisit {
         place.patience = 120
         self.home = home
         self.folder = folder
-        let (text, token) = try store.addAPIToken(
-            in: home,
-            name: "command line",
-            notes: "",
-            callbackURL: nil,
-            allowedOrigins: []
-        )
-        tokenID = token.id
-        let started: (webToken: String, user: UserID, session: Session.ID)
+        self.visits = visits
         do {
-            started = try SignIn.start(
-                for: account.id,
-                in: home,
-                kind: .visit,
-                directory: store,
-                time: .system,
-                random: .system
+            let started = try visits.start(account, in: home)
+            user = started.user
+            let credentials = DoctorCredentials(
+                container: home.container.name,
+                environment: home.environment.rawValue,
+                apiToken: started.apiToken,
+                webToken: started.webToken
             )
-        } catch {
-            try? store.removeAPIToken(token.id)
-            throw error
-        }
-        user = started.user
-        session = started.session
-        let credentials = DoctorCredentials(
-            container: home.container.name,
-            environment: home.environment.rawValue,
-            apiToken: text,
-            webToken: started.webToken
-        )
-        do {
             connection = try await WireConnection(place, credentials, device: "zonecast-command")
         } catch {
-            try? store.revokeSession(session)
-            try? store.removeAPIToken(tokenID)
+            visits.end()
             throw error
         }
     }
 
-    func end(_ store: AccountStore) {
+    func end() {
         connection.close()
-        try? store.revokeSession(session)
-        try? store.removeAPIToken(tokenID)
+        visits.end()
     }
 
     /// The user's own zones by their JSON, or those that others share with them.
