@@ -184,6 +184,43 @@ import Testing
         #expect(try backup("schedule", "off").output.contains(#""schedule":null"#))
     }
 
+    @Test func aScheduleKeepsAnotherNumber() throws {
+        #expect(
+            try Command.run(["container", "create", "iCloud.org.example.backup", "--data", folder.path]).status == 0
+        )
+        let none = try backup("schedule", "--keep", "5")
+        #expect(none.status == 1 && none.complaint.contains("backup schedule daily --keep 5"), "\(none.complaint)")
+        #expect(try backup("schedule", "weekly").output.contains(#""interval":"weekly","keep":7"#))
+        #expect(try backup("schedule", "--keep", "5").output.contains(#""interval":"weekly","keep":5"#))
+        for number in ["0", "999999999999"] { #expect(try backup("schedule", "--keep", number).status == 2) }
+        #expect(try backup("schedule").output.contains(#""interval":"weekly","keep":5"#))
+    }
+
+    @Test func aBrokenScheduleIsToldWhereverItCounts() throws {
+        #expect(
+            try Command.run(["container", "create", "iCloud.org.example.backup", "--data", folder.path]).status == 0
+        )
+        #expect(try backup("schedule", "daily").status == 0)
+        let file = folder.path + "/backups/schedule.json"
+        try Data("{".utf8).write(to: URL(fileURLWithPath: file))
+        let shown = try backup("schedule")
+        #expect(shown.status == 1 && shown.complaint.contains("schedule.json"), "\(shown.complaint)")
+        let seen = try Command.run(["doctor", "--quick", "--data", folder.path]).output
+        #expect(seen.contains("no backup is made by itself"), "\(seen)")
+        let log = folder.path + ".log"
+        defer { unlink(log) }
+        let relay = try RelayProcess(folder: folder.path, log: log)
+        #expect(relay.stop().status == 0)
+        let told = try String(contentsOfFile: log, encoding: .utf8)
+        #expect(told.contains("schedule.json") && told.contains("it is no schedule"), "\(told)")
+        #expect(try backup("schedule", "daily").status == 0)
+    }
+
+    @Test func whatIsNoBackupIsNamedByItsPath() throws {
+        let verified = try backup("verify", "/etc/passwd")
+        #expect(verified.status == 1 && verified.complaint.contains("/etc/passwd"), "\(verified.complaint)")
+    }
+
     /// What a relay and its commands leave in a data folder and no backup has: the lock, which says who holds the folder;
     /// SQLite's own beside its files; uploads under way; other backups and their schedule, which names a place of this machine.
     private static func isLeft(_ path: String) -> Bool {

@@ -28,7 +28,8 @@ extension ConsoleAPI {
             if ask.interval == "off" {
                 BackupSchedule.remove(from: data)
             } else {
-                guard let interval = BackupSchedule.Interval(rawValue: ask.interval), (1...1_000).contains(ask.keep)
+                guard let interval = BackupSchedule.Interval(rawValue: ask.interval),
+                    BackupSchedule.keepRange.contains(ask.keep)
                 else { throw ConsoleRefusal("Choose hourly, daily or weekly, and keep 1 to 1000 backups.") }
                 try BackupSchedule(interval, keep: ask.keep, folder: BackupsAnswer.folder(of: data)).save(to: data)
             }

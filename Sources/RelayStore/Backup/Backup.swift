@@ -126,7 +126,12 @@ package struct Backup: Sendable {
             guard let latest = all(in: folder, at: now).last else { throw .missing("in \(folder)") }
             return latest
         }
-        if name.contains("/") { return try Backup(at: name) }
+        if name.contains("/") {
+            guard FileManager.default.fileExists(atPath: "\(name)/\(manifestName)") else {
+                throw .unreadable(name, "it is no backup.")
+            }
+            return try Backup(at: name)
+        }
         let path = "\(folder)/\(name.hasSuffix(suffix) ? name : name + suffix)"
         // One that was brought from elsewhere and unpacked here.
         let isHere = FileManager.default.fileExists(atPath: "\(name)/\(manifestName)")

@@ -33,12 +33,31 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
 
     private static func path(_ data: String) -> String { "\(standardFolder(of: data))/schedule.json" }
 
-    /// The schedule of a data folder; `nil` where there is none.
+    /// How many backups may be asked to stay.
+    package static let keepRange = 1...1_000
+
+    /// The schedule of a data folder; `nil` where there is none, or none that can be read.
     package init?(of data: String) {
-        guard let text = FileManager.default.contents(atPath: Self.path(data)),
-            let schedule = try? JSONDecoder().decode(Self.self, from: text)
-        else { return nil }
+        guard let schedule = try? Self.read(from: data) else { return nil }
         self = schedule
+    }
+
+    /// The schedule of a data folder; `nil` where there is none.
+    ///
+    /// - Throws: `BackupFailure.unreadable` where there is a file and it is no schedule.
+    package static func read(from data: String) throws(BackupFailure) -> BackupSchedule? {
+        let path = path(data)
+        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        guard let text = FileManager.default.contents(atPath: path) else {
+            throw .unreadable(path, "it cannot be read, so no backup is made by itself.")
+        }
+        guard let schedule = try? JSONDecoder().decode(Self.self, from: text) else {
+            throw .unreadable(
+                path,
+                "it is no schedule, so no backup is made by itself. Set it anew: zonecast backup schedule daily"
+            )
+        }
+        return schedule
     }
 
     package func save(to data: String, disk: DiskCalls = .system) throws(BackupFailure) {

@@ -5,7 +5,10 @@ import RelayStore
 /// Whether there are backups, and will be more.
 extension FolderChecks {
     func backup(now: Date) -> Finding {
-        let schedule = BackupSchedule(of: folder)
+        let schedule: BackupSchedule?
+        do throws(BackupFailure) { schedule = try BackupSchedule.read(from: folder) } catch {
+            return Finding("backup", .problem, "no backup is made by itself: \(error)", next: plan)
+        }
         if let schedule, let fault = fault(of: schedule) { return fault }
         let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
         let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))

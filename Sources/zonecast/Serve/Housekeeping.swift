@@ -49,14 +49,34 @@ struct ScheduledBackups: Service {
     func run() async throws {
         await cancelWhenGracefulShutdown {
             let failure = Mutex<Failure?>(nil)
+            let broken = Mutex<String?>(nil)
+            // Told at the start already: nothing else would show that no backups are made.
+            _ = schedule(broken)
             while (try? await Task.sleep(for: .seconds(60))) != nil {
-                await OwnQueue.run(.utility) { makeOneIfDue(failure) }
+                await OwnQueue.run(.utility) { makeOneIfDue(broken, failure) }
             }
         }
     }
 
-    private func makeOneIfDue(_ failure: borrowing Mutex<Failure?>) {
-        guard let schedule = BackupSchedule(of: data) else { return }
+    /// The schedule as it is now; one that cannot be read is told once, by what was told last.
+    private func schedule(_ broken: borrowing Mutex<String?>) -> BackupSchedule? {
+        do throws(BackupFailure) {
+            let schedule = try BackupSchedule.read(from: data)
+            broken.withLock { $0 = nil }
+            return schedule
+        } catch {
+            let words = error.description
+            let isKnown = broken.withLock { told in
+                defer { told = words }
+                return told == words
+            }
+            if !isKnown { logger.error("\(words)") }
+            return nil
+        }
+    }
+
+    private func makeOneIfDue(_ broken: borrowing Mutex<String?>, _ failure: borrowing Mutex<Failure?>) {
+        guard let schedule = schedule(broken) else { return }
         let isTooEarly = failure.withLock {
             $0.map { $0.schedule == schedule && ContinuousClock.now - $0.moment < Failure.patience } ?? false
         }

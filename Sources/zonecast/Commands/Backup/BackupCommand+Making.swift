@@ -46,21 +46,33 @@ extension BackupCommand {
     struct Schedule: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Let the running relay make backups by itself.",
-            discussion: "A relay that runs goes by it within a minute. 'off' ends it; without an argument it is shown."
+            discussion: """
+                A relay that runs goes by it within a minute. 'off' ends it; without an argument it is shown, or with --keep
+                changed in that alone.
+                """
         )
 
         @Argument(help: "hourly, daily, weekly, or off.")
         var interval: String?
 
-        @Option(help: "How many backups stay.")
-        var keep = 7
+        @Option(help: "How many backups stay, up to 1000. (default: 7)")
+        var keep: Int?
 
         @OptionGroup var options: BackupOptions
 
+        func validate() throws {
+            guard let keep, !BackupSchedule.keepRange.contains(keep) else { return }
+            throw ValidationError("--keep is a number from 1 to 1000.")
+        }
+
         func run() throws {
             let data = options.folder.folder
-            if let interval { try set(interval, data) }
-            let schedule = BackupSchedule(of: data)
+            if let interval {
+                try set(interval, data)
+            } else if let keep {
+                try change(keep, data)
+            }
+            let schedule = try options.run { try BackupSchedule.read(from: data) }
             if options.folder.json { return try Terminal.say(json: ["schedule": schedule]) }
             guard let schedule else {
                 return Terminal.say("There is no schedule. Set one with: zonecast backup schedule daily")
@@ -76,9 +88,24 @@ extension BackupCommand {
             guard let interval = BackupSchedule.Interval(rawValue: word) else {
                 throw CommandFailure(.usage, "'\(word)' is not an interval. Say hourly, daily, weekly or off.")
             }
-            guard keep >= 1 else { throw CommandFailure(.usage, "--keep has to be 1 or more.") }
-            let place = URL(fileURLWithPath: options.place).standardizedFileURL.path
-            let schedule = BackupSchedule(interval, keep: keep, folder: place)
+            try save(BackupSchedule(interval, keep: keep ?? 7, folder: Self.absolute(options.place)), data)
+        }
+
+        /// How many stay, by the schedule that there is.
+        private func change(_ keep: Int, _ data: String) throws {
+            guard var schedule = try options.run({ try BackupSchedule.read(from: data) }) else {
+                throw CommandFailure(
+                    .failed,
+                    "There is no schedule that could keep \(keep). "
+                        + "Set one with: zonecast backup schedule daily --keep \(keep) \(options.again)"
+                )
+            }
+            schedule.keep = keep
+            if let place = options.backups { schedule.folder = Self.absolute(place) }
+            try save(schedule, data)
+        }
+
+        private func save(_ schedule: BackupSchedule, _ data: String) throws {
             do {
                 // A place that takes nothing is told now, not by a log at night.
                 try options.run { try schedule.tryFolder() }
@@ -86,18 +113,20 @@ extension BackupCommand {
                 throw CommandFailure(failure.exit, "\(failure) Choose another folder with --backups.")
             }
             try options.run { try schedule.save(to: data) }
-            Self.hint(at: place, besides: data)
+            Self.hint(at: schedule.folder, besides: data)
         }
+
+        private static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
 
         /// Under systemd the relay may write nowhere but in its data folder, whoever sets the schedule.
         private static func hint(at place: String, besides data: String) {
-            let data = URL(fileURLWithPath: data).standardizedFileURL.path
+            let data = absolute(data)
             guard !place.hasPrefix(data + "/"), FileManager.default.fileExists(atPath: "/run/systemd/system") else {
                 return
             }
             Terminal.complain(
                 "A relay that runs as a service of systemd needs leave to write in \(place): systemctl edit zonecast, "
-                    + "with the lines [Service] and ReadWritePaths=\(place), and restart it."
+                    + "with the lines [Service] and ReadWritePaths=\(SetupFiles.word(place)), and restart it."
             )
         }
     }
