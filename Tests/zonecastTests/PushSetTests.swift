@@ -57,6 +57,18 @@ import Testing
         #expect(try !text().contains("apns"))
     }
 
+    @Test func theFolderIsTheOneThatTheFileNames() throws {
+        let data = folder.path + "/d 1"
+        #expect(try Command.run(["container", "create", "iCloud.org.example.notes", "--data", data]).status == 0)
+        try Data("data: \(data)\n".utf8).write(to: URL(fileURLWithPath: file))
+        for command in [["push", "show"], ["alerts", "show"]] {
+            let shown = try Command.run(command + ["--config", file])
+            #expect(shown.status == 0, "\(shown.complaint)")
+        }
+        let other = try Command.run(["push", "show", "--config", file, "--data", folder.path + "/none"])
+        #expect(other.status == 1 && other.complaint.contains("/none"))
+    }
+
     @Test func whatCannotBeChangesNothing() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         try Data("listen: 127.0.0.1:8080\n".utf8).write(to: URL(fileURLWithPath: file))

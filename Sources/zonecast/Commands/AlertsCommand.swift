@@ -42,9 +42,10 @@ struct AlertsCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            try options.withDirectory { _ in }
-            let receiver = try await settings.choices().receiver
-            let book = AlertBook(of: options.folder)
+            let settings = try await settings.read(options)
+            try FolderOptions(data: settings.data).withDirectory { _ in }
+            let receiver = settings.alerts.receiver
+            let book = AlertBook(of: settings.data)
             let now = TimeSource.system.now()
             let rows = AlertRule.all.map { rule in
                 Row(
@@ -133,7 +134,7 @@ struct AlertsCommand: AsyncParsableCommand {
         var json = false
 
         func run() async throws {
-            let choices = try await settings.choices()
+            let choices = try await settings.read().alerts
             guard let post = try AlertPost(choices, relay: "zonecast alerts test") else {
                 throw CommandFailure(
                     .failed,
@@ -145,18 +146,6 @@ struct AlertsCommand: AsyncParsableCommand {
             if let fault { throw CommandFailure(.unreachable, "The message did not arrive: \(fault)") }
             if json { return try Terminal.say(json: ["sent": true]) }
             Terminal.tell("sent to \(choices.receiver ?? "")")
-        }
-    }
-
-    /// Which configuration file names the receivers.
-    struct SettingsOption: ParsableArguments {
-        @Option(help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"))
-        var config: String?
-
-        func choices() async throws -> AlertChoices {
-            let environment = ProcessInfo.processInfo.environment
-            let file = config ?? environment["ZONECAST_CONFIG"]
-            return try await ConfigurationReading(flags: [:], environment: environment, file: file).settings.alerts
         }
     }
 

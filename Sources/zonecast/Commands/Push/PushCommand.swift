@@ -25,18 +25,6 @@ struct PushCommand: AsyncParsableCommand {
         ]
     )
 
-    /// The folder's settings, as a relay started with the same file would have them.
-    struct SettingsOption: ParsableArguments {
-        @Option(help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"))
-        var config: String?
-
-        func choices() async throws -> PushChoices {
-            let environment = ProcessInfo.processInfo.environment
-            let file = config ?? environment["ZONECAST_CONFIG"]
-            return try await ConfigurationReading(flags: [:], environment: environment, file: file).settings.push
-        }
-    }
-
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Show which push services are set up.")
 
@@ -53,8 +41,9 @@ struct PushCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            let key = try options.withDirectory { try $0.relayKey() }
-            let found = try await settings.choices().settings(relayKey: key)
+            let settings = try await settings.read(options)
+            let key = try FolderOptions(data: settings.data).withDirectory { try $0.relayKey() }
+            let found = try settings.push.settings(relayKey: key)
             let publicKey = found?.webPush.map { Base64URL.encode($0.key.publicKey.x963Representation) }
             if options.json {
                 return try Terminal.say(
@@ -136,13 +125,12 @@ struct PushCommand: AsyncParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() async throws {
-            let (found, key) = try options.withDirectory { accounts in
+            let settings = try await settings.read(options)
+            let choices = settings.push
+            let (found, key) = try FolderOptions(data: settings.data).withDirectory { accounts in
                 (try accounts.pushDevices().first { $0.id == id }, try accounts.relayKey())
             }
-            guard let device = found else {
-                throw CommandFailure(.failed, "There is no device \(id). See: zonecast push list")
-            }
-            let choices = try await settings.choices()
+            guard let device = found else { throw PushCommand.unknown(id) }
             guard let known = try choices.settings(relayKey: key) else {
                 throw CommandFailure(.failed, "No push service is set up. See: zonecast push --help")
             }
@@ -174,9 +162,18 @@ struct PushCommand: AsyncParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func run() throws {
-            try options.withDirectory { try $0.removePushDevice(id) }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.say("removed") }
+            try options.withDirectory { store in
+                guard try store.pushDevices().contains(where: { $0.id == id }) else { throw PushCommand.unknown(id) }
+                try store.removePushDevice(id)
+            }
+            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("removed") }
         }
+    }
+}
+
+extension PushCommand {
+    fileprivate static func unknown(_ id: String) -> CommandFailure {
+        CommandFailure(.failed, "There is no device \(id). See: zonecast push list")
     }
 }
 
