@@ -19,6 +19,14 @@ import Testing
         try await ConfigurationReading(flags: flags, environment: environment, file: try file(text))
     }
 
+    @Test func mistakesAreJSONForWhoAsksForIt() throws {
+        struct Answer: Decodable { var faults: [String]? }
+        let path = try file("lisen: 127.0.0.1:1\nlimits.connections: many\n")
+        let checked = try Command.run(["config", "check", path, "--json"])
+        #expect(checked.status == 2 && checked.complaint.contains("lisen"))
+        #expect(try checked.json(Answer.self).faults?.count == 2, "\(checked.output)")
+    }
+
     @Test func flagsComeBeforeTheEnvironmentBeforeTheFile() async throws {
         let text = """
             # A comment, and a value with a hash in quotes.

@@ -82,11 +82,18 @@ struct ConfigCommand: AsyncParsableCommand {
         var json = false
 
         func run() async throws {
-            let reading = try await ConfigurationReading(flags: [:], environment: [:], file: file)
-            try reading.settings.checkStart()
+            let reading: ConfigurationReading
+            do {
+                reading = try await ConfigurationReading(flags: [:], environment: [:], file: file)
+                try reading.settings.checkStart()
+            } catch let failure as CommandFailure {
+                let faults = failure.description.split(separator: "\n").map(String.init)
+                if json { try Terminal.say(json: ["faults": faults]) }
+                throw failure
+            }
             let count = reading.origins.values.count { $0 != .standard }
             if json { return try Terminal.say(json: ["keysSet": count]) }
-            Terminal.tell("\(count) keys set, 0 unknown")
+            Terminal.tell("\(count == 1 ? "1 key" : "\(count) keys") set, 0 unknown")
         }
     }
 
