@@ -44,6 +44,15 @@ import Testing
         for secret in ["alice", "nonsense", "Secret", "ckWebAuthToken"] { #expect(!text.contains(secret), "\(secret)") }
     }
 
+    @Test func atDebugItDoesNotWriteItselfDown() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let log = folder.path + "/log"
+        let relay = try RelayProcess(folder: folder.path, environment: ["ZONECAST_LOG_LEVEL": "debug"], log: log)
+        #expect(relay.stop().status == 0)
+        let text = try String(contentsOfFile: log, encoding: .utf8)
+        #expect(!text.contains("(Function)") && !text.contains("RelayServer("), "\(text)")
+    }
+
     @Test func aLineCannotBeForgedByWhatIsInIt() {
         let date = Date(timeIntervalSince1970: 0)
         let facts: Logger.Metadata = ["path": "a b\n\"c\"\u{1}", "status": .stringConvertible(200)]

@@ -199,11 +199,14 @@ struct RunningRelay {
     }
 
     private func serve(_ services: [any Service]) async throws {
+        // At debug it writes down every service with all that is in it.
+        var quiet = logger
+        quiet.logLevel = max(logger.logLevel, .info)
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0, successTerminationBehavior: .gracefullyShutdownGroup) },
             gracefulShutdownSignals: [.sigterm, .sigint]
                 + (restart.stopSignals.contains(SIGHUP) ? [.sighup] : []),
-            logger: logger
+            logger: quiet
         )
         // The server cuts what is late by itself; this is for the case that it does not.
         configuration.maximumGracefulShutdownDuration =
