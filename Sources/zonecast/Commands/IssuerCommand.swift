@@ -159,7 +159,7 @@ struct IssuerCommand: AsyncParsableCommand {
             try options.change("issuer.remove", "\(issuer) for \(place.container)") {
                 try $0.removeIssuer(issuer, of: place.container)
             }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.say("removed") }
+            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("removed") }
         }
     }
 

@@ -153,7 +153,7 @@ struct KeyCommand: ParsableCommand {
 
         func run() throws {
             try options.change("key.revoke", String(keyID.prefix(16))) { try $0.revokeServerKey(keyID) }
-            if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.say("revoked") }
+            if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.tell("revoked") }
         }
     }
 }

@@ -60,6 +60,6 @@ struct LogoutCommand: AsyncParsableCommand {
             throw CommandFailure(.failed, "There is no profile \(profile).")
         }
         try Profile.keep(nil, as: profile)
-        if json { try Terminal.say(json: ["forgotten": profile]) } else { Terminal.say("forgotten  \(profile)") }
+        if json { try Terminal.say(json: ["forgotten": profile]) } else { Terminal.tell("forgotten  \(profile)") }
     }
 }

@@ -208,7 +208,7 @@ struct TokenCommand: ParsableCommand {
 
         func run() throws {
             try options.change("token.revoke", String(token.prefix(16))) { try $0.revokeAPIToken(token) }
-            if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.say("revoked") }
+            if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.tell("revoked") }
         }
     }
 }

@@ -92,7 +92,7 @@ struct ConsoleCommand: AsyncParsableCommand {
 
         func run() throws {
             try options.change("operator.remove", name) { try $0.removeOperator(name) }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.say("removed") }
+            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("removed") }
         }
     }
 

@@ -82,7 +82,7 @@ struct ZonesCommand: AsyncParsableCommand {
             if remote.json { Terminal.say(zone.line) }
             let name = zone["zoneID"]?.text("zoneName") ?? "?"
             if let reason = zone.text("reason") { throw CommandFailure(.failed, "\(name): \(reason)") }
-            if !remote.json { Terminal.say("\(kind)d  \(name)") }
+            if !remote.json { Terminal.tell("\(kind)d  \(name)") }
         }
     }
 

@@ -173,7 +173,7 @@ struct UserCommand: ParsableCommand {
                 let account = try UserCommand.account(email, in: store)
                 try store.setPassword(try password.newPassword(of: email), of: account.id)
             }
-            if options.json { try Terminal.say(json: ["changed": true]) } else { Terminal.say("changed") }
+            if options.json { try Terminal.say(json: ["changed": true]) } else { Terminal.tell("changed") }
         }
     }
 
@@ -229,7 +229,7 @@ struct UserCommand: ParsableCommand {
             try options.withDirectory { store in
                 try person.write(to: try UserCommand.account(email, in: store), in: store)
             }
-            if options.json { try Terminal.say(json: ["changed": true]) } else { Terminal.say("changed") }
+            if options.json { try Terminal.say(json: ["changed": true]) } else { Terminal.tell("changed") }
         }
     }
 
