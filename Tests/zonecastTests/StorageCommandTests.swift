@@ -85,6 +85,18 @@ import Testing
         #expect(saved.status == 200, "\(String(decoding: saved.body, as: UTF8.self))")
     }
 
+    @Test func ofADamagedStoreNoStatementIsShown() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        try makeZone(try relay.connect())
+        #expect(relay.stop().status == 0)
+        let files = try #require(FileManager.default.enumerator(atPath: folder.path)).compactMap { $0 as? String }
+        let store = try #require(files.first { $0.hasSuffix("development.sqlite") })
+        try Data(repeating: 0x61, count: 8_192).write(to: URL(fileURLWithPath: folder.path + "/" + store))
+        let run = try zonecast("storage", "compact", "--dry-run")
+        #expect(run.status == 1 && run.complaint.contains("is damaged"), "\(run.complaint)")
+        #expect(!run.complaint.contains("SELECT") && !run.complaint.contains("PRAGMA"))
+    }
+
     @Test func aStoreShrinksWhileItsRelayRunsAndWrites() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import RelayCore
 
 /// Gives the room that deleted records left in a data folder's SQLite files back to the disk.
 ///
@@ -24,16 +25,20 @@ package struct StoreCompaction: Sendable {
     /// How long it waits for others at one place.
     private static let patience = Duration.seconds(30)
 
+    private let file: String
     private let path: String
 
     /// - Parameters:
     ///   - file: A file's path in the data folder.
     ///   - data: The data folder.
-    package init(file: String, in data: String) { path = "\(data)/\(file)" }
+    package init(file: String, in data: String) {
+        self.file = file
+        path = "\(data)/\(file)"
+    }
 
     /// Every SQLite file of the folder with the room in it.
     ///
-    /// - Throws: Where a file cannot be read.
+    /// - Throws: `DirectoryError` where a file cannot be read.
     package static func rooms(in data: String) throws -> [Room] {
         try BackupFiles.databases(in: data).filter { FileManager.default.fileExists(atPath: "\(data)/\($0)") }
             .map { file in
@@ -53,6 +58,8 @@ package struct StoreCompaction: Sendable {
     /// Writes the whole file anew, laid out for `giveBackStepwise` from then on.
     ///
     /// Whoever else writes to the file waits meanwhile. Broken off at any moment, the file is as it was.
+    ///
+    /// - Throws: `DirectoryError` where that cannot be.
     package func writeAnew() throws {
         try withConnection(readonly: false) { database in
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
@@ -125,8 +132,12 @@ package struct StoreCompaction: Sendable {
             CheckedVFS.leaveRoom(database)
             if !readonly { try database.execute(sql: "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0") }
         }
-        let queue = try DatabaseQueue.ofStore(path, configuration)
-        defer { try? queue.close() }
-        return try queue.inDatabase(body)
+        do {
+            let queue = try DatabaseQueue.ofStore(path, configuration)
+            defer { try? queue.close() }
+            return try queue.inDatabase(body)
+        } catch {
+            throw DirectoryError(error, in: file)
+        }
     }
 }

@@ -114,6 +114,7 @@ struct IssuerCommand: AsyncParsableCommand {
 
         private static func isAddress(_ text: String) -> Bool {
             guard let parts = URLComponents(string: text) else { return false }
+            guard (1...65_535).contains(parts.port ?? 443) else { return false }
             return parts.scheme == "https" && !(parts.host ?? "").isEmpty && parts.user == nil && parts.fragment == nil
         }
 

@@ -106,7 +106,11 @@ final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
         if (error as? URLError)?.code == .timedOut {
             return .failure(.keys("The address did not answer within five seconds."))
         }
-        if let error { return .failure(.keys("\(error.localizedDescription)")) }
+        if let error {
+            // Where the library has no words it gives its own number.
+            let words = error.localizedDescription
+            return .failure(.keys(words.contains("NSURLErrorDomain") ? "The address cannot be reached." : words))
+        }
         guard let response, response.statusCode == 200 else {
             return .failure(.keys("The address answers \(response?.statusCode ?? 0), not 200."))
         }

@@ -24,13 +24,15 @@ struct Profile: Codable, Hashable, Sendable {
     }
 
     static func all() throws -> [String: Profile] {
-        guard let data = FileManager.default.contents(atPath: path) else { return [:] }
+        guard FileManager.default.fileExists(atPath: path) else { return [:] }
         do {
+            // What is no file at all, such as a folder, is no text either.
+            let data = FileManager.default.contents(atPath: path) ?? Data()
             return try JSONDecoder().decode([String: Profile].self, from: data)
         } catch {
             throw CommandFailure(
                 .failed,
-                "\(path) is no file of profiles. Move it away and sign in again: zonecast login"
+                "\(path) is no file of profiles that you may read. Move it away and sign in again: zonecast login"
             )
         }
     }
@@ -57,7 +59,7 @@ struct Profile: Codable, Hashable, Sendable {
                     contents: try encoder.encode(all),
                     attributes: [.posixPermissions: 0o600]
                 ), rename(fresh, path) == 0
-            else { throw CocoaError(.fileWriteUnknown) }
+            else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
         } catch {
             throw CommandFailure(.failed, "\(path) cannot be written: \(FolderAccess.reason(error))")
         }

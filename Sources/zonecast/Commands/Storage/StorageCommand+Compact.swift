@@ -36,8 +36,7 @@ extension StorageCommand {
         func run() throws {
             // Where there is room for the store there is room for its copy; the system's own place may be small or memory.
             setenv("SQLITE_TMPDIR", options.folder, 1)
-            try options.withDirectory { _ in }
-            let rooms = try StoreCompaction.rooms(in: options.folder)
+            let rooms = try rooms()
             let rows = try rooms.map { room in
                 // For a few pages nothing is worth being written anew.
                 dryRun || (room.freeBytes < Self.leastFree && !whole)
@@ -58,6 +57,10 @@ extension StorageCommand {
             )
         }
 
+        private func rooms() throws -> [StoreCompaction.Room] {
+            try options.withDirectory { _ in try StoreCompaction.rooms(in: options.folder) }
+        }
+
         private func compact(_ room: StoreCompaction.Room) throws -> Row {
             let start = ContinuousClock.now
             let compaction = StoreCompaction(file: room.file, in: options.folder)
@@ -67,16 +70,16 @@ extension StorageCommand {
                 } else {
                     try anew(compaction, room)
                 }
-            } catch let failure as CommandFailure {
-                throw failure
-            } catch {
+            } catch let DirectoryError.unavailable(text) {
                 throw CommandFailure(
                     .failed,
-                    "\(room.file) could not be made smaller, and is as it was: \(error). Is somebody writing to it all the time?"
+                    "The store could not be made smaller, and is as it was: \(text) Is somebody writing to it all the time?"
                 )
+            } catch let error as DirectoryError {
+                throw CommandFailure(error, folder: options.folder)
             }
             var row = Row(file: room.file, bytes: room.bytes, freeBytes: room.freeBytes)
-            row.bytesAfter = try StoreCompaction.rooms(in: options.folder).first { $0.file == room.file }?.bytes
+            row.bytesAfter = try rooms().first { $0.file == room.file }?.bytes
             row.seconds = (ContinuousClock.now - start) / .seconds(1)
             return row
         }
