@@ -27,6 +27,14 @@ import Testing
         try String(contentsOfFile: "\(files)/\(name)", encoding: .utf8)
     }
 
+    @Test func systemdReadsPathsAsTheyAre() {
+        var files = SetupFiles(domain: "sync.example.org")
+        files.data = "/srv/d 9/100%"
+        files.configuration = "/etc/s p/$x.yaml"
+        #expect(files.unit.contains(#"ReadWritePaths="/srv/d 9/100%%""# + "\n"))
+        #expect(files.unit.contains(#"serve --config "/etc/s p/$$x.yaml""# + "\n"))
+    }
+
     @Test func aDomainGivesFilesAContainerAndAnAccountAndTheRelayStartsWithThem() throws {
         let made = try initialize(
             "--domain",

@@ -38,7 +38,7 @@ package final class AccountStore: Directory {
         let path = folder + "/relay.sqlite"
         guard !Self.isLost(in: folder) else {
             throw .unavailable(
-                "relay.sqlite is missing or empty beside the containers: without it nobody finds their data. Put it back, or restore a backup: zonecast backup restore latest --data \(folder)"
+                "relay.sqlite is missing or empty beside the containers: without it nobody finds their data. Put it back, or restore a backup: zonecast backup restore latest --data \(folder.shellWord)"
             )
         }
         let (writer, reader) = try Self.wrapping {

@@ -49,7 +49,7 @@ package enum StoreCheck {
 
     /// What an operator can do about it, to follow the sentence that says what is wrong.
     package static func remedy(data: String) -> String {
-        "Look at the disk, and restore a backup: zonecast backup restore latest --data \(data). "
+        "Look at the disk, and restore a backup: zonecast backup restore latest --data \(data.shellWord). "
             + "If another program has written to the file and it is as you want it: sqlite3 FILE VACUUM."
     }
 }

@@ -28,7 +28,9 @@ struct ContainerCommand: ParsableCommand {
                 try Terminal.say(json: ["container": container.name])
             } else {
                 Terminal.tell("created  \(container), development and production")
-                Terminal.tell("next     zonecast token create --container \(container) --data \(options.folder)")
+                Terminal.tell(
+                    "next     zonecast token create --container \(container) --data \(options.folder.shellWord)"
+                )
             }
         }
     }

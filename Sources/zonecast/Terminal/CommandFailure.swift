@@ -1,4 +1,5 @@
 import RelayCore
+import RelayStore
 
 /// What the command's exit code says.
 ///
@@ -32,7 +33,7 @@ struct CommandFailure: Error, CustomStringConvertible {
             let name = what.dropFirst("container ".count)
             self.init(
                 .failed,
-                "There is no container \(name) in \(folder). Make it with: zonecast container create \(name) --data \(folder)"
+                "There is no container \(name) in \(folder). Make it with: zonecast container create \(name) --data \(folder.shellWord)"
             )
         case .missing(let what):
             self.init(.failed, "There is no \(what) in \(folder).")
@@ -42,13 +43,13 @@ struct CommandFailure: Error, CustomStringConvertible {
             let stop = text.hasSuffix(".") ? "" : "."
             self.init(
                 .failed,
-                "The data folder \(folder) cannot be used: \(text)\(stop) See: zonecast doctor --data \(folder)"
+                "The data folder \(folder) cannot be used: \(text)\(stop) See: zonecast doctor --data \(folder.shellWord)"
             )
         case .damaged(let file):
             self.init(
                 .failed,
-                "\(file) in the data folder \(folder) is damaged. zonecast doctor --data \(folder) shows where; "
-                    + "zonecast backup restore latest --data \(folder) puts the newest backup in its place."
+                "\(file) in the data folder \(folder) is damaged. zonecast doctor --data \(folder.shellWord) shows where; "
+                    + "zonecast backup restore latest --data \(folder.shellWord) puts the newest backup in its place."
             )
         }
     }

@@ -86,9 +86,9 @@ extension BackupCommand {
             Terminal.tell("restored  \(BackupRow(backup).made)  \(BackupRow(backup).summary)")
             if let old { Terminal.tell("before    \(old)  (delete it once all is well)") }
             if BackupSchedule(of: data) == nil {
-                Terminal.tell("          zonecast backup schedule daily --keep 7 --data \(data)")
+                Terminal.tell("          zonecast backup schedule daily --keep 7 --data \(data.shellWord)")
             }
-            Terminal.tell("next      zonecast serve --data \(data)")
+            Terminal.tell("next      zonecast serve --data \(data.shellWord)")
         }
     }
 }

@@ -30,7 +30,7 @@ struct BackupOptions: ParsableArguments {
     var place: String { backups ?? BackupSchedule.standardFolder(of: folder.folder) }
 
     /// What names both folders once more.
-    var again: String { "--data \(folder.folder)" + (backups.map { " --backups \($0)" } ?? "") }
+    var again: String { "--data \(folder.folder.shellWord)" + (backups.map { " --backups \($0.shellWord)" } ?? "") }
 
     /// What makes a backup here, for whoever has none.
     private var making: String { "zonecast backup create \(again)" }

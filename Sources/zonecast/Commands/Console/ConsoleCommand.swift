@@ -49,7 +49,7 @@ struct ConsoleCommand: AsyncParsableCommand {
                 let reading = try? await ConfigurationReading(flags: [:], environment: environment, file: file)
                 guard reading?.settings.servesConsole == false else { return nil }
                 return "The console is shut unless the relay is started with  console: true  or --dev, such as by: "
-                    + "ZONECAST_CONSOLE=true zonecast serve --data \(options.folder)"
+                    + "ZONECAST_CONSOLE=true zonecast serve --data \(options.folder.shellWord)"
             }
             let page = RelayRequest(method: .get, path: "/console/")
             guard let base = URL(string: running),

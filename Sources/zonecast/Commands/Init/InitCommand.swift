@@ -161,17 +161,17 @@ struct InitCommand: AsyncParsableCommand {
         let isPackage = place == "/etc/zonecast"
         let start = isPackage ? "sudo " : ""
         if let admin = answers.admin, !passwordStdin {
-            steps.append("\(start)zonecast user password \(admin) --data \(data)")
+            steps.append("\(start)zonecast user password \(admin) --data \(data.shellWord)")
             if let domain = answers.domain {
-                steps.append("\(start)zonecast console link --url https://\(domain) --data \(data)")
+                steps.append("\(start)zonecast console link --url https://\(domain) --data \(data.shellWord)")
             }
         }
         if isPackage {
             steps.append("sudo systemctl enable --now zonecast && sudo zonecast doctor")
         } else if answers.domain != nil {
-            steps.append("zonecast serve --config \(place)/zonecast.yaml")
+            steps.append("zonecast serve --config \("\(place)/zonecast.yaml".shellWord)")
         } else {
-            steps.append("zonecast serve --data \(data)")
+            steps.append("zonecast serve --data \(data.shellWord)")
         }
         return steps
     }

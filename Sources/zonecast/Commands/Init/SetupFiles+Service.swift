@@ -14,7 +14,7 @@ extension SetupFiles {
         Type=exec
         User=zonecast
         Group=zonecast
-        ExecStart=\(program) serve --config \(configuration)
+        ExecStart=\(Self.argument(program)) serve --config \(Self.argument(configuration))
         # A graceful stop takes up to 10 s (limits.shutdown) and 2 more.
         TimeoutStopSec=20
         Restart=on-failure
@@ -25,7 +25,7 @@ extension SetupFiles {
         UMask=0077
         StateDirectory=zonecast
         StateDirectoryMode=0700
-        ReadWritePaths=\(data)
+        ReadWritePaths=\(Self.word(data))
         ProtectSystem=strict
         ProtectHome=yes
         PrivateTmp=yes
@@ -61,4 +61,14 @@ extension SetupFiles {
 
         """
     }
+
+    /// A path as systemd reads it: `%` begins its own specifiers, and what has blanks or quotes is quoted.
+    static func word(_ path: String) -> String {
+        let text = path.replacing("%", with: "%%")
+        guard text.contains(where: { $0.isWhitespace || "\"'\\;".contains($0) }) else { return text }
+        return "\"\(text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\""))\""
+    }
+
+    /// The same in a command line, where `$` begins a variable.
+    private static func argument(_ path: String) -> String { word(path).replacing("$", with: "$$") }
 }

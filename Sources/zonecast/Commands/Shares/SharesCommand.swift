@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Records
+import RelayStore
 import Wire
 
 /// `zonecast shares`: what is shared, with whom, and who may do what.
@@ -56,6 +57,9 @@ struct ShareOptions: ParsableArguments {
         }
         return try await share()
     }
+
+    /// What names the share once more, on a command line.
+    var place: String { zone.shellWord + (root.map { " --root \($0.shellWord)" } ?? "") }
 
     private var zoneID: String {
         #"{"zoneName":\#(quoted(zone))\#(owner.map { #","ownerRecordName":\#(quoted($0))"# } ?? "")}"#

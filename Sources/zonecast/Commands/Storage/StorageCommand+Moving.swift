@@ -76,7 +76,7 @@ extension StorageCommand {
             }
             Terminal.tell("copied    \(summary.zones) zones, \(summary.records) records, \(summary.assets) assets")
             Terminal.tell("verified  \(summary.rows) rows and every asset are equal; tokens held by clients stay valid")
-            Terminal.tell("next      zonecast serve --data \(to)")
+            Terminal.tell("next      zonecast serve --data \(to.shellWord)")
             Terminal.tell("          and never again \(from): move it away, or delete it once all is well")
         }
 
@@ -151,7 +151,7 @@ extension StorageCommand {
             do {
                 try FolderLayout.migrate(data)
             } catch {
-                let way = backup.map { ": zonecast backup restore \($0.name) --data \(data)" } ?? "."
+                let way = backup.map { ": zonecast backup restore \($0.name) --data \(data.shellWord)" } ?? "."
                 throw CommandFailure(.failed, "A step failed and was taken back: \(error). The backup is whole\(way)")
             }
             try say(try layout(data), was: before, backup: backup?.path)

@@ -132,7 +132,7 @@ struct UserCommand: ParsableCommand {
                 guard !account.isDisabled else {
                     throw CommandFailure(
                         .notAllowed,
-                        "\(email) is disabled. Enable it with: zonecast user disable \(email) --undo --data \(options.folder)"
+                        "\(email) is disabled. Enable it with: zonecast user disable \(email) --undo --data \(options.folder.shellWord)"
                     )
                 }
                 guard try store.hasContainer(home.container) else {
