@@ -19,6 +19,8 @@ import Testing
 
     @Test func recordsAreWrittenFoundAndDeleted() throws {
         #expect(try run("zones", "create", "Notes", zone: nil).output == "created  Notes\n")
+        #expect(try run("zones", "create", "More", "--quiet", zone: nil).output.isEmpty)
+        #expect(try run("zones", "delete", "More", "--quiet", zone: nil).output.isEmpty)
         #expect(try run("zones", "list", zone: nil).output.contains("Notes"))
         let milk = try run("records", "create", "Note", "title=Buy milk", "count:=2", "--name", "milk")
         #expect(milk.status == 0 && milk.output.hasPrefix("saved    milk  tag "), "\(milk.complaint)")
@@ -37,7 +39,14 @@ import Testing
         let shown = try run("records", "get", "milk")
         #expect(shown.output.contains("title=Buy oats") && !shown.output.contains("count="))
         #expect(try run("records", "update", "milk", "title=x", "--tag", "0").status == 5)
-        #expect(try run("records", "get", "nobody").status == 1)
+        let nobody = try run("records", "get", "nobody")
+        #expect(nobody.status == 1 && nobody.output.isEmpty)
+        let list = try run("records", "query", "Note", "--filter", "title IN a,b")
+        #expect(list.status == 2 && list.complaint.contains("takes a list in JSON"), "\(list.complaint)")
+        let comparator = try run("records", "query", "Note", "--filter", "title LIKE a")
+        #expect(comparator.status == 2 && comparator.complaint.contains("BEGINS_WITH"), "\(comparator.complaint)")
+        let several = try run("records", "query", "Note", "--filter", #"title IN ["Buy milk", "b"]"#)
+        #expect(several.status == 0 && several.output.contains("milk"), "\(several.complaint)")
 
         #expect(try run("records", "delete-many", "Note", "--dry-run").output == "2 records would be deleted\n")
         #expect(try run("records", "delete", "milk").output == "deleted  milk\n")

@@ -25,6 +25,11 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Answer with one line of JSON.")
     var json = false
 
+    func validate() throws {
+        guard profile.isEmpty || profile.contains(where: \.isWhitespace) else { return }
+        throw ValidationError("--profile is a name on one line without blanks, such as default.")
+    }
+
     func run() async throws {
         let token =
             isatty(STDIN_FILENO) == 1

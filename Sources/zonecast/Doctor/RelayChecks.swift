@@ -82,7 +82,7 @@ struct RelayChecks: Sendable {
             return Finding(check, .problem, "\(what) certificate ended \(ago) ago", next: renewing)
         }
         let days = Int(seconds / 86_400)
-        let found = "\(what) certificate \(days) days"
+        let found = "\(what) certificate \(days == 1 ? "1 day" : "\(days) days")"
         switch days {
         case ..<7: return Finding(check, .problem, found, next: "renew it now")
         case ..<21: return Finding(check, .advice, found, next: "see that its renewal works")

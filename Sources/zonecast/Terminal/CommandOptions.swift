@@ -82,44 +82,6 @@ extension FolderOptions {
     }
 }
 
-/// Which container and environment a command speaks of.
-struct HomeOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
-    var container: ContainerID
-
-    @Option(help: "development or production.")
-    var environment: Records.Environment = .development
-
-    var home: ContainerEnvironment { ContainerEnvironment(container, environment) }
-}
-
-/// The same where it only narrows a list.
-struct HomeFilter: ParsableArguments {
-    @Option(help: ArgumentHelp("Only those of this container.", valueName: "id"))
-    var container: ContainerID?
-
-    @Option(help: "Only those of development or production.")
-    var environment: Records.Environment?
-
-/// Which container and environment a command speaks of.
-struct HomeOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
-    var container: ContainerID
-
-    @Option(help: "development or production.")
-    var environment: Records.Environment = .development
-
-    var home: ContainerEnvironment { ContainerEnvironment(container, environment) }
-}
-
-/// The same where it only narrows a list.
-struct HomeFilter: ParsableArguments {
-    @Option(help: ArgumentHelp("Only those of this container.", valueName: "id"))
-    var container: ContainerID?
-
-    @Option(help: "Only those of development or production.")
-    var environment: Records.Environment?
-
 /// Which configuration a command goes by.
 struct SettingsOption: ParsableArguments {
     @Option(
@@ -138,6 +100,25 @@ struct SettingsOption: ParsableArguments {
         return try await ConfigurationReading(flags: flags, environment: environment, file: file).settings
     }
 }
+
+/// Which container and environment a command speaks of.
+struct HomeOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
+    var container: ContainerID
+
+    @Option(help: "development or production.")
+    var environment: Records.Environment = .development
+
+    var home: ContainerEnvironment { ContainerEnvironment(container, environment) }
+}
+
+/// The same where it only narrows a list.
+struct HomeFilter: ParsableArguments {
+    @Option(help: ArgumentHelp("Only those of this container.", valueName: "id"))
+    var container: ContainerID?
+
+    @Option(help: "Only those of development or production.")
+    var environment: Records.Environment?
 
     func admits(_ home: ContainerEnvironment) -> Bool {
         (container ?? home.container) == home.container && (environment ?? home.environment) == home.environment

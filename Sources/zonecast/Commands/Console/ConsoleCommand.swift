@@ -30,6 +30,11 @@ struct ConsoleCommand: AsyncParsableCommand {
 
         @OptionGroup var options: FolderOptions
 
+        func validate() throws {
+            guard let url, !ConsoleLink.isAddress(url) else { return }
+            throw ValidationError("'\(url)' is not an address such as https://sync.example.org.")
+        }
+
         func run() async throws {
             let code = try options.change("operator.link", `operator` ?? "new operator") { store in
                 try store.makeOperatorLink(for: `operator`)
@@ -140,6 +145,12 @@ struct ConsoleCommand: AsyncParsableCommand {
 
 /// Where a one-time link leads.
 enum ConsoleLink {
+    /// Whether browsers can go there.
+    static func isAddress(_ text: String) -> Bool {
+        guard let parts = URLComponents(string: text), !(parts.host ?? "").isEmpty else { return false }
+        return ["http", "https"].contains(parts.scheme ?? "") && parts.query == nil && parts.fragment == nil
+    }
+
     /// The code stands behind `#`, so that no server and no log gets to see it.
     static func address(_ base: String, _ code: String) -> String {
         "\(base.hasSuffix("/") ? String(base.dropLast()) : base)/console/#setup=\(code)"

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Records
 import Wire
 
 /// A field on the command line: `title=Milk` is text, `count:=3` is JSON as the wire has it, `title=` clears.
@@ -39,7 +40,7 @@ struct FieldArgument: ExpressibleByArgument {
 /// A filter on the command line: `FIELD COMPARATOR VALUE`, such as `title BEGINS_WITH Mi` or `count >= 3`.
 ///
 /// The value is JSON where it can be read as such, else text.
-struct FilterArgument: ExpressibleByArgument {
+struct FilterArgument {
     private var field: String
     private var comparator: String
     private var value: [UInt8]
@@ -49,13 +50,25 @@ struct FilterArgument: ExpressibleByArgument {
         ">": "GREATER_THAN", ">=": "GREATER_THAN_OR_EQUALS",
     ]
 
-    init?(argument: String) {
+    /// - Throws: `ValidationError` with how it is written, where it is no filter.
+    init(argument: String) throws {
         let words = argument.split(separator: " ", maxSplits: 2).map(String.init)
-        guard words.count == 3 else { return nil }
+        guard words.count == 3 else {
+            throw ValidationError("Write FIELD COMPARATOR VALUE, such as 'title BEGINS_WITH Mi' or 'count >= 3'.")
+        }
         field = words[0]
         comparator = Self.signs[words[1]] ?? words[1].uppercased()
-        let isJSON = (try? JSONDocument(parsing: Array(words[2].utf8))) != nil
-        value = isJSON ? Array(words[2].utf8) : FieldArgument.string(words[2])
+        guard let known = Query.Comparator(rawValue: comparator) else {
+            let all = Query.Comparator.allCases.map(\.rawValue).joined(separator: ", ")
+            throw ValidationError("\(words[1]) is no comparator. There are =, !=, <, <=, >, >=, and \(all).")
+        }
+        let json = try? JSONDocument(parsing: Array(words[2].utf8))
+        guard !known.takesList || (try? json?.root.elements()) != nil else {
+            throw ValidationError(
+                "\(comparator) takes a list in JSON, such as '\(field) \(comparator) [\"a\", \"b\"]'."
+            )
+        }
+        value = json == nil ? FieldArgument.string(words[2]) : Array(words[2].utf8)
     }
 
     func write(to writer: inout JSONWriter) {

@@ -6,7 +6,10 @@ import Wire
 struct QueryOptions: ParsableArguments {
     @Argument(help: ArgumentHelp("The record type.", valueName: "type"))
     var type: String
-    @Option(help: "FIELD COMPARATOR VALUE, such as 'title BEGINS_WITH Mi' or 'count >= 3'; may be repeated.")
+    @Option(
+        help: "FIELD COMPARATOR VALUE, such as 'title BEGINS_WITH Mi' or 'count >= 3'; may be repeated.",
+        transform: { try FilterArgument(argument: $0) }
+    )
     var filter: [FilterArgument] = []
     @OptionGroup var zone: ZoneOptions
     @OptionGroup var remote: RemoteOptions

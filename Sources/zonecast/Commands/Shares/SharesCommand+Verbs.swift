@@ -83,13 +83,20 @@ extension SharesCommand {
             } else {
                 record += #","recordName":"\#(Share.zoneWideName)""#
             }
-            let made = try await options.modify([#"{"operationType":"create","record":{\#(record)}}"#])
+            let made: [JSONValue]
+            do {
+                made = try await options.modify([#"{"operationType":"create","record":{\#(record)}}"#])
+            } catch let failure as CommandFailure where failure.exit == .conflict && options.root == nil {
+                throw CommandFailure(
+                    .conflict,
+                    "The zone \(options.zone) is shared already. See with whom: zonecast shares participants \(options.place)"
+                )
+            }
             guard let share = made.first else { throw CommandFailure(.failed, "The relay gave no share back.") }
             options.show(share)
             guard !options.json, publicRight == .none else { return }
-            let root = options.root.map { " --root \($0)" } ?? ""
             Terminal.complain(
-                "Nobody is in yet. Invite people with: zonecast shares invite \(options.zone)\(root) ADDRESS …"
+                "Nobody is in yet. Invite people with: zonecast shares invite \(options.place) ADDRESS …"
             )
         }
     }
@@ -108,6 +115,13 @@ extension SharesCommand {
         var who: [String]
         @Flag(help: "They may change things too.")
         var write = false
+
+        func validate() throws {
+            guard who.contains(where: { $0.allSatisfy(\.isWhitespace) }) else { return }
+            throw ValidationError(
+                "An empty text names nobody. Give an e-mail address, a telephone number or a record name."
+            )
+        }
 
         func run() async throws {
             let share = try await options.share()
