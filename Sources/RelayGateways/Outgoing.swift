@@ -2,6 +2,7 @@ package import AsyncHTTPClient
 import Foundation
 package import NIOCore
 import NIOPosix
+import Records
 
 extension HTTPClient.Configuration {
     /// For requests to services that an operator has named: follows no redirects, and tries no connection a second time.
@@ -11,6 +12,28 @@ extension HTTPClient.Configuration {
         var configuration = Self(redirectConfiguration: .disallow, timeout: .init(connect: connect, read: read))
         configuration.connectionPool.retryConnectionEstablishment = false
         return configuration
+    }
+}
+
+extension HTTPClient {
+    /// Sends a request to an address that somebody has named.
+    ///
+    /// Throws `OutgoingFault.port` for a port that there is not: the library traps on one behind an IP address.
+    func send(_ request: HTTPClientRequest, timeout: TimeAmount) async throws -> HTTPClientResponse {
+        guard OutgoingFault.isPortUsable(in: request.url) else { throw OutgoingFault.port }
+        return try await execute(request, timeout: timeout)
+    }
+}
+
+/// What is refused before anything is sent.
+enum OutgoingFault: Error, CustomStringConvertible {
+    case port
+
+    var description: String { "the port of its address is not between 1 and 65535" }
+
+    /// By the text, and by what the library below makes of it.
+    static func isPortUsable(in address: String) -> Bool {
+        PortNumber.isUsable(in: address) && (URL(string: address)?.port.map(PortNumber.range.contains) ?? true)
     }
 }
 

@@ -56,7 +56,7 @@ struct Device: ParsableArguments {
 
     private func cloud() throws -> CKContainer {
         guard let user else { return CKContainer(identifier: container) }
-        guard let address = URL(string: url), address.scheme?.hasPrefix("http") == true else {
+        guard let address = URL(string: url), ["http", "https"].contains(address.scheme) else {
             throw ValidationError("\(url) is no address. Try: --url http://127.0.0.1:8080")
         }
         return CKContainer(identifier: container, endpoint: .dev(address, user: user, deviceID: "\(user)-\(folder)"))

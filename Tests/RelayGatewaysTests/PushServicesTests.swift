@@ -151,7 +151,8 @@ import Testing
     @Test(arguments: [
         "http://localhost/a", "https://localhost:1@evil.example/a", "https://127.0.0.1/a",
         "https://evil.example/localhost",
-        "https://localhost.evil.example/", "ftp://localhost/", "", "https://",
+        "https://localhost.evil.example/", "ftp://localhost/", "", "https://", "https://localhost:99999/t",
+        "https://localhost:0/t", "https://localhost:99999999999999999999/t",
     ])
     func onlyKnownHostsAreCalled(_ address: String) async throws {
         try await withPeer { services, peer in
@@ -163,6 +164,30 @@ import Testing
                 return
             }
         }
+    }
+
+    /// Registered before such ports were refused, or by what an operator's file says: the library below would trap.
+    @Test(arguments: ["https://127.0.0.1:99999/t", "https://[::1]:65536/t", "https://127.0.0.1:0/t"])
+    func aPortThatThereIsNotIsNoEndOfTheRelay(_ address: String) async throws {
+        let client = HTTPClient(
+            eventLoopGroupProvider: .singleton,
+            configuration: .outgoing(connect: .seconds(120), read: .seconds(120))
+        )
+        let sender = AlertSender(.init(webhook: address, ntfy: address), client: client)
+        let message = AlertSender.Message(state: "test", rule: "r", title: "t", text: "x", relay: "r", at: "now")
+        let fault = await sender.send(message)
+        #expect(fault?.contains("the port of its address is not between 1 and 65535") == true)
+        var settings = PushSettings()
+        settings.sendsToNtfy = true
+        settings.hosts = ["127.0.0.1", "[::1]", "::1"]
+        let services = PushServices(settings, client: client, time: Self.time, random: Self.random)
+        guard case .refused(let why) = await services.send(Self.silent, to: .ntfy(topicURL: address)) else {
+            Issue.record("\(address) was called")
+            return try await client.shutdown()
+        }
+        #expect(why.contains("between 1 and 65535"))
+        #expect(!AlertSender.Settings.admits(address) && !TraceExporter.Settings.admits(address))
+        try await client.shutdown()
     }
 
     @Test func starsStandForAllBelow() {

@@ -116,6 +116,14 @@ import Testing
         }
     }
 
+    @Test func aPortThatThereIsNotIsToldAndNoEndOfTheRelay() async throws {
+        try await withCollector({ $0.endpoint = "http://127.0.0.1:99999/v1/traces" }) { exporter, _, told in
+            exporter.take([Self.span(1)])
+            #expect(await exporter.flush() == false)
+            #expect(told().count == 1 && told()[0].contains("is not between 1 and 65535"))
+        }
+    }
+
     @Test func aCollectorThatIsBusyIsAskedAgain() async throws {
         try await withCollector { exporter, peer, told in
             peer.willAnswer(503)

@@ -104,6 +104,11 @@ import Testing
         ("just words\n", "line 1: write one"),
         ("listen: nowhere\n", "line 1, listen: \"nowhere\" is not an address and a port"),
         ("limits:\n", "line 1: \"limits\" is not a key"),
+        ("traces:\n  endpoint: http://127.0.0.1:99999/v1/traces\n", "line 2, traces.endpoint"),
+        ("traces:\n  endpoint: http://127.0.0.1:0/v1/traces\n", "line 2, traces.endpoint"),
+        ("alerts:\n  webhook: http://127.0.0.1:65536/\n", "line 2, alerts.webhook"),
+        ("alerts:\n  ntfy: https://[::1]:99999/t\n", "line 2, alerts.ntfy"),
+        ("public-url: https://a.example:99999\n", "line 1, public-url"),
     ])
     func aMistakeIsNamedWithItsLine(text: String, complaint: String) async throws {
         let failure = await #expect(throws: CommandFailure.self) { try await read(text) }

@@ -30,10 +30,10 @@ package struct AlertSender: Sendable {
             self.mail = mail
         }
 
-        /// Whether an address may be called: https, or http on this machine.
+        /// Whether an address may be called: https, or http on this machine, with a port that there is.
         package static func admits(_ address: String) -> Bool {
             guard let url = URLComponents(string: address), let host = url.host, !host.isEmpty else { return false }
-            guard url.user == nil, url.password == nil else { return false }
+            guard url.user == nil, url.password == nil, OutgoingFault.isPortUsable(in: address) else { return false }
             return url.scheme == "https"
                 || url.scheme == "http" && ["127.0.0.1", "[::1]", "::1", "localhost"].contains(host)
         }
@@ -126,7 +126,7 @@ package struct AlertSender: Sendable {
 
     private func post(_ request: HTTPClientRequest, _ key: String) async -> [String] {
         do {
-            let response = try await client.execute(request, timeout: .seconds(5))
+            let response = try await client.send(request, timeout: .seconds(5))
             let said = (try? await response.body.collect(upTo: 4_096)).map { String(buffer: $0).prefix(200) } ?? ""
             guard (200..<300).contains(response.status.code) else {
                 return ["\(key) answers \(response.status.code) \(said)"]

@@ -91,7 +91,7 @@ final class GooglePushes: Sendable {
         request.headers.add(name: "authorization", value: "Bearer \(bearer)")
         request.headers.add(name: "content-type", value: "application/json")
         request.body = .bytes(Array(try JSONEncoder().encode(Message(push, to: device))))
-        let response = try await client.execute(request, timeout: .seconds(30))
+        let response = try await client.send(request, timeout: .seconds(30))
         let body = try? await response.body.collect(upTo: 4_096)
         return outcome(response, body.map { String(buffer: $0) } ?? "")
     }
@@ -117,7 +117,7 @@ final class GooglePushes: Sendable {
         let assertion = try account.assertion(issued: now.milliseconds / 1_000)
         let grant = "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"
         request.body = .bytes(Array("grant_type=\(grant)&assertion=\(assertion)".utf8))
-        let response = try await client.execute(request, timeout: .seconds(30))
+        let response = try await client.send(request, timeout: .seconds(30))
         let body = try await response.body.collect(upTo: 16_384)
         guard response.status.code == 200,
             let granted = try? JSONDecoder().decode(Granted.self, from: Data(body.readableBytesView))

@@ -59,6 +59,9 @@ package final class PushServices: PushGateway {
         guard address.utf8.count <= 1_024, let url = URL(string: address), url.scheme == "https", let host = url.host,
             url.user == nil
         else { return "A push address is an https address of at most 1,024 bytes." }
+        guard OutgoingFault.isPortUsable(in: address) else {
+            return "A push address has a port between 1 and 65535, or none."
+        }
         guard settings.admits(host: host) else {
             return "This relay sends no pushes to \(host); its operator names push services in push.hosts."
         }
@@ -73,7 +76,7 @@ package final class PushServices: PushGateway {
         do {
             if case .fcm(let token) = target, let google { return try await google.send(push, to: token) }
             let request = try request(push, to: target)
-            let response = try await client.execute(request, timeout: .seconds(30))
+            let response = try await client.send(request, timeout: .seconds(30))
             let body = try? await response.body.collect(upTo: 4_096)
             return outcome(of: response, body: body.map { String(buffer: $0) } ?? "", for: target)
         } catch {

@@ -1,4 +1,5 @@
 package import AsyncHTTPClient
+import Foundation
 import NIOCore
 import NIOHTTP1
 package import RelayCore
@@ -28,6 +29,12 @@ package final class TraceExporter: TraceSink {
             self.endpoint = endpoint
             self.token = token
             self.version = version
+        }
+
+        /// Whether a text is an address to send to: http or https, with a host and, if any, a port that there is.
+        package static func admits(_ address: String) -> Bool {
+            guard let url = URL(string: address), ["http", "https"].contains(url.scheme) else { return false }
+            return url.host?.isEmpty == false && !address.contains(" ") && OutgoingFault.isPortUsable(in: address)
         }
     }
 
@@ -139,7 +146,7 @@ package final class TraceExporter: TraceSink {
             if let token = settings.token { request.headers.add(name: "authorization", value: "Bearer \(token)") }
             let batch = TraceBatch(spans, service: settings.service, version: settings.version)
             request.body = .bytes(try batch.json())
-            let response = try await client.execute(request, timeout: TimeAmount(settings.patience))
+            let response = try await client.send(request, timeout: TimeAmount(settings.patience))
             let body = try? await response.body.collect(upTo: 4_096)
             let said = body.map { String(buffer: $0).prefix(200) } ?? ""
             switch response.status.code {

@@ -110,7 +110,9 @@ public struct RelayEndpoint: Sendable {
     /// - Parameter variables: Left out, those of this process.
     public init?(variables: [String: String] = ProcessInfo.processInfo.environment) {
         func text(_ name: String) -> String? { variables[name].flatMap { $0.isEmpty ? nil : $0 } }
-        guard let address = text("ZONECAST_URL"), let url = URL(string: address), url.scheme != nil else { return nil }
+        guard let address = text("ZONECAST_URL"), let url = URL(string: address), url.scheme != nil,
+            NetworkTransport.isPortUsable(in: url)
+        else { return nil }
         self.init(
             url: url,
             environment: text("ZONECAST_ENVIRONMENT").flatMap(Environment.init(rawValue:)) ?? .development,

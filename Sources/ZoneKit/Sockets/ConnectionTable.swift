@@ -1,6 +1,7 @@
 #if canImport(CLibWebSockets)
     import CLibWebSockets
     import Foundation
+    import Records
     import Synchronization
 
     /// All sockets of the process, by number.
@@ -28,9 +29,10 @@
             deliver: @escaping @Sendable (SocketEvent) -> Void
         ) {
             connections[id] = ServiceConnection(deliver: deliver)
+            guard PortNumber.range.contains(address.port) else { return end(id, .closed(code: nil)) }
             var info = lws_client_connect_info()
             info.context = ServiceContext.current
-            info.port = Int32(clamping: address.port)
+            info.port = Int32(address.port)
             info.ssl_connection = address.isSecure ? Int32(LCCSCF_USE_SSL.rawValue) : 0
             info.ietf_version_or_minus_one = -1
             info.userdata = UnsafeMutableRawPointer(bitPattern: id)

@@ -15,9 +15,11 @@ package struct SocketAddress: Hashable, Sendable {
         self.isSecure = isSecure
     }
 
-    /// The place `path` below an `http` or `https` address; `nil` for any other address.
-    init?(below base: URL, path: String) {
-        guard let host = base.host, let scheme = base.scheme, ["http", "https"].contains(scheme) else { return nil }
+    /// The place `path` below an `http` or `https` address; `nil` for any other address, and for a port that there is not.
+    package init?(below base: URL, path: String) {
+        guard let host = base.host, let scheme = base.scheme, ["http", "https"].contains(scheme),
+            NetworkTransport.isPortUsable(in: base)
+        else { return nil }
         isSecure = scheme == "https"
         // URLs put brackets around an IPv6 address, resolvers do not.
         self.host = host.trimmingCharacters(in: CharacterSet(charactersIn: "[]"))

@@ -27,7 +27,10 @@
             guard let url = NetworkTransport.address(of: request, below: base) else {
                 throw .unreachable("The relay's address makes no valid URL.")
             }
-            let client = HTTPClients.client(timeout: request.timeout?.inSeconds ?? timeout, to: url)
+            guard NetworkTransport.isPortUsable(in: url) else {
+                throw .unreachable("The port in the relay's address is not between 1 and 65535.")
+            }
+            let client = try HTTPClients.client(timeout: request.timeout?.inSeconds ?? timeout, to: url)
             do {
                 return try await exchange(message(request, to: url), by: client)
             } catch let error as HTTPClientError where error == .remoteConnectionClosed && !request.isWrite {
@@ -58,8 +61,21 @@
             return message
         }
 
+        /// The last one where a relay, or what stands before it, sends a request on.
+        private func answer(to message: HTTPClientRequest, by client: HTTPClient) async throws -> HTTPClientResponse {
+            var message = message
+            for _ in 0...Self.mostRedirects {
+                let response = try await client.execute(message, deadline: .distantFuture)
+                guard let next = try message.redirected(by: response) else { return response }
+                message = next
+            }
+            throw HTTPClientError.redirectLimitReached
+        }
+
+        private static let mostRedirects = 5
+
         private func exchange(_ message: HTTPClientRequest, by client: HTTPClient) async throws -> RelayResponse {
-            let response = try await client.execute(message, deadline: .distantFuture)
+            let response = try await answer(to: message, by: client)
             var body: [UInt8] = []
             let length = response.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0
             body.reserveCapacity(min(max(length, 0), 1 << 26))
@@ -90,8 +106,11 @@
         /// Beyond so many a request takes a time near to its own.
         private static let mostKinds = 32
 
-        static func client(timeout: TimeInterval, to url: URL) -> HTTPClient {
+        static func client(timeout: TimeInterval, to url: URL) throws(TransportError) -> HTTPClient {
             let proxy = variables.isEmpty ? nil : ProxyAddress(for: url, environment: variables)
+            guard proxy.map({ PortNumber.range.contains($0.port) }) ?? true else {
+                throw .unreachable("The port in the proxy's address is not between 1 and 65535.")
+            }
             let kind = Kind(milliseconds: Int64(min(max(timeout, 0.001), 1e9) * 1000), proxy: proxy)
             return clients.withLock { clients in
                 if let known = clients[kind] { return known }
@@ -107,7 +126,7 @@
         private static func configuration(_ kind: Kind) -> HTTPClient.Configuration {
             let wait = TimeAmount.milliseconds(kind.milliseconds)
             var configuration = HTTPClient.Configuration(
-                redirectConfiguration: .follow(max: 5, allowCycles: false),
+                redirectConfiguration: .disallow,
                 timeout: .init(connect: min(wait, .seconds(30)), read: wait, write: wait),
                 proxy: kind.proxy.map { .server(host: $0.host, port: $0.port) },
                 decompression: .enabled(limit: .size(1 << 30))
@@ -158,6 +177,7 @@
         fileprivate init(clientError error: any Error) {
             switch error {
             case is CancellationError: self = .cancelled
+            case let error as TransportError: self = error
             case let error as HTTPClientError where error == .cancelled: self = .cancelled
             case let error as NIOConnectionError: self.init(connecting: error)
             case let error as HTTPClientError where Self.beforeTheRequest.contains(error):

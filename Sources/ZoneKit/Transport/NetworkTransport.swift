@@ -1,4 +1,5 @@
 package import Foundation
+import Records
 
 /// The way to a relay on a network: by URLSession where it is Apple's, by AsyncHTTPClient elsewhere.
 ///
@@ -21,6 +22,13 @@ package enum NetworkTransport {
 
     /// Whether an address leads to this machine.
     static func isLocal(_ base: URL) -> Bool { ["127.0.0.1", "localhost", "::1", "[::1]"].contains(base.host) }
+
+    /// Whether an address names no port, or one that there is.
+    ///
+    /// Asked right before the library that trips over all others, since addresses come from programs and from relays.
+    static func isPortUsable(in url: URL) -> Bool {
+        PortNumber.isUsable(in: url.absoluteString) && url.port.map(PortNumber.range.contains) ?? true
+    }
 
     /// The whole address of a request at a relay; `nil` where it makes none.
     static func address(of request: RelayRequest, below base: URL) -> URL? {

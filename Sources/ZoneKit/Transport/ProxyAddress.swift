@@ -1,9 +1,11 @@
 import Foundation
+import Records
 
 /// The proxy that a program's surroundings name, by the variables that most programs on Linux follow: `https_proxy`,
 /// `http_proxy`, `all_proxy` and `no_proxy`, in small or capital letters.
 package struct ProxyAddress: Hashable, Sendable {
     package var host: String
+    /// 0 where the variable names one that there is not.
     package var port: Int
 
     /// `nil` where none is to be used: for this machine itself there never is one.
@@ -17,7 +19,7 @@ package struct ProxyAddress: Hashable, Sendable {
             let proxy = URL(string: text.contains("://") ? text : "http://" + text), let name = proxy.host
         else { return nil }
         self.host = name
-        port = proxy.port ?? 80
+        port = PortNumber.isUsable(in: proxy.absoluteString) ? proxy.port ?? 80 : 0
     }
 
     /// Whether a comma-separated list of hosts and domains holds this one.

@@ -116,6 +116,7 @@ struct IssuerCommand: AsyncParsableCommand {
             guard let parts = URLComponents(string: text) else { return false }
             guard (1...65_535).contains(parts.port ?? 443) else { return false }
             return parts.scheme == "https" && !(parts.host ?? "").isEmpty && parts.user == nil && parts.fragment == nil
+                && PortNumber.isUsable(in: text)
         }
 
         private static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }

@@ -1,3 +1,5 @@
+import RelayGateways
+
 /// Where traces go.
 extension ConfigurationKeys {
     static let traces: [ConfigurationKey] = [
@@ -7,7 +9,7 @@ extension ConfigurationKeys {
             "an address beginning with http:// or https://, like http://127.0.0.1:4318/v1/traces",
             "Where OpenTelemetry traces go by OTLP over HTTP (JSON); without it there are none, and they cost nothing.",
             read: { $0 ?? "" },
-            parse: { ($0.hasPrefix("http://") || $0.hasPrefix("https://")) && !$0.contains(" ") ? .some($0) : nil }
+            parse: { TraceExporter.Settings.admits($0) ? .some($0) : nil }
         ),
         .whole(
             "traces.sample",

@@ -1,4 +1,5 @@
 import Logging
+import Records
 import RelayAPI
 import RelayCore
 import RelayServer
@@ -311,9 +312,9 @@ enum ConfigurationKeys {
     ]
 
     private static func publicURL(_ text: String) -> String?? {
-        guard text.hasPrefix("https://") || text.hasPrefix("http://"), !text.contains(where: \.isWhitespace) else {
-            return nil
-        }
+        guard text.hasPrefix("https://") || text.hasPrefix("http://"), !text.contains(where: \.isWhitespace),
+            PortNumber.isUsable(in: text)
+        else { return nil }
         return .some(text.hasSuffix("/") ? String(text.dropLast()) : text)
     }
 

@@ -1,4 +1,5 @@
 import Foundation
+import Records
 
 /// Where a probe goes: an `http` or `https` address, with a path that stands before the relay's own.
 struct ProbeAddress: Sendable, CustomStringConvertible {
@@ -17,7 +18,8 @@ struct ProbeAddress: Sendable, CustomStringConvertible {
     /// `nil` for what is no such address.
     init?(_ text: String, authorities: String? = nil) {
         guard let url = URL(string: text), let scheme = url.scheme, ["http", "https"].contains(scheme),
-            let host = url.host(percentEncoded: false), !host.isEmpty
+            let host = url.host(percentEncoded: false), !host.isEmpty,
+            PortNumber.isUsable(in: text), url.port.map(PortNumber.range.contains) ?? true
         else { return nil }
         self.host = host.trimmingCharacters(in: CharacterSet(charactersIn: "[]"))
         isSecure = scheme == "https"

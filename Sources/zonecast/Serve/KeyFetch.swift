@@ -1,5 +1,6 @@
 import Dispatch
 import Foundation
+import Records
 import RelayAPI
 import Synchronization
 
@@ -29,6 +30,9 @@ final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
     func fetch(_ address: String) async throws(TokenFault) -> [UInt8] {
         guard let url = URL(string: address), url.scheme == "https", url.host != nil else {
             throw .keys("\(address) is no https address.")
+        }
+        guard PortNumber.isUsable(in: address) else {
+            throw .keys("\(address) has a port that is not between 1 and 65535.")
         }
         var request = URLRequest(url: url)
         request.setValue("application/json, application/jwk-set+json", forHTTPHeaderField: "Accept")

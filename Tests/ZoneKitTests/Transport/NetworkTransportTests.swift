@@ -70,6 +70,44 @@ import ZoneKit
         }
     }
 
+    @Test(arguments: ["http://127.0.0.1:99999", "http://127.0.0.1:65536/", "http://[::1]:99999", "http://127.0.0.1:0"])
+    func aPortThatThereIsNotWasNeverReached(_ address: String) async throws {
+        let transport = NetworkTransport.to(try #require(URL(string: address)), timeout: 120)
+        await #expect {
+            _ = try await transport.send(RelayRequest(method: .get, path: "/x"))
+        } throws: { error in
+            if case TransportError.unreachable(let why) = error { why.contains("65535") } else { false }
+        }
+        #expect(RelayEndpoint(variables: ["ZONECAST_URL": address]) == nil)
+    }
+
+    @Test func aRelayThatSendsOnIsFollowedAndCannotEndTheProgram() async throws {
+        let good = try await ListeningServer(answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        for place in ["http://127.0.0.1:\(good.port)/there", "http://127.0.0.1:99999/there"] {
+            let moved = "HTTP/1.1 307 Moved\r\nLocation: \(place)\r\nContent-Length: 0\r\n\r\n"
+            let server = try await ListeningServer(answer: moved)
+            let transport = try transport(to: server)
+            let request = RelayRequest(method: .post, path: "/x", body: Array("abc".utf8))
+            if place.contains("99999") {
+                await #expect(throws: TransportError.self) { try await transport.send(request) }
+            } else {
+                #expect(try await transport.send(request).body == Array("{}".utf8))
+            }
+            try await server.stop()
+        }
+        try await good.stop()
+    }
+
+    @Test func whoeverIsSentInACircleIsLost() async throws {
+        let answer = "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"
+        let server = try await ListeningServer(answer: answer)
+        let transport = try transport(to: server)
+        await #expect(throws: TransportError.self) {
+            try await transport.send(RelayRequest(method: .get, path: "/x"))
+        }
+        try await server.stop()
+    }
+
     /// Where the time is over before the connection stands, that is another matter: then once more with twice as much.
     @Test func anAnswerThatDoesNotComeIsLost() async throws {
         let server = try await ListeningServer()
