@@ -108,6 +108,82 @@ import Wire
         #expect(phone.closed == (isSignedOut ? .notAuthenticated : .tokenExpired))
     }
 
+    private func write(_ name: String, by token: String, from device: String? = nil, to relay: Relay) async throws {
+        let body =
+            #"{"zoneID":{"zoneName":"_defaultZone"},"operations":[{"operationType":"forceUpdate","record":"#
+            + #"{"recordName":"\#(name)","recordType":"Note","fields":{}}}]}"#
+        try await post("records/modify", body, by: token, from: device, to: relay)
+    }
+
+    private func post(
+        _ operation: String,
+        _ body: String,
+        by token: String,
+        from device: String? = nil,
+        to relay: Relay
+    ) async throws {
+        var request = world.request(apiToken: world.apiToken, webToken: token)
+        request.method = .post
+        request.path = "/database/1/\(world.home.container)/development/private/\(operation)"
+        request.body = Array(body.utf8)
+        if let device, let name = HTTPField.Name("X-Zonecast-Device-ID") { request.headers[name] = device }
+        #expect(await relay.respond(to: request).status == .ok)
+    }
+
+    /// Notices reference 2: a request without a device's name is its sign-in's, whatever its socket calls itself.
+    @Test func aDeviceHearsNothingOfItsOwnWriteThoughOnlyItsTokenNamesIt() async throws {
+        let relay = try SubscriptionWorld(directory: world.store, time: world.clock.source)
+        let (mine, other) = (try world.signIn().webToken, try world.signIn().webToken)
+        try await post(
+            "subscriptions/modify",
+            #"{"operations":[{"operationType":"create","subscription":{"subscriptionID":"all","subscriptionType":"database"}}]}"#,
+            by: mine,
+            to: relay.relay
+        )
+        var sockets: [TestDevice] = []
+        for (token, name) in [(mine, "one"), (other, "two")] {
+            let socket = TestDevice()
+            await socket.connect(
+                .hello(NoticeHello(deviceID: name, apiToken: world.apiToken, webAuthToken: token)),
+                path: "/push/1/\(world.home.container)/development",
+                hub: relay.hub,
+                lane: relay.number,
+                roll: relay.roll,
+                admission: relay.admission
+            )
+            sockets.append(socket)
+        }
+        let opened = try relay.relay.authenticator.authenticateUpgrade(
+            upgrade(query: "ckAPIToken=\(world.apiToken)", bearer: mine),
+            in: world.home
+        )
+        let renewal = try relay.relay.authenticator.renew(try #require(opened))
+        let successor = try #require(renewal).webAuthToken
+        func expectHeard(by heard: [Bool], _ change: () async throws -> Void) async throws {
+            await relay.settle()
+            sockets.forEach { $0.forget() }
+            try await change()
+            await relay.settle()
+            #expect(sockets.map { !$0.notices.isEmpty } == heard)
+        }
+        for token in [mine, successor] {
+            try await expectHeard(by: [false, true]) { try await write("a", by: token, to: relay.relay) }
+        }
+        for kind in ["create", "delete"] {
+            try await expectHeard(by: [false, true]) {
+                let operation = #"{"operationType":"\#(kind)","zone":{"zoneID":{"zoneName":"Z"}}}"#
+                try await post("zones/modify", #"{"operations":[\#(operation)]}"#, by: mine, to: relay.relay)
+            }
+        }
+        // Whoever names the device goes by that name alone: of one sign-in there may be several.
+        try await expectHeard(by: [true, true]) {
+            try await write("a", by: mine, from: "three", to: relay.relay)
+        }
+        try await expectHeard(by: [false, true]) {
+            try await write("a", by: mine, from: "one", to: relay.relay)
+        }
+    }
+
     /// What was found good is known again by all of its bytes, and stands for nothing but itself.
     @Test func aTokenLikeAGoodOneIsStillRefused() throws {
         let authenticator = try world.authenticator()
