@@ -185,6 +185,9 @@ package final class Relay: Sendable {
     /// Quick enough for a connection's thread.
     package func intake(for request: APIRequest) -> (any BodyIntake)? { assets.intake(request) }
 
+    /// Drops what is left of uploads that broke off once their addresses have ended; to be called every minute or so.
+    package func dropEndedUploads() { assets.dropEndedUploads() }
+
     /// Adds what the public databases have sent to what their stores say; to be called every minute or so, and at the end.
     package func keepTransfers() async { await transfers.flush(to: stores) }
 

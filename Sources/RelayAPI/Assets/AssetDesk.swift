@@ -151,9 +151,15 @@ final class AssetDesk: Sendable {
             refusal: refusal,
             goingOn: offset == 0 ? nil : part,
             queue: queue,
-            brokenOff: { broken.add($0, at: address, until: time.uptime() + life, at: time.uptime()) }
+            brokenOff: { part in
+                let now = time.uptime()
+                broken.add(part, of: .init(upload), at: address, until: now + life, at: now)
+            }
         )
     }
+
+    /// Drops what broke off and can be gone on with no longer.
+    func dropEndedUploads() { broken.dropEnded(at: time.uptime()) }
 
     /// Says how much of an upload that broke off is here.
     func progress(_ request: APIRequest) throws(RelayError) -> APIResponse {

@@ -52,6 +52,8 @@ package protocol AssetKeep: Sendable {
 ///
 /// Dropped unfinished it leaves nothing behind.
 package protocol AssetIntake: AnyObject {
+    /// Gives back what it holds of the process until the next piece comes, which may be long.
+    func rest()
     /// Writes some of its content, in its order.
     func take(_ piece: [UInt8]) throws(RelayError)
     /// Keeps it under its hash; returns when it is on the disk, which may take long.

@@ -111,6 +111,16 @@ package final class AssetFolder: AssetKeep {
 
     // MARK: Clearing up
 
+    /// Removes what was on its way in when the process before this one ended: nobody can go on with it.
+    ///
+    /// To be called before anything begins to come.
+    static func removeIncoming(in folder: String) {
+        let incoming = folder + "/incoming"
+        for file in (try? FileManager.default.contentsOfDirectory(atPath: incoming)) ?? [] {
+            unlink("\(incoming)/\(file)")
+        }
+    }
+
     /// The assets that came, or came again, before `limit`; and removes what was on its way in since before then.
     package func assets(before limit: Timestamp) -> [AssetHash] {
         var found: [AssetHash] = []
@@ -176,7 +186,8 @@ extension AssetHash {
 
 /// A file that is being written, with the hash so far.
 private final class FileIntake: AssetIntake {
-    private var descriptor: Int32
+    /// `nil` while it rests.
+    private var descriptor: Int32?
     private let path: String
     private let folder: AssetFolder
     private let hasher = PieceHasher()
@@ -191,14 +202,33 @@ private final class FileIntake: AssetIntake {
         self.folder = folder
     }
 
-    func take(_ piece: [UInt8]) throws(RelayError) {
-        hasher.add(piece)
-        size += Int64(piece.count)
-        guard piece.withUnsafeBytes({ writeAll($0) }) else { throw AssetFailure.relayError(DiskCalls.Failure("write")) }
-        if size - begun >= Self.writeBehind { beginWriting() }
+    func rest() {
+        if let descriptor { close(descriptor) }
+        descriptor = nil
     }
 
-    private func writeAll(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    /// Opens it again after a rest: at its end, where the next piece belongs.
+    private func opened() throws -> Int32 {
+        if let descriptor { return descriptor }
+        let again = folder.disk.open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+        guard again >= 0 else { throw DiskCalls.Failure("open") }
+        descriptor = again
+        return again
+    }
+
+    func take(_ piece: [UInt8]) throws(RelayError) {
+        do {
+            let descriptor = try opened()
+            hasher.add(piece)
+            size += Int64(piece.count)
+            guard piece.withUnsafeBytes({ writeAll($0, to: descriptor) }) else { throw DiskCalls.Failure("write") }
+            if size - begun >= Self.writeBehind { beginWriting(descriptor) }
+        } catch {
+            throw AssetFailure.relayError(error)
+        }
+    }
+
+    private func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Bool {
         var rest = bytes[...]
         while !rest.isEmpty {
             let count = folder.disk.write(descriptor, UnsafeRawBufferPointer(rebasing: rest))
@@ -212,7 +242,7 @@ private final class FileIntake: AssetIntake {
     private static let writeBehind: Int64 = 4 * 1024 * 1024
 
     /// Has the disk begin with what has come, while the rest is on its way: the flush at the end then finds little left.
-    private func beginWriting() {
+    private func beginWriting(_ descriptor: Int32) {
         #if os(Linux)
             // What it says of dirty pages is that they shall be written; only clean ones are let go.
             posix_fadvise(descriptor, off_t(begun), off_t(size - begun), POSIX_FADV_DONTNEED)
@@ -223,6 +253,7 @@ private final class FileIntake: AssetIntake {
     func finish() throws(RelayError) -> (hash: AssetHash, size: Int64) {
         do {
             guard let hash = AssetHash(hasher.finish()) else { throw DiskCalls.Failure("hash") }
+            let descriptor = try opened()
             guard folder.disk.sync(descriptor) == 0 else { throw DiskCalls.Failure("fsync") }
             try folder.keep(path, as: hash)
             isKept = true
@@ -233,7 +264,7 @@ private final class FileIntake: AssetIntake {
     }
 
     deinit {
-        close(descriptor)
+        rest()
         if !isKept { unlink(path) }
     }
 }

@@ -82,6 +82,20 @@ package final class StoreFolder: StoreCatalog {
         try sqliteStore(of: home).assets
     }
 
+    /// Removes the uploads that were on their way into any store when the relay before this one ended.
+    ///
+    /// To be called before the first request, by whoever holds the folder. Costs a look into each store's folder.
+    package func removeBrokenUploads() {
+        guard let folder else { return }
+        let containers = "\(folder)/containers"
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: containers)) ?? [] {
+            for environment in Environment.allCases {
+                let file = "\(containers)/\(name)/\(environment.rawValue).sqlite"
+                AssetFolder.removeIncoming(in: SQLiteStore.Place.assetFolder(ofFile: file))
+            }
+        }
+    }
+
     /// Removes the assets of the stores that this process has used, which came before `limit` and which no record uses;
     /// tells how many.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {

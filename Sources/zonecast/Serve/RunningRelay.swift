@@ -75,6 +75,7 @@ struct RunningRelay {
             onShortage: { shortage.met() }
         )
         defer { stores.close() }
+        stores.removeBrokenUploads()
         let push = try PushClient(settings.push, accounts: accounts)
         let relay = Relay(
             authenticator: try Authenticator(
@@ -161,7 +162,8 @@ struct RunningRelay {
         let backups = ScheduledBackups(data: settings.data, logger: logger)
         let revocations = RevocationWatch(admission: admission, relay: relay, accounts: accounts)
         var services: [any Service] = [
-            server, revocations, housekeeping, clearing, TransferKeeping(relay: relay), backups,
+            server, revocations, housekeeping, clearing, TransferKeeping(relay: relay),
+            UploadKeeping(relay: relay), backups,
             StoreLook(data: settings.data, damage: damage),
         ]
         if settings.servesConsole || alerts != nil {

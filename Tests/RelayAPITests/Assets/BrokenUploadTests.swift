@@ -12,11 +12,29 @@ import Wire
     let world: RelayWorld
     let content = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
 
-    init() throws { world = try RelayWorld() }
+    private let clock = HandClock()
+    private let scratch = Scratch()
+    private var folder: String { scratch.path }
 
-    private func address() async throws -> String {
+    init() throws { world = try RelayWorld(time: clock.source, folder: scratch.path) }
+
+    /// Gone when the test is.
+    private final class Scratch {
+        let path = NSTemporaryDirectory() + "zonecast-\(UUID().uuidString)"
+
+        deinit { try? FileManager.default.removeItem(atPath: path) }
+    }
+
+    /// The files of what is not whole.
+    private var incoming: [String] {
+        let place = "\(folder)/containers/\(world.container)/development.assets/incoming"
+        return ((try? FileManager.default.contentsOfDirectory(atPath: place)) ?? []).map { "\(place)/\($0)" }
+    }
+
+    private func address(of user: String = "alice") async throws -> String {
         let answer = try await world.ask(
             "private/assets/upload",
+            as: user,
             #"{"tokens":[{"recordType":"Photo","fieldName":"file","recordName":"p"}]}"#
         )
         let url = try #require(try answer.items("tokens").first?.text("url"))
@@ -99,6 +117,57 @@ import Wire
         #expect(try await progress(one, reaching: 30_000) == 30_000)
         #expect(try await progress(other, reaching: 0) == 0)
         #expect(await world.relay.respond(to: APIRequest(method: .get, path: one + "A")).status == .notFound)
+    }
+
+    @Test func whatNobodyGoesOnWithGoesByTheClock() async throws {
+        let path = try await address()
+        try breakOff(path, content[..<30_000])
+        #expect(try await progress(path, reaching: 30_000) == 30_000)
+        clock.advance(.seconds(899))
+        world.relay.dropEndedUploads()
+        #expect(incoming.count == 1)
+        clock.advance(.seconds(2))
+        world.relay.dropEndedUploads()
+        #expect(incoming.isEmpty)
+    }
+
+    @Test func whatWaitsHoldsNoDescriptor() async throws {
+        let path = try await address()
+        try breakOff(path, content[..<30_000])
+        #expect(try await progress(path, reaching: 30_000) == 30_000)
+        let held = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []
+        let open = held.compactMap { name in
+            try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(name)")
+        }
+        #expect(!open.contains { incoming.contains($0) })
+        #expect(try await finish(path, from: 30_000, content[30_000...]).status == .ok)
+    }
+
+    @Test func nobodyTakesThePlacesOfOthers() async throws {
+        let other = try await address(of: "bob")
+        try breakOff(other, content[..<1_000])
+        #expect(try await progress(other, reaching: 1_000) == 1_000)
+        var own: [String] = []
+        for _ in 0..<70 {
+            let path = try await address()
+            try breakOff(path, content[..<1_000])
+            #expect(try await progress(path, reaching: 1_000) == 1_000)
+            own.append(path)
+            clock.advance(.seconds(1))
+        }
+        #expect(try await progress(other, reaching: 1_000) == 1_000)
+        #expect(try await progress(own[61], reaching: 0) == 0)
+        #expect(try await progress(own[62], reaching: 1_000) == 1_000)
+        #expect(incoming.count == 9)
+    }
+
+    @Test func aStartRemovesWhatTheRelayBeforeHadNotGotWhole() async throws {
+        let path = try await address()
+        try breakOff(path, content[..<30_000])
+        #expect(try await progress(path, reaching: 30_000) == 30_000)
+        #expect(incoming.count == 1)
+        StoreFolder(folder: folder, draw: { 1 }).removeBrokenUploads()
+        #expect(incoming.isEmpty)
     }
 
     @Test func whatTheLimitRefusesIsNoBeginning() async throws {

@@ -17,6 +17,7 @@ final class RelayWorld: Sendable {
     init(
         limits: Limits = Limits(),
         time: TimeSource = .system,
+        folder: String? = nil,
         _ change: (inout SignInSettings) -> Void = { _ in }
     ) throws {
         directory = try AccountStore(inMemory: ())
@@ -33,7 +34,7 @@ final class RelayWorld: Sendable {
             random: .system
         )
         let drawn = Mutex(SplitMix(state: 1))
-        stores = StoreFolder(folder: nil, draw: { drawn.withLock { $0.next() } })
+        stores = StoreFolder(folder: folder, draw: { drawn.withLock { $0.next() } })
         relay = Relay(
             authenticator: authenticator,
             stores: stores,
