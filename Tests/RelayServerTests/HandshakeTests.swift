@@ -1,3 +1,5 @@
+import HTTPTypes
+import RelayAPI
 import Testing
 
 @testable import RelayServer
@@ -52,6 +54,11 @@ import Testing
                 #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 4"), "\(request)")
             }
         }
+    }
+
+    @Test func eachRefusalOfAnOriginHasItsOwnIdentifier() {
+        #expect(Handshake.originRefused.body != Handshake.originRefused.body)
+        #expect(Handshake.originRefused.status == .forbidden)
     }
 
     @Test func onlyAClientThatOffersItIsToldTheSubprotocol() async throws {

@@ -67,8 +67,8 @@ enum Handshake {
         return .accepted(acceptance)
     }
 
-    /// The answer to a page of an origin that may not.
-    static let originRefused = answer(403, "Pages of this origin may not open a socket here.")
+    /// The answer to a page of an origin that may not; each has an identifier of its own.
+    static var originRefused: APIResponse { answer(403, "Pages of this origin may not open a socket here.") }
 
     /// Whether a page of `origin` came from the host it is talking to.
     static func isOwn(origin: String, host: String) -> Bool {
