@@ -42,32 +42,29 @@ struct RelayOptions: ParsableArguments {
         _ home: ContainerEnvironment,
         _ profile: Profile
     ) async throws -> JSONValue {
-        let address = profile.url
-        guard let base = URL(string: address), base.host != nil else {
-            throw CommandFailure(.usage, "'\(address)' is not an address such as http://127.0.0.1:8080.")
-        }
+        let relay = try RelayAddress(profile.url)
         var query = "ckAPIToken=\(escaped(profile.apiToken ?? ""))"
         if let token = profile.webToken { query += "&ckWebAuthToken=\(escaped(token))" }
         let request = RelayRequest(
             method: .post,
             path: "/database/1/\(home.container)/\(home.environment.rawValue)/\(operation)",
             query: query,
-            headers: [("Content-Type", "application/json")],
+            headers: [("Content-Type", "application/json"), ("X-Zonecast-Device-ID", device)],
             body: Array(body.utf8)
         )
-        let response: RelayResponse
-        do {
-            response = try await NetworkTransport.to(base, timeout: 20).send(request)
-        } catch {
-            throw CommandFailure(.unreachable, "The relay at \(base) does not answer: is it running there?")
-        }
+        let response = try await relay.send(request, timeout: 20)
         guard let answer = try? JSONDocument(parsing: response.body, limits: .response).root else {
             throw CommandFailure(.failed, "The answer is none of a relay's (status \(response.status)).")
         }
         // A failed batch names its guilty items.
-        if answer["serverErrorCode"] != nil, answer["records"] == nil { throw CommandFailure(refusal: answer) }
+        if answer["serverErrorCode"] != nil, answer["records"] == nil {
+            throw CommandFailure(refusal: answer, to: profile)
+        }
         return answer
     }
+
+    /// Each run is a device of its own: of one sign-in a `watch` hears what another command has written.
+    private static let device = UUID().uuidString
 
     private static func escaped(_ text: String) -> String {
         text.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
@@ -75,8 +72,8 @@ struct RelayOptions: ParsableArguments {
 }
 
 extension CommandFailure {
-    /// What a relay said to a request, or to one item of it.
-    init(refusal: JSONValue) {
+    /// What a relay said to a request, or to one item of it; `caller` is who it was said to, where that helps.
+    init(refusal: JSONValue, to caller: Profile? = nil) {
         let code = (try? refusal["serverErrorCode"]?.string()) ?? ""
         let reason = (try? refusal["reason"]?.string()) ?? code
         let exit: CommandExit =
@@ -86,11 +83,26 @@ extension CommandFailure {
             case "TRY_AGAIN_LATER", "THROTTLED": .unreachable
             default: .failed
             }
-        let hint =
-            exit == .notAllowed && code != "ACCESS_DENIED"
-            ? " Set ZONECAST_WEB_TOKEN to a token from: zonecast user sign-in EMAIL" : ""
+        let hint = exit == .notAllowed && code != "ACCESS_DENIED" ? " " + Self.hint(code, caller) : ""
         let end = hint.isEmpty || reason.hasSuffix(".") ? "" : "."
         self.init(exit, reason + end + hint)
+    }
+
+    /// Which token to get; of two that were shown the relay does not tell which it does not take.
+    private static func hint(_ code: String, _ caller: Profile?) -> String {
+        let webToken = "Set ZONECAST_WEB_TOKEN to a token from: zonecast user sign-in EMAIL"
+        guard code == "AUTHENTICATION_FAILED", let caller else { return webToken }
+        switch (caller.apiToken, caller.webToken) {
+        case (nil, _):
+            return "Give the container's API token by --api-token or ZONECAST_API_TOKEN. Get one: "
+                + "zonecast token create"
+        case (_, nil):
+            return "The API token is not one of this container and environment, or was revoked. See: "
+                + "zonecast token list"
+        case (_?, _?):
+            return "The API token was revoked or is another container's (zonecast token list), or the web token is "
+                + "none of this relay's (zonecast user sign-in EMAIL)."
+        }
     }
 }
 

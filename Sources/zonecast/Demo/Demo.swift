@@ -206,10 +206,7 @@ struct Demo: AsyncParsableCommand {
 
     private func place(_ relay: DemoRelay?, _ folder: String, _ journal: DemoJournal) async throws -> DemoPlace {
         try await relay?.start()
-        guard let address = relay?.url ?? url.flatMap({ URL(string: $0) }), address.scheme?.hasPrefix("http") == true
-        else {
-            throw CommandFailure(.usage, "\(url ?? "") is no address. Try: --url http://127.0.0.1:8080")
-        }
+        let address = try relay?.url ?? RelayAddress(url ?? "").url
         journal.note(
             "demo",
             "relay",

@@ -45,9 +45,10 @@ final class DemoWorld: Sendable {
                 let address = place.url.absoluteString
                 switch error.code {
                 case .networkFailure, .networkUnavailable, .serverResponseLost:
+                    let trouble = await (try? RelayAddress(address))?.trouble().map { " The one at \($0)." }
                     throw CommandFailure(
                         .unreachable,
-                        "No relay answers at \(address). Start one: zonecast serve --dev"
+                        "No relay answers at \(address).\(trouble ?? "") Start one: zonecast serve --dev"
                     )
                 case .notAuthenticated:
                     throw CommandFailure(

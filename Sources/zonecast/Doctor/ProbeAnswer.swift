@@ -10,6 +10,13 @@ struct ProbeAnswer: Sendable {
     /// The first field of this name, which is in lower case.
     func header(_ name: String) -> String? { headers.first { $0.name == name }?.value }
 
+    /// What a relay says of its refusal, without a stop at its end; `nil` where the answer is none of a relay's refusals.
+    var reason: String? {
+        struct Refusal: Decodable { var reason: String }
+        guard let said = try? JSONDecoder().decode(Refusal.self, from: Data(body)).reason else { return nil }
+        return said.hasSuffix(".") ? String(said.dropLast()) : said
+    }
+
     /// Takes one answer from the front of `bytes`; `nil` while it is not whole.
     ///
     /// `isOver`: nothing more will come, so a body without a length is whole.

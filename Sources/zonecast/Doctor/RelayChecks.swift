@@ -12,16 +12,7 @@ struct RelayChecks: Sendable {
             let probe = try await Probe.connect(to: address)
             defer { probe.close() }
             let answer = try await probe.send("GET", "/readyz")
-            guard answer.status == 200 else {
-                return Finding(
-                    "listening",
-                    .problem,
-                    "\(address) answers \(answer.status) to GET /readyz",
-                    next: answer.status == 503
-                        ? "it is starting or stopping: try again in a few seconds"
-                        : "is this the relay's address? Its own is in the line that begins with \"ready\""
-                )
-            }
+            guard answer.status == 200 else { return notReady(answer) }
             return Finding("listening", .good, "\(address)")
         } catch {
             return Finding(
@@ -43,6 +34,37 @@ struct RelayChecks: Sendable {
         return Self.certificate("certificate", of: "\(address),", seconds: end.timeIntervalSinceNow)
     }
 
+    private func notReady(_ answer: ProbeAnswer) -> Finding {
+        let found = "\(address) answers \(answer.status) to GET /readyz"
+        if let reason = answer.reason { return Finding("listening", .problem, "\(found): \(reason)") }
+        return Finding(
+            "listening",
+            .problem,
+            found,
+            next: answer.status == 503
+                ? "it is starting or stopping: try again in a few seconds"
+                : "is this the relay's address? Its own is in the line that begins with \"ready\""
+        )
+    }
+
+    // MARK: In one sentence
+
+    /// What keeps clients from the relay, in words that begin with its address; `nil` where nothing is found.
+    func trouble() async -> String? {
+        let address = await publicAddress()
+        return address.grade == .problem ? address.found : nil
+    }
+
+    /// The same for what keeps them from its notices.
+    func noticeTrouble() async -> String? {
+        if let trouble = await trouble() { return trouble }
+        switch await upgrade() {
+        case .went: return nil
+        case .refused(let answer): return "\(address) opens no WebSocket: \(Self.refusal(answer))"
+        case .failed(let fault): return "\(address) \(fault)"
+        }
+    }
+
     // MARK: The public address
 
     func publicAddress() async -> Finding {
@@ -51,10 +73,11 @@ struct RelayChecks: Sendable {
             defer { probe.close() }
             let answer = try await probe.send("GET", "/healthz")
             guard answer.status == 200 else {
+                let reason = answer.reason.map { ": \($0)" } ?? ""
                 return Finding(
                     "public address",
                     .problem,
-                    "\(address) answers \(answer.status) to GET /healthz",
+                    "\(address) answers \(answer.status) to GET /healthz\(reason)",
                     next: "the proxy does not pass requests on to the relay; samples: zonecast init --domain NAME"
                 )
             }
@@ -95,6 +118,9 @@ struct RelayChecks: Sendable {
 
     /// A certificate that is refused still says when it ends.
     private func untold(_ fault: ProbeFault) async -> Finding {
+        if await speaksTLS() {
+            return Finding("public address", .problem, "\(address) speaks TLS", next: "begin the address with https://")
+        }
         guard case .untrusted = fault else {
             return Finding(
                 "public address",
@@ -129,31 +155,64 @@ struct RelayChecks: Sendable {
         )
     }
 
+    /// Whether what was asked in clear would answer in TLS.
+    private func speaksTLS() async -> Bool {
+        guard !address.isSecure else { return false }
+        var secure = address
+        (secure.isSecure, secure.trustsAnybody) = (true, true)
+        guard let probe = try? await Probe.connect(to: secure) else { return false }
+        defer { probe.close() }
+        return (try? await probe.send("GET", "/healthz")) != nil
+    }
+
     // MARK: WebSocket
 
     /// Opens a socket for notices without credentials: that the relay refuses them proves that frames go both ways.
     func webSocket() async -> Finding {
-        do throws(ProbeFault) {
-            let probe = try await Probe.connect(to: address)
-            defer { probe.close() }
-            let answer = try await probe.upgrade("/push/1/_doctor/development")
-            guard answer.status == 101 else { return refused(answer) }
-            let start = ContinuousClock.now
-            await probe.send(text: Array(#"{"hello":{"deviceID":"doctor","ckWebAuthToken":"none"}}"#.utf8))
-            _ = try await probe.frame("an answer to the first frame")
-            let took = (ContinuousClock.now - start).milliseconds
+        switch await upgrade() {
+        case .went(let took):
             return Finding("WebSocket", .good, "upgrade goes through, \(Self.text(took)) there and back")
-        } catch {
+        case .refused(let answer):
             return Finding(
                 "WebSocket",
                 .problem,
-                "\(address) \(error)",
+                "\(Self.refusal(answer)). Clients poll every 60 s meanwhile",
+                next: "samples of proxies that do: zonecast init --domain NAME"
+            )
+        case .failed(let fault):
+            return Finding(
+                "WebSocket",
+                .problem,
+                "\(address) \(fault)",
                 next: "the proxy must pass frames on both ways and unbuffered; samples: zonecast init --domain NAME"
             )
         }
     }
 
-    private func refused(_ answer: ProbeAnswer) -> Finding {
+    /// What became of a WebSocket.
+    private enum Upgrade {
+        /// There and back, in milliseconds.
+        case went(Double)
+        case refused(ProbeAnswer)
+        case failed(ProbeFault)
+    }
+
+    private func upgrade() async -> Upgrade {
+        do throws(ProbeFault) {
+            let probe = try await Probe.connect(to: address)
+            defer { probe.close() }
+            let answer = try await probe.upgrade("/push/1/_doctor/development")
+            guard answer.status == 101 else { return .refused(answer) }
+            let start = ContinuousClock.now
+            await probe.send(text: Array(#"{"hello":{"deviceID":"doctor","ckWebAuthToken":"none"}}"#.utf8))
+            _ = try await probe.frame("an answer to the first frame")
+            return .went((ContinuousClock.now - start).milliseconds)
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    private static func refusal(_ answer: ProbeAnswer) -> String {
         let isOurs = answer.header("content-type")?.hasPrefix("application/json") ?? false
         let why =
             switch (answer.status, isOurs) {
@@ -161,12 +220,7 @@ struct RelayChecks: Sendable {
             case (503, true): "the relay has too many connections"
             default: "it does not come from the relay, or the proxy does not forward Upgrade"
             }
-        return Finding(
-            "WebSocket",
-            .problem,
-            "the upgrade returned \(answer.status) instead of 101: \(why). Clients poll every 60 s meanwhile",
-            next: "samples of proxies that do: zonecast init --domain NAME"
-        )
+        return "the upgrade returned \(answer.status) instead of 101: \(why)"
     }
 
     static func text(_ milliseconds: Double) -> String {

@@ -60,7 +60,9 @@ struct RoundTrip: Sendable {
                 "round trip",
                 .problem,
                 "the relay refused \(refused.words)",
-                next: "the relay's log has more: log.access: true"
+                next: refused.answer.status == 401 && credentials.apiToken == nil
+                    ? "give the container's API token too: --api-token; get one: zonecast token create"
+                    : "the relay's log has more: log.access: true"
             )
         } catch {
             return Finding(

@@ -27,9 +27,7 @@ struct ManagementOptions: ParsableArguments {
     /// `nil` where the data folder is meant.
     func schema(of container: ContainerID, json: Bool) throws -> RemoteSchema? {
         guard let url else { return nil }
-        guard let base = URL(string: url), base.host != nil, base.scheme?.hasPrefix("http") == true else {
-            throw CommandFailure(.usage, "'\(url)' is not an address such as https://sync.example.org.")
-        }
+        let relay = try RelayAddress(url, like: "https://sync.example.org")
         let token = managementToken ?? ProcessInfo.processInfo.environment["ZONECAST_MANAGEMENT_TOKEN"]
         guard let token, !token.isEmpty else {
             throw CommandFailure(
@@ -37,13 +35,13 @@ struct ManagementOptions: ParsableArguments {
                 "--url needs a management token. On the relay's machine: zonecast token management create --container \(container)"
             )
         }
-        return RemoteSchema(base: base, container: container, token: token, json: json)
+        return RemoteSchema(relay: relay, container: container, token: token, json: json)
     }
 }
 
 /// What the schema commands do at a relay elsewhere, in the same words as in a data folder.
 struct RemoteSchema {
-    let base: URL
+    let relay: RelayAddress
     let container: ContainerID
     let token: String
     let json: Bool
@@ -150,7 +148,7 @@ struct RemoteSchema {
         do {
             return try JSONDecoder().decode(Answer.self, from: Data(body))
         } catch {
-            throw CommandFailure(.failed, "The answer of \(base) is none of a relay's.")
+            throw CommandFailure(.failed, "The answer of \(relay.place) is none of a relay's.")
         }
     }
 
@@ -167,18 +165,14 @@ struct RemoteSchema {
             headers: [("Authorization", "Bearer \(token)"), ("Content-Type", "text/plain")],
             body: body
         )
-        let response: RelayResponse
-        do {
-            response = try await NetworkTransport.to(base, timeout: 60).send(request)
-        } catch {
-            throw CommandFailure(.unreachable, "The relay at \(base) does not answer: is it running there?")
-        }
+        let response = try await relay.send(request, timeout: 60)
         guard response.status == 200 else {
             struct Refusal: Decodable { var error: String }
             let reason = (try? JSONDecoder().decode(Refusal.self, from: Data(response.body)))?.error
             throw CommandFailure(
                 response.status == 401 || response.status == 403 ? .notAllowed : .failed,
-                reason ?? "\(base) answers \(response.status) to \(path): is it a zonecast relay, and not an older one?"
+                reason
+                    ?? "\(relay.place) answers \(response.status) to \(path): is it a zonecast relay, and not an older one?"
             )
         }
         return response.body

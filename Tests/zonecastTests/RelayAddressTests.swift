@@ -1,0 +1,103 @@
+import ChildProcesses
+import Foundation
+import Testing
+
+@testable import zonecast
+
+/// What commands say of a relay that they cannot speak to, or that does not take them.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct RelayAddressTests {
+    private let folder = ScratchFolder()
+    private let container = ["--container", "iCloud.org.example.cli"]
+
+    private static let commands = [
+        ["zones", "list"], ["records", "query", "Note"], ["login"], ["watch"],
+        ["schema", "export", "--management-token", "t"],
+    ]
+
+    @Test(arguments: [
+        "http://127.0.0.1:99999", "http://127.0.0.1:65536", "http://[::1]:99999", "http://127.0.0.1:0",
+        "ftp://127.0.0.1", "http://127.0.0.1:-1", "http://127.0.0.1:99999999999999999999",
+    ])
+    func whatIsNoAddressIsRefused(_ address: String) throws {
+        for command in Self.commands {
+            let run = try Command.run(
+                command + container + ["--url", address],
+                input: "token\n",
+                environment: ["ZONECAST_WEB_TOKEN": "dev-alice"]
+            )
+            #expect(run.status == 2, "\(command): \(run.complaint)")
+            #expect(run.complaint.contains("'\(address)' is not an address such as http"), "\(run.complaint)")
+        }
+        let demo = try Command.run(["demo", "--url", address])
+        #expect(demo.status == 2 && demo.complaint.contains("is not an address"), "\(demo.complaint)")
+    }
+
+    @Test(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"))
+    func aRelayThatIsNotTrustedIsNotOneThatIsNotThere() throws {
+        let certificate = try TestCertificate(in: folder.path + "/tls", days: 90)
+        let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
+        for (scheme, words) in [("https", "shows a certificate that is not good for it"), ("http", "speaks TLS")] {
+            for command in Self.commands where command != ["watch"] {
+                let run = try Command.run(
+                    command + container + ["--url", "\(scheme)://127.0.0.1:\(relay.port)"],
+                    input: "dev-alice\n",
+                    environment: ["ZONECAST_WEB_TOKEN": "dev-alice"]
+                )
+                #expect(run.status == 3 && run.complaint.contains(words), "\(command): \(run.complaint)")
+            }
+        }
+    }
+
+    @Test func theTokenThatIsMissingIsNamed() throws {
+        let made = try Command.run(["container", "create", "iCloud.org.example.cli", "--data", folder.path])
+        try #require(made.status == 0, "\(made.complaint)")
+        let relay = try RelayProcess(folder: folder.path, [])
+        let url = ["--url", "http://127.0.0.1:\(relay.port)"]
+        let unnamed = try Command.run(
+            ["zones", "list"] + container + url,
+            environment: ["ZONECAST_WEB_TOKEN": "some"]
+        )
+        #expect(unnamed.status == 4 && unnamed.complaint.contains("--api-token"), "\(unnamed.complaint)")
+        let wrong = try Command.run(
+            ["zones", "list"] + container + url + ["--api-token", "wrong"],
+            environment: ["ZONECAST_WEB_TOKEN": "some"]
+        )
+        #expect(wrong.status == 4 && wrong.complaint.contains("API token was revoked"), "\(wrong.complaint)")
+        let doctor = try Command.run(
+            ["doctor", "--timeout", "120", "--web-token", "some"] + container + url
+        )
+        #expect(doctor.output.contains("→ give the container's API token too: --api-token"), "\(doctor.output)")
+    }
+
+    @Test func aRefusalIsPassedOnInTheRelaysOwnWords() async throws {
+        let words = "Too many connections are open. Try again in a few seconds"
+        let body = #"{"serverErrorCode":"TRY_AGAIN_LATER","reason":"\#(words)."}"#
+        let server = try FixedAnswer(
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+        )
+        var address = try #require(ProbeAddress("http://127.0.0.1:\(server.port)"))
+        address.patience = 120
+        let checks = RelayChecks(address: address)
+        for found in [await checks.listening(), await checks.publicAddress()] {
+            #expect(found.found.hasSuffix(words), "\(found)")
+        }
+    }
+
+    @Test func whatKeepsNoticesAwayIsToldWhileItIsTriedOn() throws {
+        let server = try FixedAnswer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        let watch = ChildProcess()
+        watch.executableURL = Command.program
+        watch.arguments = ["watch", "--url", "http://127.0.0.1:\(server.port)", "--web-token", "dev-alice"] + container
+        watch.environment = Command.cleanEnvironment()
+        let complaints = Pipe()
+        watch.standardOutput = FileHandle.nullDevice
+        watch.standardError = complaints
+        try watch.run()
+        let line = String(decoding: complaints.fileHandleForReading.availableData, as: UTF8.self)
+        #expect(line.hasPrefix("No notices come: the relay at http://127.0.0.1:\(server.port) answers 404"), "\(line)")
+        #expect(watch.isRunning)
+        watch.terminate()
+        watch.waitUntilExit()
+        #expect(watch.terminationStatus == 0)
+    }
+}
