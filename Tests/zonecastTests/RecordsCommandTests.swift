@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import Testing
 
@@ -50,6 +51,41 @@ import Testing
         #expect(try run("records", "delete", "milk").output == "deleted  milk\n")
         let changes = try run("records", "changes")
         #expect(changes.output.contains("bob") && changes.output.contains("token  "))
+    }
+
+    @Test func changesAreFollowedUntilASignal() throws {
+        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        #expect(try run("records", "create", "Note", "title=old", "--name", "old").status == 0)
+        let follow = ChildProcess()
+        follow.executableURL = Command.program
+        follow.arguments = [
+            "records", "changes", "--follow", "--json", "--zone", "Notes", "--container", "iCloud.org.example.cli",
+            "--url", "http://127.0.0.1:\(relay.port)",
+        ]
+        follow.environment = Command.cleanEnvironment(adding: ["ZONECAST_WEB_TOKEN": "dev-alice"])
+        let output = Pipe()
+        follow.standardOutput = output
+        try follow.run()
+        var shown = ""
+        // Each wait ends with what is waited for, or with the test's own time.
+        func wait(for words: String) {
+            while !shown.contains(words) {
+                let more = output.fileHandleForReading.availableData
+                guard !more.isEmpty else { return Issue.record("it ended with: \(shown)") }
+                shown += String(decoding: more, as: UTF8.self)
+            }
+        }
+        wait(for: #""recordName":"old""#)
+        for name in ["new", "newer"] {
+            #expect(try run("records", "create", "Note", "title=x", "--name", name).status == 0)
+            wait(for: #""recordName":"\#(name)""#)
+        }
+        follow.terminate()
+        wait(for: "syncToken")
+        follow.waitUntilExit()
+        #expect(follow.terminationStatus == 0)
+        #expect(shown.components(separatedBy: #""recordName":"old""#).count == 2, "each change is shown once")
+        #expect(try run("records", "changes", "--follow", "--database", "public").status == 2)
     }
 
     /// Whoever may write to a public database does not act on the terminal of whoever lists it.

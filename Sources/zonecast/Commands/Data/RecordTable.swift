@@ -12,6 +12,11 @@ enum RecordTable {
         )
     }
 
+    /// One record for itself, as a row without columns.
+    static func line(_ record: JSONValue) throws -> String {
+        try cells(record).filter { !$0.isEmpty }.joined(separator: "  ").withoutControls
+    }
+
     private static func cells(_ record: JSONValue) throws -> [String] {
         let name = record.text("recordName") ?? ""
         if (try? record["deleted"]?.bool()) == true {

@@ -1,7 +1,9 @@
 import ArgumentParser
 import Foundation
 import Records
+import Synchronization
 import Wire
+import ZoneKit
 
 /// The feed of one zone, page by page.
 struct FeedOptions: ParsableArguments {
@@ -41,23 +43,40 @@ extension RecordsCommand {
     struct Changes: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show what changed in a zone, deletions included.",
-            discussion: "Ends with the token to give to --since the next time."
+            discussion: """
+                Ends with the token to give to --since the next time. With --follow it stays as one more device of the user, shows
+                each change as it comes, and ends with the token when it is stopped.
+                """
         )
 
         @Option(help: ArgumentHelp("Only what came after this token.", valueName: "token"))
         var since: String?
+        @Flag(help: "Go on with what comes, until control-C.")
+        var follow = false
         @OptionGroup var feed: FeedOptions
+
+        func validate() throws {
+            if follow, feed.remote.database == .public {
+                throw ValidationError(
+                    "The public database tells of no changes: --follow is for --database private or shared."
+                )
+            }
+        }
 
         func run() async throws {
             var found: [JSONValue] = []
             let token = try await feed.read(since: since) { found += $0 }
             try RecordTable.say(found, json: feed.remote.json, empty: "Nothing has changed.")
-            guard let token else { return }
-            if feed.remote.json {
-                try Terminal.say(json: ["syncToken": token])
+            if follow {
+                try await FollowedFeed(feed, since: token).run()
             } else {
-                Terminal.say("token  \(token)")
+                try Self.say(token, json: feed.remote.json)
             }
+        }
+
+        fileprivate static func say(_ token: String?, json: Bool) throws {
+            guard let token else { return }
+            if json { try Terminal.say(json: ["syncToken": token]) } else { Terminal.say("token  \(token)") }
         }
     }
 
@@ -139,6 +158,47 @@ extension RecordsCommand {
                 outcomes: try await remote.call("records/modify", body).list("records"),
                 json: remote.json
             )
+        }
+    }
+}
+
+/// A zone's changes as they come: notices say when to look, and the token what is new.
+private final class FollowedFeed: Sendable {
+    private let feed: FeedOptions
+    private let token: Mutex<String?>
+
+    init(_ feed: FeedOptions, since token: String?) {
+        self.feed = feed
+        self.token = Mutex(token)
+    }
+
+    /// Shows what is new until a signal, and then the token after that; throws what has ended it else.
+    func run() async throws {
+        let watch = try await NoticeWatch(
+            feed.remote.relay,
+            database: feed.remote.database == .shared ? .shared : .private
+        )
+        try await watch.run { event in
+            switch event {
+            case .live: try await self.show()
+            case .notice(let notice):
+                let isHere = notice.zone.map { $0.zoneName == self.feed.zone.zone } ?? true
+                if isHere { try await self.show() }
+            }
+        }
+        try RecordsCommand.Changes.say(token.withLock { $0 }, json: feed.remote.json)
+    }
+
+    private func show() async throws {
+        do {
+            let before = token.withLock { $0 }
+            let after = try await feed.read(since: before) { page in
+                for record in page { Terminal.say(feed.remote.json ? record.line : try RecordTable.line(record)) }
+            }
+            token.withLock { $0 = after }
+        } catch let failure as CommandFailure where failure.exit == .unreachable {
+            // What is new is asked for again with the next connection.
+            Terminal.complain(failure.description)
         }
     }
 }
