@@ -28,8 +28,9 @@ struct DemoScreen: Equatable, Sendable {
     func lines(width: Int, height: Int, hasColour: Bool) -> [String] {
         let paint = DemoPaint(hasColour: hasColour)
         guard width >= 40, height >= 12 else {
-            return [paint.fit("The window is too small: 40 columns and 12 lines are needed.", width)]
-                + Array(repeating: "", count: max(0, height - 1))
+            let words = paint.wrapped("The window is too small: 40 columns and 12 lines are needed.", width)
+            let lines = words.prefix(height).map { paint.fit($0, width) }
+            return lines + Array(repeating: "", count: height - lines.count)
         }
         let keys = keyLines(width)
         let body = height - 1 - keys.count
@@ -61,7 +62,9 @@ struct DemoScreen: Equatable, Sendable {
     private func status(_ width: Int, _ paint: DemoPaint) -> String {
         let down = isOurRelay ? "relay DOWN: k starts it again" : "relay DOWN: it does not answer"
         let relay = isRelayRunning ? "relay up" : down
-        let text = "\(relay) · keys act on \(panes[selected].name)" + (hint.map { " · \($0)" } ?? "")
+        let whole = "\(relay) · keys act on \(panes[selected].name)" + (hint.map { " · \($0)" } ?? "")
+        // What a key came to is said once; which pane it acts on stands in the picture too.
+        let text = hint.map { whole.count > width ? "\(relay) · \($0)" : whole } ?? whole
         let line = paint.fit(text, width)
         return isRelayRunning ? line : paint.red(line)
     }
@@ -208,7 +211,7 @@ struct DemoPaint: Sendable {
     }
 
     /// Broken between words.
-    private func wrapped(_ line: String, _ width: Int, indent: Int) -> [String] {
+    func wrapped(_ line: String, _ width: Int, indent: Int = 0) -> [String] {
         let indent = String(repeating: " ", count: indent)
         var lines: [String] = []
         // The blanks between the columns are words of no letters.

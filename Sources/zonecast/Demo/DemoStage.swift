@@ -140,7 +140,7 @@ final class DemoStage: Sendable {
             case "k": try await toggleRelay()
             case "t": tour()
             case "s", "w", "u", "l", "A": try await pressToShare(key, client)
-            default: say("no such key: \(key)")
+            default: say("no such key: \(DemoTerminal.name(of: key))")
             }
         } catch {
             say(DemoTour.words(error))
@@ -202,7 +202,7 @@ final class DemoStage: Sendable {
     }
 
     private func toggleRelay() async throws {
-        guard let relay = world.relay else { return say("the relay is not the demo's own, so it is left alone") }
+        guard let relay = world.relay else { return say("this relay is not the demo's to kill") }
         if relay.isRunning {
             relay.kill()
             world.journal.note("relay", "kill -9", "the clients work on; k starts it again")

@@ -72,15 +72,42 @@ enum DemoTerminal {
         AsyncStream { continuation in
             Thread {
                 while let byte = nextByte() {
-                    guard byte == 0x1B else {
-                        continuation.yield(Character(UnicodeScalar(byte)))
-                        continue
-                    }
-                    if let arrow = arrow() { continuation.yield(arrow) }
+                    let key =
+                        byte == 0x1B ? arrow() : character(beginning: byte) { isByteWaiting() ? nextByte() : nil }
+                    if let key { continuation.yield(key) }
                 }
                 continuation.finish()
             }.start()
         }
+    }
+
+    /// The character that begins with a byte in UTF-8, whose other bytes come at once; `nil` for what is none.
+    static func character(beginning first: UInt8, _ next: () -> UInt8?) -> Character? {
+        var bytes = [first]
+        let length =
+            switch first {
+            case ..<0x80: 1
+            case 0xC2...0xDF: 2
+            case 0xE0...0xEF: 3
+            case 0xF0...0xF4: 4
+            default: 0
+            }
+        while bytes.count < length, let byte = next() { bytes.append(byte) }
+        return String(validating: bytes, as: UTF8.self)?.first
+    }
+
+    /// What a key is called: those that show nothing, or would move what is on the screen, by their names.
+    static func name(of key: Character) -> String {
+        switch key {
+        case "\r", "\n": return "Return"
+        case " ": return "Space"
+        case "\u{8}", "\u{7F}": return "Backspace"
+        default: break
+        }
+        guard let scalar = key.unicodeScalars.first else { return "" }
+        // Control and a letter: 1 for A, and so on.
+        if scalar.value < 0x20 { return "Ctrl-\(Character(UnicodeScalar(UInt8(scalar.value) + 0x40)))" }
+        return key.unicodeScalars.contains { $0.properties.generalCategory == .control } ? "a control key" : "\(key)"
     }
 
     /// The rest of an escape sequence, which comes at once; `nil` for the key Escape and all that is no arrow.

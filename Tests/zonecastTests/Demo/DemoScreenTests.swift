@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 @testable import zonecast
@@ -54,6 +55,31 @@ import Testing
         let lines = screen(panes: panes).lines(width: size.width, height: size.height, hasColour: false)
         #expect(lines.count == size.height)
         #expect(lines.allSatisfy { $0.count <= size.width })
+    }
+
+    @Test(arguments: [(40, 10), (20, 8)]) func aWindowThatIsTooSmallIsToldToTheEnd(_ size: (width: Int, height: Int)) {
+        let lines = screen().lines(width: size.width, height: size.height, hasColour: false)
+        let said = lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }.joined(separator: " ")
+        #expect(said == "The window is too small: 40 columns and 12 lines are needed.")
+    }
+
+    @Test func whatAKeyCameToIsReadToItsEndAt80Columns() {
+        var screen = screen()
+        screen.selected = 1
+        screen.hint = "the list is not bob's to share: its owner is alice, who can"
+        #expect(text(screen, 80, 24).contains("alice, who can"))
+    }
+
+    @Test func keysAreReadInUTF8AndNamed() {
+        for key in ["a", "é", "日", "😀", "\n"] {
+            var rest = Array(key.utf8)[...]
+            let first = rest.removeFirst()
+            #expect(DemoTerminal.character(beginning: first) { rest.popFirst() } == key.first)
+            #expect(rest.isEmpty)
+        }
+        for broken: UInt8 in [0x80, 0xC3, 0xFF] { #expect(DemoTerminal.character(beginning: broken) { nil } == nil) }
+        let names = ["\n", "\r", " ", "\u{7F}", "\u{1}", "\u{1A}", "\u{9B}", "é", "x"].map(DemoTerminal.name)
+        #expect(names == ["Return", "Return", "Space", "Backspace", "Ctrl-A", "Ctrl-Z", "a control key", "é", "x"])
     }
 
     @Test func showsWhatEachClientHolds() {
