@@ -63,6 +63,9 @@ struct Serve: AsyncParsableCommand {
         )
         let settings = reading.settings
         try Self.checkLoopback(settings)
+        if let obstacle = FolderShape(folder: settings.data).obstacle {
+            throw CommandFailure(.failed, "\(obstacle). Move it away, or name another folder with --data.")
+        }
         let lock = try FolderLock(forRelayIn: settings.data)
         defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }

@@ -32,6 +32,9 @@ struct FolderChecks: Sendable {
                 next: "name the folder with --data, or begin with: zonecast init --data \(folder)"
             )
         }
+        if let fault = FolderShape(folder: folder).fault {
+            return Finding("storage", .problem, fault, next: "move it away, and start the relay again")
+        }
         do {
             return try look()
         } catch let error as DirectoryError {

@@ -95,6 +95,24 @@ import Testing
         #expect(stranger.said.contains("→ sudo zonecast doctor --data \(folder.path)"))
     }
 
+    /// What a copy or a careless command may leave where the relay's own files are to be.
+    @Test(arguments: ["relay.lock", "containers", "containers/iCloud.a.b/development.sqlite"])
+    func aFileWhereAFolderShouldBeOrTheOtherWayRound(_ name: String) throws {
+        try makeContainer()
+        let path = "\(folder.path)/\(name)"
+        try? FileManager.default.removeItem(atPath: path)
+        if name == "containers" {
+            try Data("x".utf8).write(to: URL(fileURLWithPath: path))
+        } else {
+            try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        }
+        let found = try finding("storage", is: "problem", ["--data", folder.path])
+        #expect(found.found.hasPrefix("\(path) is a "), "\(found)")
+        guard !name.hasSuffix(".sqlite") else { return }
+        let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
+        #expect(serve.status == 1 && serve.complaint.contains("\(path) is a "), "\(serve.complaint)")
+    }
+
     @Test func aDamagedStore() throws {
         let relay = try RelayProcess(folder: folder.path)
         try Path.makeZones(["Notes"], on: relay)
