@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import Logging
 import Testing
@@ -51,6 +52,27 @@ import Testing
         #expect(relay.stop().status == 0)
         let text = try String(contentsOfFile: log, encoding: .utf8)
         #expect(!text.contains("(Function)") && !text.contains("RelayServer("), "\(text)")
+    }
+
+    /// As a timer runs it: nothing is piped in, so the service's log is meant.
+    @Test(arguments: [true, false]) func withNothingPipedInTheServicesLogIsShown(_ isNothing: Bool) throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let stub = folder.path + "/journalctl"
+        try Data("#!/bin/sh\necho 'now error of the service'\n".utf8).write(to: URL(fileURLWithPath: stub))
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: stub)
+        let process = ChildProcess()
+        process.executableURL = Command.program
+        process.arguments = ["logs", "--errors"]
+        process.environment = Command.cleanEnvironment(adding: ["PATH": "\(folder.path):/usr/bin:/bin"])
+        let (input, output) = (Pipe(), Pipe())
+        process.standardInput = isNothing ? FileHandle.nullDevice : input
+        process.standardOutput = output
+        try process.run()
+        input.fileHandleForWriting.write(Data("now error of a pipe\n".utf8))
+        try input.fileHandleForWriting.close()
+        let shown = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        #expect(shown == (isNothing ? "now error of the service\n" : "now error of a pipe\n"))
     }
 
     @Test func aLineCannotBeForgedByWhatIsInIt() {

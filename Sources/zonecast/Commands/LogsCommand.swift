@@ -59,10 +59,18 @@ struct LogsCommand: ParsableCommand {
     func run() throws {
         let filter = LogFilter(errors: errors, operation: operation, request: request, users: try pseudonyms())
         if let file { return try show(try tail(file), filter) }
-        if isatty(STDIN_FILENO) == 0, !follow { return showInput(filter) }
+        if Self.hasInput, !follow { return showInput(filter) }
         var arguments = ["journalctl", "--unit", "zonecast", "--output", "cat", "--lines", "\(lines ?? 200)"]
         if follow { arguments.append("--follow") }
         try show(arguments, filter)
+    }
+
+    /// Whether a pipe, a file or a connection is on standard input: not a terminal, nor /dev/null or nothing at all, as
+    /// timers and services have it.
+    private static var hasInput: Bool {
+        var facts = stat()
+        guard fstat(STDIN_FILENO, &facts) == 0 else { return false }
+        return [S_IFIFO, S_IFREG, S_IFSOCK].contains(facts.st_mode & S_IFMT)
     }
 
     /// What the log calls the user, in whichever container; `nil` where all are wanted.
