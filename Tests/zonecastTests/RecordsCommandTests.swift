@@ -35,6 +35,8 @@ import Testing
         #expect(found.output.contains(#""recordName":"bob""#) && !found.output.contains("milk"))
         let sorted = try run("records", "query", "Note", "--sort=-count", "--filter", "title BEGINS_WITH B").output
         #expect(sorted.contains("title=Buy milk") && !sorted.contains("Bob"))
+        let several = try run("records", "query", "Note", "--filter", #"title IN ["Buy milk","nothing"]"#)
+        #expect(several.status == 0 && several.output.contains("title=Buy milk"), "\(several.complaint)")
 
         #expect(try run("records", "update", "milk", "title=Buy oats", "count=").status == 0)
         let shown = try run("records", "get", "milk")
@@ -71,7 +73,10 @@ import Testing
         func wait(for words: String) {
             while !shown.contains(words) {
                 let more = output.fileHandleForReading.availableData
-                guard !more.isEmpty else { return Issue.record("it ended with: \(shown)") }
+                guard !more.isEmpty else {
+                    Issue.record("it ended with: \(shown)")
+                    return
+                }
                 shown += String(decoding: more, as: UTF8.self)
             }
         }

@@ -77,8 +77,9 @@ final class NoticeWatch: Sendable {
             switch event {
             case .live(let ready):
                 isLive.withLock { $0 = true }
-                try await take(.live(ready))
+                // Before anybody looks at what there is: no change comes between.
                 if ready.subscriptions.isEmpty || database == .shared { try await subscribe() }
+                try await take(.live(ready))
             case .notice(let notice): try await take(.notice(notice))
             case .lost:
                 isLive.withLock { $0 = false }

@@ -29,8 +29,8 @@ struct DemoScreen: Equatable, Sendable {
         let paint = DemoPaint(hasColour: hasColour)
         guard width >= 40, height >= 12 else {
             let words = paint.wrapped("The window is too small: 40 columns and 12 lines are needed.", width)
-            let lines = words.prefix(height).map { paint.fit($0, width) }
-            return lines + Array(repeating: "", count: height - lines.count)
+            let lines = words.prefix(max(0, height)).map { paint.fit($0, width) }
+            return lines + Array(repeating: "", count: max(0, height - lines.count))
         }
         let keys = keyLines(width)
         let body = height - 1 - keys.count

@@ -44,6 +44,8 @@ struct FilterArgument {
     private var field: String
     private var comparator: String
     private var value: [UInt8]
+    /// Of a list: without it the relay takes none for `IN`.
+    private var type: FieldType?
 
     private static let signs = [
         "=": "EQUALS", "==": "EQUALS", "!=": "NOT_EQUALS", "<": "LESS_THAN", "<=": "LESS_THAN_OR_EQUALS",
@@ -63,6 +65,7 @@ struct FilterArgument {
             throw ValidationError("\(words[1]) is no comparator. There are =, !=, <, <=, >, >=, and \(all).")
         }
         let json = try? JSONDocument(parsing: Array(words[2].utf8))
+        if known == .in || known == .notIn { type = json.flatMap { FieldCodec.inferredType(of: $0.root) } }
         guard !known.takesList || (try? json?.root.elements()) != nil else {
             throw ValidationError(
                 "\(comparator) takes a list in JSON, such as '\(field) \(comparator) [\"a\", \"b\"]'."
@@ -79,6 +82,7 @@ struct FilterArgument {
             filter.object {
                 $0.key("value")
                 $0.raw(value)
+                if let type { $0.member("type", type.tag) }
             }
         }
     }
