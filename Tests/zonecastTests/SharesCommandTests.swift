@@ -118,6 +118,6 @@ import Testing
             "x",
         ])
         #expect(nobody.status == 3)
-        #expect(nobody.complaint.contains("does not answer"))
+        #expect(nobody.complaint.contains("cannot be reached: Connection refused"))
     }
 }

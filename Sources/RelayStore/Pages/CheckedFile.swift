@@ -20,7 +20,7 @@ final class CheckedFile {
 
     private let real: UnsafeMutablePointer<sqlite3_file>
     private let role: Role
-    private let path: String
+    let path: String
     private let isReadOnly: Bool
 
     /// 0 until the file's head has been seen.

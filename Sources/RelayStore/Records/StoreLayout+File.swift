@@ -2,6 +2,9 @@ import Foundation
 import GRDB
 
 extension StoreLayout {
+    /// What a file's name ends with while it is being made.
+    static let draftEnding = ".new"
+
     /// Makes a store's file where there is none, with its layout, at one stroke.
     ///
     /// One that was merely begun would look like one that has lost everything.
@@ -16,15 +19,18 @@ extension StoreLayout {
         // A process that is being started just now holds a copy of the descriptor: closing alone would leave it the lock.
         defer { flock(lock, LOCK_UN) }
         guard access(path, F_OK) != 0 else { return }
-        let draft = path + ".new"
-        unlink(draft)
+        let draft = path + draftEnding
+        for ending in ["", "-wal", "-shm"] { unlink(draft + ending) }
         var configuration = Configuration()
         configuration.prepareDatabase { database in
             CheckedVFS.leaveRoom(database)
+            // Flushed below, all at once. What a log could not bring into the file nobody would be told of.
             try database.execute(sql: "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF")
         }
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: draft), configuration: configuration)
         try migrate(queue)
+        // With nothing in it yet: its first use then has nothing to change in the file.
+        try queue.keepDurableLog()
         try queue.close()
         try disk.flush(draft)
         guard disk.rename(draft, path) == 0 else { throw DiskCalls.Failure("rename") }

@@ -11,15 +11,17 @@ import Synchronization
 package struct SchemaFolder: Sendable {
     private let folder: String
     private let container: ContainerID
+    private let disk: DiskCalls
 
     /// How often this process has changed a schema, so that a store that is open in it looks again.
     static var changes: UInt64 { changeCount.load(ordering: .acquiring) }
     private static let changeCount = Atomic<UInt64>(0)
 
     /// The caller has seen that the container exists.
-    package init(folder: String, container: ContainerID) {
+    package init(folder: String, container: ContainerID, disk: DiskCalls = .system) {
         self.folder = folder
         self.container = container
+        self.disk = disk
     }
 
     /// An environment that nobody has used yet has an empty schema, and gets no file for being looked at.
@@ -110,7 +112,7 @@ package struct SchemaFolder: Sendable {
         do {
             let path = path(of: environment)
             try StoreFolder.makeFolder(ofFile: path, in: folder)
-            let connections = try StoreConnections(.file(path: path))
+            let connections = try StoreConnections(.file(path: path), disk: disk)
             defer { connections.close() }
             return try body(connections)
         } catch let error as DiskCalls.Failure {

@@ -67,7 +67,11 @@ final class DiskWorld: Sendable {
     {
         self.tags = tags
         self.disk = disk
-        schemas = SchemaFolder(folder: folder, container: try Self.home().container)
+        schemas = SchemaFolder(
+            folder: folder,
+            container: try Self.home().container,
+            disk: disk?.calls ?? .system
+        )
         file = "\(folder)/containers/\(Self.container)/development.sqlite"
         let losses = Losses()
         let random = Draw(seed: seed)

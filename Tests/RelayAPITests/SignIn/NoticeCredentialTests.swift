@@ -110,7 +110,7 @@ import Wire
 
     private func write(_ name: String, by token: String, from device: String? = nil, to relay: Relay) async throws {
         let body =
-            #"{"zoneID":{"zoneName":"_defaultZone"},"operations":[{"operationType":"forceUpdate","record":"#
+            #"{"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"forceUpdate","record":"#
             + #"{"recordName":"\#(name)","recordType":"Note","fields":{}}}]}"#
         try await post("records/modify", body, by: token, from: device, to: relay)
     }
@@ -127,7 +127,9 @@ import Wire
         request.path = "/database/1/\(world.home.container)/development/private/\(operation)"
         request.body = Array(body.utf8)
         if let device, let name = HTTPField.Name("X-Zonecast-Device-ID") { request.headers[name] = device }
-        #expect(await relay.respond(to: request).status == .ok)
+        let response = await relay.respond(to: request)
+        let said = String(decoding: response.body, as: UTF8.self)
+        #expect(response.status == .ok && !said.contains("serverErrorCode"), "\(said)")
     }
 
     /// Notices reference 2: a request without a device's name is its sign-in's, whatever its socket calls itself.
@@ -140,6 +142,8 @@ import Wire
             by: mine,
             to: relay.relay
         )
+        let zone = #"{"operationType":"create","zone":{"zoneID":{"zoneName":"Notes"}}}"#
+        try await post("zones/modify", #"{"operations":[\#(zone)]}"#, by: mine, to: relay.relay)
         var sockets: [TestDevice] = []
         for (token, name) in [(mine, "one"), (other, "two")] {
             let socket = TestDevice()
