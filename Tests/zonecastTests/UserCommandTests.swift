@@ -269,7 +269,9 @@ import Testing
         #expect(try zonecast("container", "delete", container).status == 2)
         let deleted = try zonecast("container", "delete", container, "--yes")
         #expect(deleted.status == 0 && deleted.output.contains(".zonecastbak"), "\(deleted.complaint)")
-        #expect(!FileManager.default.fileExists(atPath: "\(folder.path)/containers/\(container)"))
+        for left in ["containers/\(container)", "container-deleted"] {
+            #expect(!FileManager.default.fileExists(atPath: "\(folder.path)/\(left)"), "\(left)")
+        }
         #expect(try !zonecast("container", "list").output.contains(container))
         // And back again.
         #expect(try zonecast("backup", "restore", "latest").status == 0)

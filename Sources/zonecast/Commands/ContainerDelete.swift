@@ -43,10 +43,18 @@ struct ContainerDelete: ParsableCommand {
             backup = try Backup.create(of: options.folder, in: folder, now: TimeSource.system.now()).name
         }
         try options.change("container.delete", container.name) { try $0.removeContainer(container) }
-        try? FileManager.default.removeItem(atPath: "\(options.folder)/containers/\(container.name)")
+        removeFiles()
         if options.json { return try Terminal.say(json: ["deleted": container.name, "backup": backup ?? ""]) }
         Terminal.tell("deleted  \(container)")
         if let backup { Terminal.tell("before   \(backup), for: zonecast backup restore") }
+    }
+
+    /// Out of the way at one stroke: of a removal that is broken off, a part would look like a damaged store.
+    private func removeFiles() {
+        let gone = "\(options.folder)/container-deleted"
+        try? FileManager.default.removeItem(atPath: gone)
+        rename("\(options.folder)/containers/\(container.name)", gone)
+        try? FileManager.default.removeItem(atPath: gone)
     }
 
     private func confirm() throws {
