@@ -74,7 +74,7 @@ final class CourierLane: NoticeLane {
             let handed = state.withLock { state in
                 (state.byAddress[address] ?? []).compactMap {
                     id -> (CheckedContinuation<Delivery, Never>, NoticeFrame)? in
-                    guard let token = state.couriers[id]?.token, !token.isDevice(device) else { return nil }
+                    guard state.couriers[id]?.token.deviceID != device else { return nil }
                     guard let waiter = state.couriers[id]?.waiter else {
                         state.couriers[id]?.queue.put(notice, limits: limits, at: now)
                         return nil

@@ -19,9 +19,6 @@ struct CourierToken: Hashable, Sendable {
     /// Tells it from the user's others; 16 random bytes in hex.
     var id: String
 
-    /// Whether it is the device of this name, or came by the sign-in whose device has it.
-    func isDevice(_ name: String?) -> Bool { name != nil && (name == deviceID || name == credential.deviceID) }
-
     /// Makes and reads the tokens of one relay.
     struct Seal: Sendable {
         private let key: SymmetricKey

@@ -30,9 +30,7 @@ extension NoticeOutlet {
 package final class NoticeConnection {
     package let id: NoticeConnectionID
     /// Known once admitted.
-    private var deviceID: String?
-    /// The name of its sign-in's device, which requests have that name none.
-    private var signInDeviceID: String?
+    private(set) var deviceID: String?
     private let hub: NoticeHub
     private let tally = NoticeTally()
     private let lane: Int
@@ -156,9 +154,6 @@ package final class NoticeConnection {
         perform(effects)
     }
 
-    /// Whether it is the device of this name, or came by the sign-in whose device has it.
-    func isDevice(_ name: String?) -> Bool { name != nil && (name == deviceID || name == signInDeviceID) }
-
     // MARK: Coming up
 
     /// Joins the hub, before anything is read: from here on no change is missed.
@@ -167,7 +162,6 @@ package final class NoticeConnection {
         let mark = try hub.join(device, as: id, on: lane, tally: tally, at: uptime())
         self.device = device
         deviceID = device.deviceID
-        signInDeviceID = device.credential?.deviceID
         roll.add(self, at: device.address)
         handle(.admitted(tokenLife: device.tokenLife))
         return mark

@@ -148,11 +148,11 @@ package final class NoticeHub: Sendable {
         state.withLock { $0.listeners[address]?.devices[deviceID] != nil }
     }
 
-    /// Whether somebody besides this device of theirs, by its own name or its sign-in's, is listening.
+    /// Whether somebody besides this device of theirs is listening.
     func hasDevices(at address: NoticeAddress, besides device: String) -> Bool {
         state.withLock { state in
             guard let devices = state.listeners[address]?.devices else { return false }
-            return devices.contains { $0.key != device && $0.value.credential?.deviceID != device }
+            return devices.count > (devices[device] == nil ? 0 : 1)
         }
     }
 

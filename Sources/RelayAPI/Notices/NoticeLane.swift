@@ -10,8 +10,7 @@ package protocol NoticeLane: Sendable {
 
 /// What the hub asks of a lane.
 package enum NoticeOrder: Sendable {
-    /// Give this notice to every device of the user on this lane, except one: by the name it gave itself, or by that of
-    /// its sign-in, where the request that changed something gave none.
+    /// Give this notice to every device of the user on this lane, except one.
     case deliver(OutgoingNotice, to: NoticeAddress, exceptDevice: String?)
     /// End one connection.
     case end(NoticeConnectionID, of: NoticeAddress, NoticeClose)
@@ -38,7 +37,7 @@ package final class NoticeLaneRoll {
             // A connection may end while it is served; the copy keeps this loop whole.
             guard let connections = byAddress[address] else { return }
             var reached = 0
-            for connection in connections where !connection.isDevice(device) {
+            for connection in connections where device == nil || connection.deviceID != device {
                 connection.deliver(notice)
                 reached += 1
             }

@@ -81,7 +81,7 @@ final class PushLane: NoticeLane {
             let now = uptime()
             state.withLock { state in
                 guard !state.isStopped else { return }
-                for id in state.byAddress[address] ?? [] where state.sleepers[id]?.device.isDevice(device) == false {
+                for id in state.byAddress[address] ?? [] where state.sleepers[id]?.device.deviceID != device {
                     put(notice, for: id, at: now, in: &state)
                 }
             }
@@ -234,12 +234,5 @@ extension Push {
     private static func alert(_ aps: [UInt8]) -> String? {
         guard let root = try? JSONDocument(parsing: aps).root, let alert = root["alert"] else { return "" }
         return (try? alert.string()) ?? (try? alert["body"]?.string()) ?? ""
-    }
-}
-
-extension PushDevice {
-    /// Whether it is the device of this name, or came by the sign-in whose device has it.
-    fileprivate func isDevice(_ name: String?) -> Bool {
-        name != nil && (name == deviceID || name == session?.deviceID)
     }
 }

@@ -67,23 +67,7 @@ struct KnownSession: Sendable {
         kind = session.kind
         self.seal = seal
         self.isOver = isOver
-        deviceID = session.id.deviceID
-    }
-}
-
-extension Session.ID {
-    /// What names the device of a sign-in whose requests do not name it: the same for all its tokens, and telling nothing
-    /// about them.
-    var deviceID: String {
-        withUnsafeBytes(of: number) { Hex.encode(SHA256.hash(data: $0).prefix(16)).uppercased() }
-    }
-}
-
-extension Credential {
-    /// What names the device of requests that come by it and do not name one; `nil` where several devices share it: a
-    /// `dev-NAME` token is a user, and no sign-in.
-    var deviceID: String? {
-        if case .session(let id, _) = self { id.deviceID } else { nil }
+        deviceID = withUnsafeBytes(of: session.id.number) { Hex.encode(SHA256.hash(data: $0).prefix(16)).uppercased() }
     }
 }
 
