@@ -15,13 +15,18 @@ final class EndingSignals: Sendable {
         // Left alone it would end the program before it finds out by itself.
         signal(SIGPIPE, SIG_IGN)
         Terminal.beforeEndingUnread { [weak self] in self?.end() }
+        // A signal that comes before a source is in place would be lost.
+        let inPlace = DispatchGroup()
         sources = [SIGINT, SIGTERM].map { number -> any DispatchSourceSignal in
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
             source.setEventHandler { [weak self] in self?.end(thenExit: 128 + number) }
+            inPlace.enter()
+            source.setRegistrationHandler { inPlace.leave() }
             source.resume()
             return source
         }
+        inPlace.wait()
     }
 
     /// Does the duty, and leaves signals as they were; whoever else wants to meanwhile waits until that is done.
