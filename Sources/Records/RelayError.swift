@@ -14,6 +14,8 @@ package struct RelayError: Error, Hashable, Sendable {
     package var retryAfter: Duration?
     /// Where to sign in; only with `authenticationRequired`.
     package var redirectURL: String?
+    /// With `changeTokenExpired`: how the zone ended that the token is of, where another has its name now.
+    package var formerZone: ZoneLoss?
     /// The HTTP status where it is not the code's own (a body too large is 413 however it is coded).
     package var status: Int?
 

@@ -76,6 +76,37 @@ import ZoneTesting
         #expect(page.modificationResultsByID.count == 2)
     }
 
+    /// The zone is there anew before the other device looks: it hears of the erasure all the same.
+    @Test func whatWasErasedDoesNotComeBackIntoAZoneMadeAnew() async throws {
+        let (phone, laptop) = try await devices()
+        try await phone.container.eraseAllData(in: phone.store)
+        try phone.save(Note(id: "new", title: "written since"))
+        try await phone.sync()
+        try laptop.save(Note(id: "never sent", title: "mine"))
+        for mirror in [laptop, phone, laptop] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            #expect(try mirror.titles == ["new": "written since", "never sent": "mine"])
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+    }
+
+    @Test func afterAResetIntoAZoneMadeAnewAllIsSentAgain() async throws {
+        let (phone, laptop) = try await devices()
+        for mirror in [laptop, phone] { try await mirror.sync() }
+        try laptop.save(Note(id: "c", title: "3"))
+        try await laptop.container.sendChanges()
+        // The phone has never seen it.
+        try await phone.container.resetEncryptedData(in: phone.store)
+        try await phone.container.sendChanges()
+        let titles = ["a": "edited, not sent", "b": "2", "c": "3"]
+        for mirror in [laptop, laptop, phone] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            #expect(try mirror.titles == titles)
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+            #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+        }
+    }
+
     /// An engine hears the reasons too.
     @Test func theFeedSaysWhy() async throws {
         let database = relay.device(of: "alice", named: "raw").privateDatabase

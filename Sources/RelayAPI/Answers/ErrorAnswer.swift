@@ -16,6 +16,10 @@ extension JSONWriter {
             seconds == seconds.rounded() ? int(Int64(seconds)) : double(seconds)
         }
         if let url = error.redirectURL { member("redirectURL", url) }
+        if let loss = error.formerZone {
+            key("formerZone")
+            object { $0.end(by: loss) }
+        }
     }
 
     /// A zone that failed: its ID and why.

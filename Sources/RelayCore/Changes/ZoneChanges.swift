@@ -63,7 +63,7 @@ package struct ZoneChanges: Sendable {
     ) throws(RelayError) -> Page {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
-        let start = try Start(token, of: zone, epochs)
+        guard let start = Start(token, of: zone, epochs) else { throw try refusal(in: zone, reader) }
         // Read backwards, what is written meanwhile comes after the page that was the first.
         let top = start.top ?? zone.lastChange
         var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epochs.current, position: top)
@@ -140,6 +140,15 @@ package struct ZoneChanges: Sendable {
         }
     }
 
+    /// Whoever comes with a token of an earlier zone of this name holds what was in that one, and is told how it ended.
+    private func refusal(in zone: Zone, _ reader: any StoreReader) throws(RelayError) -> RelayError {
+        var error = RelayError.changeTokenExpired
+        if zone.view == nil, let token = token.flatMap({ ChangeToken(encoded: $0) }), token.kind != .database {
+            error.formerZone = try reader.loss(of: zone.id, identity: token.log)
+        }
+        return error
+    }
+
     /// How many pages of tombstones one answer may pass over.
     private static let maxPasses = 50
 
@@ -153,11 +162,12 @@ package struct ZoneChanges: Sendable {
         /// In the middle of a listing from nothing: where it ends.
         private var listingEnd: UInt64 = 0
 
-        init(_ text: String?, of zone: Zone, _ epochs: Epochs) throws(RelayError) {
+        /// `nil` for a token that leads nowhere in this zone.
+        init?(_ text: String?, of zone: Zone, _ epochs: Epochs) {
             guard let text else { return }
             guard let token = ChangeToken(encoded: text), token.kind != .database, token.log == zone.identity,
                 epochs.admit(token), max(token.position, token.top) <= zone.lastChange
-            else { throw .changeTokenExpired }
+            else { return nil }
             if token.kind == .reverse { (ceiling, top) = (token.position, token.top) }
             position = token.kind == .reverse ? token.floor : token.position
             if token.kind == .zone { listingEnd = token.floor }

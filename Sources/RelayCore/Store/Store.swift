@@ -51,6 +51,9 @@ package protocol StoreReader {
     /// Those that have ended after a change, in the order of their ends.
     func endedZones(of owner: UserID, after change: UInt64) throws(RelayError) -> [Zone]
 
+    /// How the zone of this identity ended; `nil` where there was none of this address, or it is there.
+    func loss(of id: ZoneID, identity: UInt64) throws(RelayError) -> ZoneLoss?
+
     /// The change with which the last of them ended; 0 where none has.
     func lastEnd(ofZonesOf owner: UserID) throws(RelayError) -> UInt64
 

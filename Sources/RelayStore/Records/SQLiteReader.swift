@@ -164,6 +164,21 @@ class SQLiteReader: StoreReader {
         }
     }
 
+    func loss(of id: ZoneID, identity: UInt64) throws(RelayError) -> ZoneLoss? {
+        try attempt {
+            guard let owner = try number(of: id.owner) else { return nil }
+            let statement = try SQL("SELECT loss FROM zone_row WHERE \(Self.endedOne)", in: database)
+            defer { statement.reset() }
+            statement.bind(1, identity)
+            statement.bind(2, owner)
+            statement.bind(3, id.zoneName)
+            return try statement.step() ? ZoneLoss(rawValue: statement.int(0)) : nil
+        }
+    }
+
+    /// The zone that once had an identity and a name.
+    static let endedOne = "identity = ? AND owner = ? AND name = ? AND deleted = 1"
+
     func zoneCount(of owner: UserID) throws(RelayError) -> Int {
         try attempt {
             guard let number = try number(of: owner) else { return 0 }

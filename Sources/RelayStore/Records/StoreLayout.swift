@@ -44,6 +44,7 @@ enum StoreLayout {
         migrator.registerMigration("27 words of all fields") { try $0.execute(sql: wordsOfAllFields) }
         migrator.registerMigration("28 runs after moves") { try $0.execute(sql: runsAfterMoves) }
         migrator.registerMigration("29 ends of zones") { try $0.execute(sql: zoneEnds) }
+        migrator.registerMigration("30 ended zones by identity") { try $0.execute(sql: endedIdentities) }
         return migrator
     }
 
@@ -297,6 +298,11 @@ enum StoreLayout {
         UPDATE zone_row SET ended = (SELECT last_change FROM zone_stamp WHERE zone = id) WHERE deleted = 1;
         CREATE INDEX zone_by_end ON zone_row (owner, ended) WHERE deleted = 1;
         DROP INDEX zone_by_owner;
+        """
+
+    /// Whoever comes with a token of a zone that has ended is told how.
+    private static let endedIdentities = """
+        CREATE INDEX zone_by_identity ON zone_row (identity) WHERE deleted = 1;
         """
 
     /// What fields were before they were taken out of the schema.

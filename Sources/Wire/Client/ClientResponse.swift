@@ -30,6 +30,9 @@ package enum ClientResponse {
         error.fineCode = try (json["ckErrorCode"]?.string()).flatMap { FineErrorCode(rawValue: $0) }
         error.retryAfter = seconds(json["retryAfter"])
         error.redirectURL = try json["redirectURL"]?.string()
+        error.formerZone = try json["formerZone"].map { (former) throws(JSONError) in
+            ZoneLoss(word: try former["reason"]?.string())
+        }
         var failure = Failure(error: error, uuid: try json["uuid"]?.string())
         if let server = json["serverRecord"] {
             let record = try record(server, zone: zone)

@@ -16,7 +16,16 @@ extension CKError {
         if let retryAfter = error.retryAfter { info[CKErrorRetryAfterKey] = NSNumber(value: retryAfter.inSeconds) }
         if let uuid = failure.uuid { info[CKError.requestUUIDKey] = uuid }
         if let redirectURL = error.redirectURL { info[CKError.signInURLKey] = redirectURL }
+        if let loss = error.formerZone { info[CKError.formerZoneKey] = NSNumber(value: loss.rawValue) }
         self.init(Self.code(of: error, at: level), userInfo: info)
+    }
+
+    /// In `userInfo` of `changeTokenExpired`: how the zone ended that the token is of, the raw value of a `ZoneLoss`.
+    private static let formerZoneKey = "FormerZone"
+
+    /// How the zone ended that the refused token is of, where another has its name now.
+    package var formerZone: ZoneLoss? {
+        (userInfo[Self.formerZoneKey] as? NSNumber).flatMap { ZoneLoss(rawValue: $0.int64Value) }
     }
 
     /// In `userInfo`: the number under which the relay's log has the request, as a string.

@@ -183,9 +183,22 @@ extension SyncDriver {
             return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))
         case .zone(let zone, .failure(let error)):
             errors[zone] = error
+            if let loss = error.formerZone {
+                await tell(of: loss, of: zone, epoch)
+                guard epoch == accountEpoch else { return [] }
+            }
             // Whether the key was reset, or is another one only here, the user knows: nothing is deleted for it.
             return advance(.zoneFailed(zone, error.saysKeyWasReset ? Trouble(.refused) : error.trouble))
         }
+    }
+
+    /// The zone had ended, and was made anew, since it was looked at: what the application holds is of the one before.
+    ///
+    /// The database's feed names only the new one.
+    private func tell(of loss: ZoneLoss, of zone: ZoneID, _ epoch: Int) async {
+        state.update { $0.unheard.forget(zone) }
+        let page = DatabasePage(changed: [], deleted: [(zone, loss)], token: SyncToken(""), moreComing: false)
+        await deliver(.fetchedDatabaseChanges(.init(page)), of: epoch)
     }
 
     /// Adds what a listing does not say, and lets answers about lost zones come first that are on their way.
@@ -219,14 +232,13 @@ extension SyncDriver {
         try await checkAccount()
         let epoch = accountEpoch
         let link = link
-        try await cancellable { try await link.reset(zone) }
-        let page = DatabasePage(
-            changed: [],
-            deleted: [(zone, .encryptedDataReset)],
-            token: SyncToken(""),
-            moreComing: false
-        )
-        await deliver(.fetchedDatabaseChanges(.init(page)), of: epoch)
+        do {
+            await exchange(zone).enter()
+            defer { exchange(zone).leave() }
+            try await cancellable { try await link.reset(zone) }
+            if epoch == accountEpoch { state.update { $0.noteEnded([CKRecordZone.ID(zone)]) } }
+        }
+        await tell(of: .encryptedDataReset, of: zone, epoch)
     }
 
     private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: Errors) throws {

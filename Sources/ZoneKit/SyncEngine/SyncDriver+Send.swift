@@ -105,6 +105,10 @@ extension SyncDriver {
         }
         await zonesExchange.enter()
         defer { zonesExchange.leave() }
+        // A page that is on its way is of the zone that ends.
+        let ending = deletes.map { exchange($0.zone) }
+        for exchange in ending { await exchange.enter() }
+        defer { ending.forEach { $0.leave() } }
         guard epoch == accountEpoch else { return }
         let answer = await modifyZones(saves, deletes, &tally)
         // What was sent for somebody else is theirs to hear of, when they come back and send it once more.
@@ -135,8 +139,11 @@ extension SyncDriver {
             }
             settle(id, version: entry.version, error, &tally)
         }
-        let made = saved
-        state.update { $0.noteMade(made) }
+        let (made, ended) = (saved, deleted)
+        state.update { contents in
+            contents.noteMade(made)
+            contents.noteEnded(ended)
+        }
         await deliver(
             .sentDatabaseChanges(
                 .init(

@@ -63,6 +63,15 @@ extension CKSyncEngine.State.Contents {
         }
     }
 
+    /// Zones that this device has ended: nothing is known of another that takes the name.
+    mutating func noteEnded(_ zones: [CKRecordZone.ID]) {
+        for zone in zones.map(\.zone) {
+            feed.lost(zone)
+            unheard.forget(zone)
+            listings[zone] = nil
+        }
+    }
+
     /// What this device once saved to a zone and a complete listing of it does not name; what is pending counts as there.
     func missing(in zone: ZoneID, from listed: Set<String>) -> [CKDatabase.RecordZoneChange.Deletion] {
         (unheard.types[zone] ?? [:])

@@ -253,6 +253,14 @@ extension MirrorSync {
             return advance(.zonePage(zone, token: page.records.token, moreComing: page.records.moreComing))
         case .zone(let zone, _, _, .failure(let error)):
             tally.errors[zone] = error
+            // What was in a zone that is only deleted may have moved on: a listing of the new one settles that.
+            if let loss = error.formerZone, loss != .deleted {
+                do {
+                    tally.details += try await lose(zone, loss)
+                } catch {
+                    return advance(.zoneFailed(zone, Self.trouble(of: CKError(from: error), .zoneBusy)))
+                }
+            }
             return advance(.zoneFailed(zone, error.trouble))
         }
     }

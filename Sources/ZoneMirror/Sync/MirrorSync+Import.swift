@@ -56,6 +56,22 @@ extension MirrorSync {
         }
     }
 
+    /// A zone had ended, and was made anew, since it was looked at: what the store holds is of the one before.
+    func lose(_ zone: ZoneID, _ loss: ZoneLoss) async throws -> [MirrorEvent.Detail] {
+        let (file, now) = (file, conditions.wallClock())
+        return try await file.pool.write { db -> [MirrorEvent.Detail] in
+            guard let known = try KnownZone.find(db, zone) else { return [] }
+            let details = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                try Importer(db, file, transaction: transaction, now: now).lose(known, loss)
+            }
+            try db.execute(
+                sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1 WHERE id = ?",
+                arguments: [known.id]
+            )
+            return details
+        }
+    }
+
     /// What a page did to a store.
     private struct Written: Sendable {
         var count = 0

@@ -340,6 +340,32 @@ import Wire
         #expect(zones.map { $0.flag("deleted") ?? false } == [true, false])
     }
 
+    /// Of what such a client holds nothing is in the new zone: it is told what to do with it.
+    @Test(arguments: [nil, "purged", "encryptedDataReset"])
+    func aTokenOfAnEarlierZoneIsRefusedWithHowThatOneEnded(_ word: String?) async throws {
+        let world = try RelayWorld()
+        try await world.makeZone("Notes")
+        _ = try await world.modify([.create("a")])
+        let token = try #require(try await world.changes().text("syncToken"))
+        let why = word.map { #","reason":"\#($0)""# } ?? ""
+        _ = try await world.ask(
+            "private/zones/modify",
+            #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}\#(why)}]}"#
+        )
+        #expect(try await world.changes(since: token).text("serverErrorCode") == "ZONE_NOT_FOUND")
+        for name in ["Notes", "Other"] { try await world.makeZone(name) }
+        let entry = try await world.changes(since: token)
+        #expect(entry.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
+        #expect(entry["formerZone"]?.flag("deleted") == true)
+        #expect(entry["formerZone"]?.text("reason") == word)
+        // A token of a zone of another name says nothing about this one.
+        let other = try await world.changes(zone: "Other", since: token)
+        #expect(other.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED" && other["formerZone"] == nil)
+        let mine = try #require(try await world.changes().text("syncToken"))
+        let foreign = try await world.changes(zone: "Other", since: mine)
+        #expect(foreign.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED" && foreign["formerZone"] == nil)
+    }
+
     @Test func defaultZoneAndPublicDatabaseHaveNoFeed() async throws {
         let world = try RelayWorld()
         let old = try await world.ask("private/records/changes", "{}")

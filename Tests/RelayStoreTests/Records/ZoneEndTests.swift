@@ -98,6 +98,8 @@ import Testing
             #expect(living.contains { $0.contains("zone_by_name") }, "\(living)")
             let ended = try plan("SELECT * FROM zone WHERE id IN (\(SQLiteReader.ended))", [2, 0])
             #expect(ended.contains { $0.contains("zone_by_end") }, "\(ended)")
+            let former = try plan("SELECT loss FROM zone_row WHERE \(SQLiteReader.endedOne)", [7, 2, "Notes"])
+            #expect(former.contains { $0.contains("zone_by_identity") }, "\(former)")
             #expect(!(living + ended).contains { $0.contains("SCAN") }, "\(living) \(ended)")
         }
     }

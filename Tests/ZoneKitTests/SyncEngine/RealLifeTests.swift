@@ -96,6 +96,24 @@ import ZoneTesting
         #expect(alice.texts == ["milk": "alice's"])
     }
 
+    private func end(_ notes: SyncedNotes, _ word: String?) async throws {
+        let why = word.map { #","reason":"\#($0)""# } ?? ""
+        _ = try await notes.device.privateDatabase.call(
+            "zones/modify",
+            Array(#"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}\#(why)}]}"#.utf8),
+            isWrite: true
+        )
+    }
+
+    private func reasons(toldTo notes: SyncedNotes) -> [CKDatabase.DatabaseChange.Deletion.Reason] {
+        notes.contents.withLock { contents in
+            contents.events.flatMap { event -> [CKDatabase.DatabaseChange.Deletion.Reason] in
+                guard case .fetchedDatabaseChanges(let changes) = event else { return [] }
+                return changes.deletions.map(\.reason)
+            }
+        }
+    }
+
     /// The reasons with which zones go, as programs switch over them.
     @Test(arguments: [
         (nil, CKDatabase.DatabaseChange.Deletion.Reason.deleted), ("purged", .purged),
@@ -109,19 +127,60 @@ import ZoneTesting
         phone.write("milk", "one")
         try await phone.engine.sendChanges()
         try await laptop.engine.fetchChanges()
-        let why = word.map { #","reason":"\#($0)""# } ?? ""
-        _ = try await phone.device.privateDatabase.call(
-            "zones/modify",
-            Array(#"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}\#(why)}]}"#.utf8),
-            isWrite: true
-        )
+        try await end(phone, word)
         try await laptop.engine.fetchChanges()
-        let told = laptop.contents.withLock { contents in
-            contents.events.compactMap { event in
-                if case .fetchedDatabaseChanges(let changes) = event { changes.deletions.first?.reason } else { nil }
-            }
-        }
-        #expect(told == [reason])
+        #expect(reasons(toldTo: laptop) == [reason])
         #expect(laptop.texts.isEmpty)
+    }
+
+    /// Between two looks of a device its zone has ended and another of its name is there: what it holds is gone, for that
+    /// reason, and comes first.
+    @Test(arguments: [
+        (nil, CKDatabase.DatabaseChange.Deletion.Reason.deleted), ("purged", .purged),
+        ("encryptedDataReset", .encryptedDataReset),
+    ]) func aZoneThatWasMadeAnewIsToldAsGoneBeforeWhatIsInTheNewOne(
+        _ word: String?,
+        _ reason: CKDatabase.DatabaseChange.Deletion.Reason
+    ) async throws {
+        let (phone, laptop) = (notes(), notes("laptop"))
+        phone.addZone()
+        phone.write("old", "one")
+        phone.write("both", "one")
+        try await phone.engine.sendChanges()
+        try await laptop.engine.fetchChanges()
+        try await end(phone, word)
+        let again = notes("tablet")
+        again.addZone()
+        again.write("both", "two")
+        again.write("new", "two")
+        try await again.engine.sendChanges()
+        try await laptop.engine.fetchChanges()
+        #expect(reasons(toldTo: laptop) == [reason])
+        #expect(laptop.texts == ["both": "two", "new": "two"])
+        try await laptop.engine.fetchChanges()
+        #expect(reasons(toldTo: laptop) == [reason])
+    }
+
+    /// Who ends a zone and makes it anew knows that, and what was written since is no part of what ended.
+    @Test func aDeviceIsNotToldOfWhatItMadeAnewItself() async throws {
+        let phone = notes()
+        phone.addZone()
+        phone.write("old", "one")
+        try await phone.engine.sendChanges()
+        try await phone.engine.fetchChanges()
+        phone.engine.state.add(pendingDatabaseChanges: [.deleteZone(phone.zone)])
+        try await phone.engine.sendChanges()
+        phone.contents.withLock { $0.texts = [:] }
+        phone.addZone()
+        phone.write("sent", "two")
+        try await phone.engine.sendChanges()
+        phone.write("unsent", "two")
+        try await phone.engine.fetchChanges()
+        #expect(reasons(toldTo: phone).isEmpty)
+        #expect(phone.texts == ["sent": "two", "unsent": "two"])
+        try await phone.engine.sendChanges()
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.texts == ["sent": "two", "unsent": "two"])
     }
 }
