@@ -47,4 +47,18 @@ import Testing
         living = nil
         #expect(!isThere(place))
     }
+
+    /// Many programs begin at the same moment, and each looks for what others have left.
+    @Test func nobodyTakesAFolderThatIsBeingMadeForAbandoned() async throws {
+        defer { try? FileManager.default.removeItem(at: parent) }
+        let folders = (0..<200).map { _ in DownloadFolder(in: parent) }
+        let files = try await withThrowingTaskGroup { group in
+            for folder in folders { group.addTask { try download("a", to: folder) } }
+            return try await group.reduce(into: [DownloadFolder.File]()) { $0.append($1) }
+        }
+        #expect(files.allSatisfy { isThere($0.url) })
+        let names = try FileManager.default.contentsOfDirectory(atPath: parent.path)
+        #expect(names.count == folders.count && !names.contains { $0.hasPrefix(".") })
+        withExtendedLifetime(folders) {}
+    }
 }

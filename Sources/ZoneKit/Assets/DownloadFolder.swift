@@ -67,13 +67,12 @@ package final class DownloadFolder: Sendable {
 
     /// Makes the folder where it is not there, be it that somebody has cleared it away.
     func prepare() throws {
-        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
-        let isNew = state.withLock { state in
+        let isNew = try state.withLock { state in
             guard state.lock == nil else { return false }
-            let lock = Self.lock(url, creating: true)
-            state.lock = lock
-            return lock != nil
+            state.lock = try Self.makeLocked(url)
+            return state.lock != nil
         }
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
         if isNew { Self.removeAbandoned(beside: url) }
     }
 
@@ -111,6 +110,18 @@ package final class DownloadFolder: Sendable {
         guard descriptor >= 0 else { return nil }
         if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return descriptor }
         close(descriptor)
+        return nil
+    }
+
+    /// Makes a folder that gets its name when it is locked: before that somebody else would take it for abandoned.
+    private static func makeLocked(_ folder: URL) throws -> Int32? {
+        let draft = folder.deletingLastPathComponent().appendingPathComponent("." + folder.lastPathComponent)
+        try FileManager.default.createDirectory(at: draft, withIntermediateDirectories: true)
+        if let lock = lock(draft, creating: true) {
+            if rename(draft.path, folder.path) == 0 { return lock }
+            close(lock)
+        }
+        try? FileManager.default.removeItem(at: draft)
         return nil
     }
 
