@@ -25,6 +25,9 @@ package final class ChildProcess: Sendable {
     package nonisolated(unsafe) var standardOutput: Any?
     package nonisolated(unsafe) var standardError: Any?
 
+    /// No test takes so long: whoever waits for a child that hangs gets its end by a signal, and goes on to complain.
+    private static let mostSeconds = 1_200.0
+
     private let state = Mutex(State())
     private let life = DispatchGroup()
 
@@ -95,6 +98,7 @@ package final class ChildProcess: Sendable {
             life.leave()
         }
         reaper.start()
+        DispatchQueue.global().asyncAfter(deadline: .now() + Self.mostSeconds) { [weak self] in self?.signal(SIGKILL) }
     }
 
     package func waitUntilExit() { life.wait() }

@@ -103,7 +103,8 @@ struct Demo: AsyncParsableCommand {
         if url == nil, port != 0 { try await checkPort() }
         let folder = DemoFolder.path()
         let relay = url == nil ? DemoRelay(folder: folder + "/relay", port: port) : nil
-        let signals = DemoSignals {
+        let signals = EndingSignals([SIGINT, SIGTERM, SIGHUP, SIGQUIT]) {
+            DemoTerminal.restore()
             try? recorder?.end()
             relay?.stop()
             // The clients may be writing there still, and a folder that gets a file meanwhile does not go.
@@ -112,7 +113,6 @@ struct Demo: AsyncParsableCommand {
             }
         }
         defer { signals.end() }
-        Terminal.beforeEndingUnread { signals.end() }
         // From here on there is somebody who removes it.
         try DemoFolder.make(folder)
         let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)

@@ -7,17 +7,19 @@ import Synchronization
 final class EndingSignals: Sendable {
     // Written once, at the end of `init`, and only kept alive after that.
     nonisolated(unsafe) private var sources: [any DispatchSourceSignal] = []
+    private let numbers: [Int32]
     private let duty: Mutex<(@Sendable () -> Void)?>
 
     /// `duty` is done once, and may be done on another thread.
-    init(_ duty: @escaping @Sendable () -> Void) {
+    init(_ numbers: [Int32] = [SIGINT, SIGTERM], _ duty: @escaping @Sendable () -> Void) {
+        self.numbers = numbers
         self.duty = Mutex(duty)
         // Left alone it would end the program before it finds out by itself.
         signal(SIGPIPE, SIG_IGN)
         Terminal.beforeEndingUnread { [weak self] in self?.end() }
         // A signal that comes before a source is in place would be lost.
         let inPlace = DispatchGroup()
-        sources = [SIGINT, SIGTERM].map { number -> any DispatchSourceSignal in
+        sources = numbers.map { number -> any DispatchSourceSignal in
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
             source.setEventHandler { [weak self] in self?.end(thenExit: 128 + number) }
@@ -36,7 +38,7 @@ final class EndingSignals: Sendable {
             duty = nil
         }
         for source in sources { source.cancel() }
-        for number in [SIGINT, SIGTERM] { signal(number, SIG_DFL) }
+        for number in numbers { signal(number, SIG_DFL) }
     }
 
     private func end(thenExit status: Int32) {
