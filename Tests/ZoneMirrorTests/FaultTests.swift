@@ -39,6 +39,36 @@ import ZoneTesting
         #expect(try phone.titles == ["a": "theirs", "b": "mine, not sent", "new": "new, not sent"])
     }
 
+    /// Ten minutes are longer than anything here waits.
+    @Test(arguments: [false, true]) func aBusyZoneHoldsBackNoOther(_ isAutomatic: Bool) async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), isAutomatic: isAutomatic)
+        let context = phone.context()
+        try context.insert(Note(id: "shared", title: "1"))
+        try context.save()
+        _ = try await phone.container.share([ObjectID(store: phone.store, entity: "Note", name: "shared")])
+        try await phone.sync()
+        let busy =
+            #"{"serverErrorCode":"TRY_AGAIN_LATER","ckErrorCode":"ZONE_BUSY","reason":"busy","retryAfter":600}"#
+        phone.device.network.fail(request: 1, of: "records/modify", by: .answered(status: 503, body: busy))
+        try context.edit(Note.self, "shared") { $0.title = "2" }
+        try context.insert(Note(id: "home", title: "1"))
+        try context.save()
+        if isAutomatic {
+            let end = ContinuousClock.now + .seconds(120)
+            while try await phone.container.pendingExportCount(phone.store) > 1, ContinuousClock.now < end {
+                await Task.yield()
+            }
+        } else {
+            let error = await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+            #expect(error?.code == .relay)
+        }
+        #expect(try await phone.container.pendingExportCount(phone.store) == 1)
+        let zone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        let page = try await phone.device.privateDatabase.recordZoneChanges(inZoneWith: zone, since: nil)
+        #expect(page.modificationResultsByID.count == 1)
+        await phone.container.close()
+    }
+
     /// The first request is refused by the fault set before; the second one (the database) passes, the third is refused.
     private func expireZoneToken(of laptop: Mirrored, zone: String, expired: String) async throws {
         let body = "{\"zones\":[{\"zoneID\":\(zone),\(expired)}]}"

@@ -69,7 +69,8 @@ extension OpenAPISchemas {
                 "moreComing": { "type": "boolean" },
                 "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },
                 "reason": { "type": "string" },
-                "ckErrorCode": { "$ref": "#/components/schemas/FineErrorCode" } } }
+                "ckErrorCode": { "$ref": "#/components/schemas/FineErrorCode" },
+                "formerZone": { "type": "object", "description": "With CHANGE_TOKEN_EXPIRED, where the token is of an earlier zone of this name: how that one ended, in the words of Zone.", "properties": { "deleted": { "type": "boolean" }, "reason": { "type": "string", "enum": ["purged", "encryptedDataReset"] } } } } }
             """#
         ),
         (

@@ -12,6 +12,10 @@ extension MirrorSync {
         var outcome = SyncSchedule.SendOutcome()
         /// What ended the round.
         var error: CKError?
+        /// Zones that are busy: nothing more is sent to them in this round.
+        var heldZones: Set<ZoneID> = []
+        /// What the first of them said.
+        var busy: CKError?
         var sent = 0
         var bytes = 0
         var refused: [Settlement.Refusal] = []
@@ -27,6 +31,14 @@ extension MirrorSync {
         var details: [MirrorEvent.Detail] = []
         /// Changes sent alone at which the relay, or the way to it, has failed, since it last answered for any.
         var suspects: [(item: Outgoing, error: CKError)] = []
+
+        /// Notes what is tried again later: a busy zone holds no other, everything else ends the round.
+        mutating func retryLater(_ error: CKError, in zone: ZoneID) {
+            guard error.trouble.kind == .zoneBusy else { return self.error = self.error ?? error }
+            heldZones.insert(zone)
+            outcome.zoneTroubles[zone] = error.trouble
+            busy = busy ?? error
+        }
     }
 
     /// So many changes in a row are sent alone in vain before the way to the relay is taken to be out of order.
@@ -34,14 +46,14 @@ extension MirrorSync {
     /// So often what turns up in a zone that is to go is moved in one round; the next one goes on.
     private static let maxMoves = 6
 
-    func sendOnSchedule() async {
+    func sendOnSchedule(held: Set<ZoneID>) async {
         do {
             try await checkAccount()
         } catch {
             lastTrouble = error
             return tell(.sendFinished(.init(trouble: error.trouble)))
         }
-        _ = try? await send()
+        _ = try? await send(held: held)
     }
 
     /// Sends what waits.
@@ -53,22 +65,25 @@ extension MirrorSync {
         // Who asks wants all tried again that has failed for want of a zone.
         _ = try? await file.pool.write { try OutboxRow.releaseZoneless($0) }
         let names = objects.map { Set($0.map(\.name.text)) }
-        let refused = try await send()
+        let refused = try await send(held: [])
         if let refusal = refused.first(where: { names?.contains($0.oid) ?? true }) { throw refusal.error }
     }
 
+    /// Sends nothing to the zones that are `held`.
+    ///
     /// Returns what was refused.
-    private func send() async throws -> [Settlement.Refusal] {
+    private func send(held: Set<ZoneID>) async throws -> [Settlement.Refusal] {
         try await withSendLane {
             tell(.sendBegan)
             var tally = SendTally(began: conditions.wallClock())
+            tally.heldZones = held
             for _ in 0..<Self.maxMoves {
                 guard await moveAndSend(&tally), tally.error == nil else { break }
             }
             // Nothing has shown that it was not the way.
             tally.error = tally.error ?? tally.suspects.first?.error ?? tally.noSpace
             await finish(&tally)
-            if let error = tally.error { throw error }
+            if let error = tally.error ?? tally.busy { throw error }
             return tally.refused
         }
     }
@@ -110,21 +125,22 @@ extension MirrorSync {
     }
 
     private func finish(_ tally: inout SendTally) async {
-        if tally.sent > 0 || tally.error != nil || !tally.refused.isEmpty {
+        let failure = tally.error ?? tally.busy
+        if tally.sent > 0 || failure != nil || !tally.refused.isEmpty {
             if !tally.refused.isEmpty { tally.details.append(.refused(tally.refused.map(\.oid))) }
             await note(
                 .export,
                 began: tally.began,
                 done: tally.sent,
                 bytes: tally.bytes,
-                error: tally.error ?? tally.refused.first?.error,
+                error: failure ?? tally.refused.first?.error,
                 details: tally.details
             )
         }
         let hasSent = tally.sent > 0
-        if tally.error == nil { lastTrouble = nil } else { lastTrouble = tally.error }
+        lastTrouble = failure
         let now = conditions.wallClock().timeIntervalSince1970
-        let isDone = tally.error == nil
+        let isDone = tally.error == nil && tally.heldZones.isEmpty
         try? await file.pool.write { db in
             if isDone {
                 try State.set(db, .lastExport, now)
@@ -136,6 +152,7 @@ extension MirrorSync {
         tally.outcome.madeProgress = hasSent
         tally.outcome.hadRefusals = !tally.refused.isEmpty
         tally.outcome.trouble = tally.error?.trouble
+        tally.outcome.leavesHeldOnly = tally.error == nil && !tally.heldZones.isEmpty && tally.refused.isEmpty
         await outboxChanged()
         tell(.sendFinished(tally.outcome))
         await keepHold()
@@ -179,10 +196,11 @@ extension MirrorSync {
         try conditions.crashPoint(.beforeSend)
         var seen: Set<ZoneID> = []
         for zone in items.map(\.zone) where tally.error == nil && seen.insert(zone).inserted {
+            guard !tally.heldZones.contains(zone) else { continue }
             let ours = items.filter { $0.zone == zone }
             guard try await makeZone(zone, for: ours, &tally) else { continue }
             var waiting = limits.cut(ours.parentsFirst(), size: \.size)[...]
-            while let request = waiting.popFirst(), tally.error == nil {
+            while let request = waiting.popFirst(), tally.error == nil, !tally.heldZones.contains(zone) {
                 let rest = try await exchange(request, in: zone, &tally)
                 guard !rest.isEmpty else { continue }
                 waiting = limits.cut(rest + waiting.joined(), size: \.size)[...]
@@ -204,7 +222,7 @@ extension MirrorSync {
             try await link.make([zone])
         } catch {
             if error.trouble.isRetriedAutomatically || error.isOfWay {
-                tally.error = error
+                tally.retryLater(error, in: zone)
             } else if error.code == .quotaExceeded {
                 try await hold(items, error, &tally)
             } else {
@@ -254,7 +272,7 @@ extension MirrorSync {
                 return request
             }
             if error.trouble.isRetriedAutomatically {
-                tally.error = error
+                tally.retryLater(error, in: zone)
                 return []
             }
             if error.isOfWay {
@@ -350,7 +368,7 @@ extension MirrorSync {
         tally.looksAtZones = tally.looksAtZones || result.looksAtZones
         tally.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
         tally.noSpace = tally.noSpace ?? result.noSpace
-        if let later = result.later { tally.error = tally.error ?? later }
+        if let later = result.later { tally.retryLater(later, in: zone) }
         // Each failed for another's sake, and there is no other: sent again at once it would be no different.
         if result.resend.count == request.count {
             tally.error = tally.error ?? CKError(.batchRequestFailed, "The relay does not say which change it refuses.")

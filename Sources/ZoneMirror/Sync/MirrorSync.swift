@@ -226,7 +226,9 @@ actor MirrorSync {
                 } else {
                     inBackground { await $0.fetchOnSchedule(asksDatabase: asksDatabase, held: held) }
                 }
-            case .send: inBackground { await $0.sendOnSchedule() }
+            case .send:
+                let held = schedule.zonesHeldFromSending(at: conditions.time.now())
+                inBackground { await $0.sendOnSchedule(held: held) }
             case .wake(let moment):
                 scheduleAlarm = moment
                 wake()
