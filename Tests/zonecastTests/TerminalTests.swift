@@ -12,7 +12,19 @@ import Testing
     @Test(arguments: ["Cafe\u{301} au lait END", "👩‍👩‍👧🍎 END", "日本 END", "plain"])
     func whatIsFilledIsNeverCut(_ text: String) {
         #expect(text.filled(to: 2) == text)
-        #expect(text.filled(to: text.count + 3) == text + "   ")
+        #expect(text.filled(to: text.columns + 3) == text + "   ")
+    }
+
+    /// As terminals show them: what is beside or below stays in its column.
+    @Test(arguments: [
+        ("plain", 5), ("Cafe\u{301}", 4), ("日本", 4), ("한국", 4), ("🥛", 2), ("👩‍👩‍👧", 2), ("🇫🇷", 2), ("❤️", 2), ("☑ ○ … │", 7),
+        ("ｆｕｌｌ", 8), ("", 0),
+    ]) func aTextTakesAsManyColumnsAsATerminalGivesIt(_ text: String, _ columns: Int) {
+        #expect(text.columns == columns)
+        #expect(text.prefix(columns: columns) == text)
+        if columns > 0 { #expect(text.prefix(columns: columns - 1).columns < columns) }
+        let paint = DemoPaint(hasColour: false)
+        for width in 0...12 { #expect(paint.fit(text, width).columns == max(width, columns > width ? 1 : 0)) }
     }
 
     @Test func aTableShowsAllOfAName() throws {

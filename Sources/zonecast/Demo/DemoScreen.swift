@@ -64,7 +64,7 @@ struct DemoScreen: Equatable, Sendable {
         let relay = isRelayRunning ? "relay up" : down
         let whole = "\(relay) · keys act on \(panes[selected].name)" + (hint.map { " · \($0)" } ?? "")
         // What a key came to is said once; which pane it acts on stands in the picture too.
-        let text = hint.map { whole.count > width ? "\(relay) · \($0)" : whole } ?? whole
+        let text = hint.map { whole.columns > width ? "\(relay) · \($0)" : whole } ?? whole
         let line = paint.fit(text, width)
         return isRelayRunning ? line : paint.red(line)
     }
@@ -207,7 +207,7 @@ struct DemoPaint: Sendable {
     private func cutsAddress(_ line: String, _ width: Int) -> Bool {
         guard let start = line.firstRange(of: "://") else { return false }
         let end = line[start.upperBound...].firstIndex(of: " ") ?? line.endIndex
-        return line.distance(from: line.startIndex, to: end) > width
+        return line[..<end].columns > width
     }
 
     /// Broken between words.
@@ -218,7 +218,7 @@ struct DemoPaint: Sendable {
         var words = line.split(separator: " ", omittingEmptySubsequences: false)[...]
         var last = String(words.popFirst() ?? "")
         for word in words {
-            if last.count + 1 + word.count > width {
+            if last.columns + 1 + word.columns > width {
                 lines.append(last)
                 last = indent + word
             } else {
@@ -228,10 +228,10 @@ struct DemoPaint: Sendable {
         return lines + [last]
     }
 
-    /// Exactly so many characters: cut with an ellipsis, or filled with blanks.
+    /// Exactly so many columns: cut with an ellipsis, or filled with blanks.
     func fit(_ text: String, _ width: Int) -> String {
-        if text.count > width { return String(text.prefix(max(0, width - 1))) + "…" }
-        return text + String(repeating: " ", count: width - text.count)
+        let cut = text.columns > width ? text.prefix(columns: max(0, width - 1)) + "…" : text
+        return cut.filled(to: width)
     }
 
     private func code(_ code: String, _ text: String) -> String {

@@ -79,7 +79,7 @@ enum Terminal {
     static func say(table rows: [[String]], heading: [String], empty: String) {
         guard !rows.isEmpty else { return empty.isEmpty ? () : tell(empty) }
         let all = (isQuiet ? [] : [heading]) + rows.map { $0.map(\.withoutControls) }
-        let widths = heading.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
+        let widths = heading.indices.map { column in all.map { $0[column].columns }.max() ?? 0 }
         for row in all {
             let line = zip(row, widths).map { $0.filled(to: $1) }.joined(separator: "  ")
             say(String(line.reversed().drop { $0 == " " }.reversed()))
@@ -136,10 +136,10 @@ enum Terminal {
 }
 
 extension String {
-    /// Filled with blanks up to so many characters; what is longer stays whole.
+    /// Filled with blanks up to so many columns; what is longer stays whole.
     ///
     /// Foundation's own padding counts UTF-16 and cuts what it finds too long.
-    func filled(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
+    func filled(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - columns)) }
 
     /// As it may be shown in a terminal, whoever wrote it: what would act on the terminal or turn the line around is one sign.
     var withoutControls: String {
