@@ -44,7 +44,7 @@ extension FuzzTarget {
 /// A console over a relay in memory, with one operator in it.
 private final class FuzzConsole: Sendable {
     private let door: RelayServer.Responder
-    private let cookie: String
+    private let signIn: (cookie: String, token: String)
 
     private struct NoCookie: Error {}
 
@@ -97,7 +97,9 @@ private final class FuzzConsole: Sendable {
         let body = #"{"code":"\#(code)","name":"ada@example.org","password":"correct horse"}"#
         let answer = await door(Self.request(.post, "setup", "", Array(body.utf8), nil))
         guard let set = answer.headers[.setCookie]?.split(separator: ";").first else { throw NoCookie() }
-        cookie = String(set)
+        struct Welcome: Decodable { var token: String }
+        let welcome = try JSONDecoder().decode(Welcome.self, from: Data(answer.body))
+        signIn = (String(set), welcome.token)
     }
 
     private static func request(
@@ -105,11 +107,11 @@ private final class FuzzConsole: Sendable {
         _ name: String,
         _ query: String,
         _ body: [UInt8],
-        _ cookie: String?
+        _ signIn: (cookie: String, token: String)?
     ) -> APIRequest {
         var headers: HTTPFields = [:]
-        if let own = HTTPField.Name("X-Zonecast-Console") { headers[own] = "1" }
-        headers[.cookie] = cookie
+        if let own = HTTPField.Name("X-Zonecast-Console") { headers[own] = signIn?.token ?? "1" }
+        headers[.cookie] = signIn?.cookie
         let home = "container=\(FuzzRelay.container)&environment=development"
         return APIRequest(
             method: method,
@@ -131,7 +133,7 @@ private final class FuzzConsole: Sendable {
             String(words[1]),
             String(decoding: lines[1], as: UTF8.self),
             Array(lines[2]),
-            isIn ? cookie : nil
+            isIn ? signIn : nil
         )
         let answer = await door(request)
         let manner = "\(isIn) \(words[1].prefix(20)) \(answer.status.code)"

@@ -30,6 +30,10 @@ struct ConsoleRefusal: Error, Encodable {
             + "Host header, or the relay needs the setting public-url.",
         status: 403
     )
+    static let otherSession = ConsoleRefusal(
+        "Somebody has signed in anew in this browser since this page was loaded. Load it again.",
+        status: 403
+    )
     static let signInFirst = ConsoleRefusal("Sign in first.", status: 401, code: .signIn)
 
     private enum CodingKeys: String, CodingKey { case code, error }

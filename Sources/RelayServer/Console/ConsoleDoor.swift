@@ -110,6 +110,9 @@ package struct ConsoleDoor: Sendable {
             guard isOwn || ConsoleDownloads.isDownload(name, request) else {
                 throw ConsoleRefusal.otherPage
             }
+            guard Self.isBefore(signIn: name, request) || ConsoleGuard.isOfSession(request) else {
+                throw ConsoleRefusal.otherSession
+            }
             if let answered = try await ConsoleSignIn(parts, guardian, request).answer(name) {
                 response = answered
             } else if let answered = try await ConsoleDownloads(parts, guardian, request).answer(name) {
@@ -123,6 +126,12 @@ package struct ConsoleDoor: Sendable {
         }
         Self.protect(&response)
         return response
+    }
+
+    /// What needs no sign-in, or changes nothing.
+    private static func isBefore(signIn name: String, _ request: APIRequest) -> Bool {
+        let comesIn = request.method == .post && ["session", "setup", "passkey"].contains(name)
+        return comesIn || request.method == .get || request.method == .head
     }
 
     private func run(_ name: String, _ request: APIRequest, _ parts: ConsoleParts) async throws -> APIResponse {

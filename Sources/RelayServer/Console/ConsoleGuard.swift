@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import HTTPTypes
 import Records
@@ -9,7 +10,8 @@ import Synchronization
 /// Keeps strangers, other sites' pages and guessers out of the console.
 ///
 /// Who is signed in says a cookie that scripts cannot read and other sites cannot send (`HttpOnly`, `SameSite=Strict`); each
-/// request also carries a header that a page of another origin could send only after a preflight, which nobody answers.
+/// request also carries a header that a page of another origin could send only after a preflight, which nobody answers. With
+/// a change it says the token of the sign-in, which only a page that was answered as that sign-in has (reliability 4).
 final class ConsoleGuard: Sendable {
     static let cookieName = "zonecast_console"
     /// What our own page sends with each request.
@@ -38,6 +40,26 @@ final class ConsoleGuard: Sendable {
             )
         )
     }
+
+    /// What a page of this sign-in sends with each change.
+    static func token(ofSession secret: String) -> String {
+        let key = SymmetricKey(data: Data(secret.utf8))
+        return Base64URL.encode(Array(HMAC<SHA256>.authenticationCode(for: changes, using: key)))
+    }
+
+    /// Whether a page of the same sign-in sends the change whose cookie comes with it.
+    ///
+    /// Where there is no cookie nobody has signed in, which whoever asks is told.
+    static func isOfSession(_ request: APIRequest) -> Bool {
+        guard let secret = secret(of: request) else { return true }
+        guard let headerName, let said = request.headers[headerName].flatMap({ Base64URL.decode($0.utf8) }) else {
+            return false
+        }
+        let key = SymmetricKey(data: Data(secret.utf8))
+        return HMAC<SHA256>.isValidAuthenticationCode(said, authenticating: changes, using: key)
+    }
+
+    private static let changes = Array("changes by the console's page".utf8)
 
     /// Counts a password, or without a name a code, that somebody tries; throws where that was one too many.
     func charge(name: String? = nil, from address: String) throws {

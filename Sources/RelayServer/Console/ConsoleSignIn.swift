@@ -27,6 +27,8 @@ struct ConsoleSignIn: Sendable {
         var version: String
         var isDev: Bool
         var containers: [Container]
+        /// For the header of changes.
+        var token: String
     }
 
     private struct Link: Encodable {
@@ -43,7 +45,9 @@ struct ConsoleSignIn: Sendable {
     /// The answer, if the request is about signing in.
     func answer(_ name: String) async throws -> APIResponse? {
         switch (name, request.method) {
-        case ("session", .get): return ConsoleDoor.json(try welcome(try person()))
+        case ("session", .get):
+            let person = try person()
+            return ConsoleDoor.json(try welcome(person, ConsoleGuard.secret(of: request) ?? ""))
         case ("session", .post): return try await signIn()
         case ("session", .delete): return try signOut()
         case ("setup", .get): return try checkLink()
@@ -62,14 +66,15 @@ struct ConsoleSignIn: Sendable {
         return person
     }
 
-    private func welcome(_ person: Operator) throws -> Welcome {
+    private func welcome(_ person: Operator, _ secret: String) throws -> Welcome {
         Welcome(
             name: person.name,
             version: parts.facts.version,
             isDev: parts.facts.isDev,
             containers: try parts.accounts.containers().map {
                 .init(name: $0.container.name, created: $0.created.milliseconds)
-            }
+            },
+            token: ConsoleGuard.token(ofSession: secret)
         )
     }
 
@@ -120,7 +125,7 @@ struct ConsoleSignIn: Sendable {
 
     func begin(_ person: Operator) throws -> APIResponse {
         let secret = try parts.accounts.startOperatorSession(person.id)
-        var response = ConsoleDoor.json(try welcome(person))
+        var response = ConsoleDoor.json(try welcome(person, secret))
         response.headers[.setCookie] = ConsoleGuard.cookie(secret, isSecure: parts.facts.isSecure)
         return response
     }

@@ -42,6 +42,27 @@ import Testing
         #expect(try await world.ask(.post, "/", headers: browser).status == .teapot)
     }
 
+    /// The cookie goes with whatever the browser sends; the token is known only to a page of the same sign-in.
+    @Test func aChangeIsOfThePageThatSignedIn() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        #expect(try await world.ask(.post, "/console/api/password", body: "{}").status == .badRequest)
+        world.forgetToken()
+        for (method, path) in [
+            (.post, "containers/add"), (.post, "password"), (.post, "passkeys/begin"), (.post, "backups/ticket"),
+            (.delete, "passkeys"), (.delete, "session"),
+        ] as [(HTTPRequest.Method, String)] {
+            let answer = try await world.ask(method, "/console/api/\(path)", body: "{}")
+            #expect(answer.status == .forbidden && answer.text.contains("Load it again"), "\(path) \(answer.text)")
+        }
+        // What reads goes on, and tells the page its token.
+        #expect(try await world.ask(.get, "/console/api/operators").status == .ok)
+        #expect(try await world.ask(.get, "/console/api/session").status == .ok)
+        #expect(try await world.ask(.delete, "/console/api/session").status == .ok)
+        // Nobody is signed in: that is what has to be said.
+        #expect(try await world.ask(.post, "/console/api/containers/add", body: "{}").status == .unauthorized)
+    }
+
     @Test func pagesHoldNoInlineScriptAndNothingForeign() async throws {
         let world = try ConsoleWorld()
         let page = try await world.ask(.get, "/behind/a/proxy/console/")

@@ -17,6 +17,8 @@ final class ConsoleWorld: Sendable {
     let recent: RecentRequests
     private let door: RelayServer.Responder
     private let cookie = Mutex<String?>(nil)
+    /// What the page was told to send with changes.
+    private let token = Mutex("1")
     private let shownHost = Mutex<String?>(nil)
     /// The `Host` that the browser sends; none unless it is set.
     var host: String? {
@@ -85,7 +87,7 @@ final class ConsoleWorld: Sendable {
     ) async throws -> APIResponse {
         var headers: HTTPFields = [:]
         for (name, value) in more { headers[try #require(HTTPField.Name(name))] = value }
-        if isOwnPage { headers[try #require(HTTPField.Name("X-Zonecast-Console"))] = "1" }
+        if isOwnPage { headers[try #require(HTTPField.Name("X-Zonecast-Console"))] = token.withLock { $0 } }
         if let cookie = cookie.withLock({ $0 }) { headers[.cookie] = cookie }
         if let host { headers[try #require(HTTPField.Name("Host"))] = host }
         let place = "container=\(container)&environment=development"
@@ -101,8 +103,14 @@ final class ConsoleWorld: Sendable {
         if let set = response.headers[.setCookie] {
             cookie.withLock { $0 = set.split(separator: ";").first.map(String.init) }
         }
+        struct Welcome: Decodable { var token: String }
+        let isWelcome = ["session", "setup", "passkey"].contains { path.hasSuffix("/\($0)") }
+        if isWelcome, let welcome = try? response.json(Welcome.self) { token.withLock { $0 = welcome.token } }
         return response
     }
+
+    /// A page that was loaded before the sign-in.
+    func forgetToken() { token.withLock { $0 = "1" } }
 
     func forgetCookie() { cookie.withLock { $0 = nil } }
 

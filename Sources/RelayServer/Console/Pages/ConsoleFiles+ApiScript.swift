@@ -20,8 +20,8 @@ extension ConsoleFiles {
         export const place = { container: "", environment: "development" };
         export const isProduction = () => place.environment === "production";
 
-        /** Called when the sign-in has ended. @type {{ ended: () => void }} */
-        export const session = { ended: () => {} };
+        /** The sign-in: what to send with each change, and what to do when it has ended. @type {{ token: string, ended: () => void }} */
+        export const session = { token: "1", ended: () => {} };
 
         /**
          * @param {string} method @param {string} name What follows `/console/api/`.
@@ -37,7 +37,7 @@ extension ConsoleFiles {
           try {
             response = await fetch(`api/${name}?${query}`, {
               method,
-              headers: { "X-Zonecast-Console": "1", ...(body !== undefined && { "Content-Type": "application/json" }) },
+              headers: { "X-Zonecast-Console": session.token, ...(body !== undefined && { "Content-Type": "application/json" }) },
               body: body === undefined ? undefined : JSON.stringify(body),
               credentials: "same-origin",
             });
