@@ -60,11 +60,12 @@ extension DemoPages {
         async function claim(client) {
           if (!navigator.locks) return true;
           return new Promise((resolve) => {
-            navigator.locks.request(client.database, { ifAvailable: true }, (lock) => {
-              resolve(Boolean(lock));
+            // A page that is loaded again finds its lock held for a moment by the one that goes.
+            navigator.locks.request(client.database, { signal: AbortSignal.timeout(3_000) }, () => {
+              resolve(true);
               // Held until the page goes.
-              return lock ? new Promise(() => {}) : undefined;
-            });
+              return new Promise(() => {});
+            }).catch(() => resolve(false));
           });
         }
 

@@ -123,6 +123,23 @@ struct BrowserDemoTests {
         }
     }
 
+    /// One store for two pages would be wrong; a page that is loaded again is no second one.
+    @Test func aDeviceIsOnceInABrowserHoweverOftenItIsLoaded() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/?user=dora&device=phone")
+        try page.wait(for: "document.querySelectorAll('.pane.live').length === 1")
+        try page.text("(window.open(location.href), true)")
+        let second = try page.openedWindow()
+        try second.wait(for: "document.getElementById('message').textContent.includes('another window')")
+        for _ in 0..<5 {
+            try page.text("(window.isOld = true, setTimeout(() => location.reload()))")
+            try page.wait(
+                for: "window.isOld === undefined && document.querySelectorAll('.pane.live').length === 1"
+            )
+        }
+        #expect(page.faults.isEmpty && second.faults.isEmpty)
+    }
+
     @Test func theClientModuleHolds() throws {
         let relay = try RelayProcess(folder: folder.path)
         let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/?user=x&device=y")
