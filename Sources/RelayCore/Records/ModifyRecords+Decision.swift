@@ -153,6 +153,7 @@ extension ModifyRecords {
         }
 
         func tombstone(of record: StoredRecord) -> StoredRecord {
+            let modified = stamp.later(than: record)
             var record = record
             record.update {
                 $0.isDeleted = true
@@ -160,7 +161,7 @@ extension ModifyRecords {
                 $0.parent = nil
                 $0.share = nil
                 $0.sharing = nil
-                $0.modified = stamp
+                $0.modified = modified
             }
             return record
         }
@@ -187,6 +188,7 @@ extension ModifyRecords {
             guard fields.count <= request.rules.limits.recordBytes else {
                 throw .tooLarge("The record is larger than \(request.rules.limits.recordBytes) bytes.")
             }
+            let stamp = stamp.later(than: before[operation.name])
             let keepsParent = (operation.kind.mergesFields && operation.record.parent == nil) || keepsParent(current)
             let record = StoredRecord(
                 name: operation.name,

@@ -14,6 +14,13 @@ package struct StoredRecord: Hashable, Sendable {
             self.by = by
             self.device = device
         }
+
+        /// The same, but after a record's last change: whoever keeps the newer of two versions goes by their times, and the
+        /// clock may stand still or go back.
+        package func later(than record: StoredRecord?) -> Stamp {
+            guard let last = record?.modified.at, at <= last else { return self }
+            return Stamp(at: Timestamp(milliseconds: last.milliseconds + 1), by: by, device: device)
+        }
     }
 
     /// The number of its latest change; its change tag is another way to write it.

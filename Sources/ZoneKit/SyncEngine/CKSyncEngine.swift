@@ -64,6 +64,7 @@ public final class CKSyncEngine: Sendable {
     ///
     /// - Parameter options: Which zones, and which of them first.
     /// - Throws: What stopped the fetch; `partialFailure` when single zones failed. What was fetched before is applied.
+    ///   `invalidArguments` inside the delegate, which the engine waits for.
     public func fetchChanges(_ options: FetchChangesOptions = FetchChangesOptions()) async throws {
         try await driver.fetchNow(options, for: self)
     }
@@ -73,6 +74,7 @@ public final class CKSyncEngine: Sendable {
     /// - Parameter options: Which changes.
     /// - Throws: What stopped the sending; `partialFailure` when single items failed. Each failure has been told to the
     ///   delegate before. What fails for good is no longer pending unless the delegate has added it again.
+    ///   `invalidArguments` inside the delegate, which the engine waits for.
     public func sendChanges(_ options: SendChangesOptions = SendChangesOptions()) async throws {
         try await driver.sendNow(options, for: self)
     }

@@ -20,6 +20,7 @@ extension SyncDriver {
     }
 
     func fetchNow(_ options: CKSyncEngine.FetchChangesOptions, for engine: CKSyncEngine) async throws {
+        try requireOutsideOfDelegate("fetchChanges")
         adopt(engine)
         try await checkAccount()
         let context = CKSyncEngine.FetchChangesContext(reason: .manual, options: options)

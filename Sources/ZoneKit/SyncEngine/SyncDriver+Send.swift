@@ -40,6 +40,7 @@ extension SyncDriver {
     }
 
     func sendNow(_ options: CKSyncEngine.SendChangesOptions, for engine: CKSyncEngine) async throws {
+        try requireOutsideOfDelegate("sendChanges")
         adopt(engine)
         try await checkAccount()
         try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options), held: [])

@@ -127,7 +127,7 @@ actor SyncDriver {
         await delivery.enter()
         defer { delivery.leave() }
         guard !isStopped, let engine, let delegate, epoch == nil || epoch == accountEpoch else { return }
-        await conditions.time.application {
+        await application {
             await CKSyncEngine.State.$beingTold.withValue(state) {
                 await delegate.handleEvent(event, syncEngine: engine)
             }
@@ -143,7 +143,7 @@ actor SyncDriver {
             (CKSyncEngine.State.Serialization($0), $0.stamp, $0.listedCount)
         }
         (savedStamp, savedListing) = (stamp, listed)
-        await conditions.time.application {
+        await application {
             await delegate.handleEvent(.stateUpdate(.init(stateSerialization: serialization)), syncEngine: engine)
         }
     }
@@ -161,7 +161,38 @@ actor SyncDriver {
         _ question: (any CKSyncEngineDelegate, CKSyncEngine) async -> Answer?
     ) async -> Answer? {
         guard !isStopped, let engine, let delegate else { return nil }
-        return await conditions.time.application { await question(delegate, engine) }
+        return await application { await question(delegate, engine) }
+    }
+
+    /// What an engine waits for, and the task that it does so in.
+    private struct Waiting: Hashable {
+        var engine: ObjectIdentifier
+        var task: Int?
+
+        init(_ driver: SyncDriver) {
+            engine = ObjectIdentifier(driver)
+            task = withUnsafeCurrentTask { $0?.hashValue }
+        }
+    }
+
+    /// For the delegate: a task that it starts inherits this, and is another one.
+    @TaskLocal private static var waiting: Waiting?
+
+    /// Runs the delegate's own code.
+    private func application<Answer>(_ work: () async -> Answer) async -> Answer {
+        await conditions.time.application {
+            await Self.$waiting.withValue(Waiting(self)) { await work() }
+        }
+    }
+
+    /// Throws to the delegate, which would wait for the engine that waits for it.
+    func requireOutsideOfDelegate(_ call: String) throws(CKError) {
+        guard Self.waiting != Waiting(self) else {
+            throw CKError(
+                .invalidArguments,
+                "The engine waits for its delegate, so the delegate cannot wait for \(call). Start a task for it."
+            )
+        }
     }
 
     // MARK: Schedule

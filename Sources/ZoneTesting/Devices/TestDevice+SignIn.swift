@@ -1,3 +1,4 @@
+import Synchronization
 import ZoneKit
 
 extension TestDevice {
@@ -24,16 +25,19 @@ extension TestDevice {
             throw CKError(.networkFailure, "Nobody can sign in while the relay does not run.")
         }
         try await container.signIn(.webAuthToken(token))
+        signedIn.withLock { $0 = user }
     }
 
-    /// Ends the sign-in of this device's user, on all devices that have signed in: requests are refused with
-    /// `notAuthenticated`, and notice connections end.
+    /// Ends the sign-in of whoever is signed in on this device, on all devices where that user has signed in: requests are
+    /// refused with `notAuthenticated`, and notice connections end.
     ///
-    /// One that never signed in does so first. `signIn()` goes on from there.
+    /// A device's user that never signed in does so first. `signIn()`, or `signIn(as:)`, goes on from there.
     ///
     /// - Throws: As `signIn()`.
     public func expireSignIn() async throws {
-        guard let user else { throw CKError(.notAuthenticated, "A visitor has no sign-in that could end.") }
+        guard let user = signedIn.withLock({ $0 }) ?? user else {
+            throw CKError(.notAuthenticated, "A visitor has no sign-in that could end.")
+        }
         if connection.credentials.webAuthToken == "dev-\(user)" { try await signIn() }
         try relay.running?.endSignIns(of: user)
     }

@@ -33,6 +33,8 @@ public final class TestDevice: Sendable {
     package let party: Party
     let life: DeviceLife
     private let clockWrong: ClockError
+    /// Whoever has signed in by `signIn(as:)` last.
+    let signedIn = Mutex<String?>(nil)
 
     convenience init(relay: TestRelay, _ identity: Identity) {
         self.init(relay: relay, identity, life: DeviceLife(number: 1, identity.deviceID, in: relay))

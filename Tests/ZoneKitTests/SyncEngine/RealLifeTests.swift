@@ -183,4 +183,62 @@ import ZoneTesting
         try await laptop.engine.fetchChanges()
         #expect(laptop.texts == ["sent": "two", "unsent": "two"])
     }
+
+    /// Programs keep the newer of two versions by their times, as Apple's sample does: each save of a record is later.
+    @Test func eachSaveIsLaterAlsoWhereTheClockStandsStillOrGoesBack() async throws {
+        let database = relay.device(of: "alice", named: "phone").privateDatabase
+        var record = try await database.save(CKRecord(recordType: "Note"))
+        var last = try #require(record.modificationDate)
+        for step in [0, 0, -3_600, 0] {
+            relay.clockError += .seconds(step)
+            record["text"] = "\(last)"
+            record = try await database.save(record)
+            let next = try #require(record.modificationDate)
+            #expect(next > last && next.timeIntervalSince(last) < 0.002)
+            last = next
+        }
+    }
+
+    /// It would wait for itself; what it starts a task for goes on.
+    @Test func whatTheDelegateCannotWaitForIsRefused() async throws {
+        let delegate = Impatient()
+        let device = relay.device(of: "alice", named: "phone")
+        var configuration = CKSyncEngine.Configuration(
+            database: device.privateDatabase,
+            stateSerialization: nil,
+            delegate: delegate
+        )
+        configuration.automaticallySync = false
+        let engine = CKSyncEngine(configuration)
+        try await engine.fetchChanges()
+        #expect(delegate.codes.withLock { $0 } == [.invalidArguments, .invalidArguments])
+        try await delegate.started.withLock { $0 }?.value
+    }
+
+    private final class Impatient: CKSyncEngineDelegate {
+        let codes = Mutex<[CKError.Code?]>([])
+        let started = Mutex<Task<Void, any Error>?>(nil)
+
+        func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
+            guard case .willFetchChanges = event, codes.withLock(\.isEmpty) else { return }
+            await note { try await syncEngine.sendChanges() }
+            await note { try await syncEngine.fetchChanges() }
+            started.withLock { $0 = Task { try await syncEngine.sendChanges() } }
+        }
+
+        private func note(_ call: () async throws -> Void) async {
+            do {
+                try await call()
+                codes.withLock { $0.append(nil) }
+            } catch {
+                let code = (error as? CKError)?.code
+                codes.withLock { $0.append(code) }
+            }
+        }
+
+        func nextRecordZoneChangeBatch(
+            _ context: CKSyncEngine.SendChangesContext,
+            syncEngine: CKSyncEngine
+        ) async -> CKSyncEngine.RecordZoneChangeBatch? { nil }
+    }
 }
