@@ -1,6 +1,7 @@
 /// What a value is compared and sorted by: the same for a filter's value, a record's, and an index entry.
 ///
-/// Keys of one field are all of one case, or `absent`. Text compares by its Unicode scalars, which is the order of its
+/// Keys of one field are all of one case, or `absent`; but of a NUMBER that was settled older values are `real`, and new ones
+/// `number`: these compare as numbers, as SQLite has them in its indexes. Text compares by its Unicode scalars, which is the order of its
 /// UTF-8 bytes: the same on every machine and in every language, and case matters. A text or byte sequence of more than
 /// `longest` bytes is held by its beginning and a hash of it all, so that equality stays exact and an index entry stays
 /// small.
@@ -22,6 +23,8 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         case (.absent, .absent): false
         case (.number(let x), .number(let y)): x < y
         case (.real(let x), .real(let y)): x < y
+        case (.number(let x), .real(let y)): order(x, y) < 0
+        case (.real(let x), .number(let y)): order(y, x) > 0
         case (.text(let x), .text(let y)): x.precedesInUTF8(y)
         case (.bytes(let x), .bytes(let y)): x.lexicographicallyPrecedes(y)
         default: a.rank < b.rank
@@ -34,6 +37,7 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         case (.absent, .absent): true
         case (.number(let x), .number(let y)): x == y
         case (.real(let x), .real(let y)): x == y
+        case (.number(let x), .real(let y)), (.real(let y), .number(let x)): order(x, y) == 0
         case (.text(let x), .text(let y)): x.utf8.elementsEqual(y.utf8)
         case (.bytes(let x), .bytes(let y)): x == y
         default: false
@@ -44,10 +48,18 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         switch self {
         case .absent: break
         case .number(let number): hasher.combine(number)
-        case .real(let number): hasher.combine(number)
+        case .real(let number):
+            if let whole = Int64(exactly: number) { hasher.combine(whole) } else { hasher.combine(number) }
         case .text(var text): text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
         case .bytes(let bytes): hasher.combine(bytes)
         }
+    }
+
+    /// Below 0 where the integer is less, above where it is greater: exactly, where a double cannot hold all integers.
+    private static func order(_ a: Int64, _ b: Double) -> Int {
+        guard let whole = Int64(exactly: b.rounded(.down)) else { return b < 0 ? 1 : -1 }
+        if a != whole { return a < whole ? -1 : 1 }
+        return b > b.rounded(.down) ? -1 : 0
     }
 
     private var rank: Int {

@@ -24,7 +24,8 @@ package struct SchemaChange: Sendable {
         let new = text.keepingUsers(of: development)
         result = new.inPlace(of: development)
         difference = SchemaDifference(from: development, to: result)
-        protect(production, from: new, "is in production and cannot be removed")
+        // Where nobody has signed in to development yet, only production has the users' type.
+        protect(production, from: new.keepingUsers(of: production), "is in production and cannot be removed")
         forbidRetyping(
             of: production,
             to: new,

@@ -29,6 +29,7 @@ final class StoreConnection: @unchecked Sendable {
 
     private let queue: DatabaseQueue
     private var kept: [(statement: Statement, sql: SQL)?] = Array(repeating: nil, count: Kept.allCases.count)
+    private var isClosed = false
     /// SQLite's number for the file's content after our latest commit.
     private var ownVersion: UInt32?
 
@@ -50,12 +51,17 @@ final class StoreConnection: @unchecked Sendable {
 
     func close() {
         // SQLite does not close under a statement.
-        queue.inDatabase { _ in kept = [] }
+        queue.inDatabase { _ in
+            kept = kept.map { _ in nil }
+            isClosed = true
+        }
         try? queue.close()
     }
 
     func statement(_ which: Kept, in database: Database) throws -> SQL {
         if let known = kept[which.rawValue] { return known.sql }
+        // Whoever waited for their turn while the store was closed.
+        guard !isClosed else { throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "The store is closed.") }
         let statement = try database.makeStatement(sql: which.text)
         let sql = SQL(statement.sqliteStatement, of: database)
         kept[which.rawValue] = (statement, sql)

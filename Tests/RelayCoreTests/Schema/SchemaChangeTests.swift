@@ -72,6 +72,12 @@ import Wire
             development: "RECORD TYPE Users ( roles LIST<INT64> );" + note("a STRING"),
             production: "RECORD TYPE Users ( roles LIST<INT64> );"
         ),
+        Row(
+            testDescription: "leave the users out before development has any",
+            text: note("a STRING"),
+            development: note("a STRING"),
+            production: "RECORD TYPE Users ( roles LIST<INT64> );" + note("a STRING")
+        ),
     ]
 
     @Test(arguments: imports) func importsAreTakenOrRefusedAsAWhole(row: Row) {

@@ -138,6 +138,15 @@ import Testing
         }
     }
 
+    @Test func whoComesAfterTheEndGetsAnError() async throws {
+        try await withFile { path in
+            let store = try open(path)
+            _ = try await makeZone("Notes", in: store)
+            store.close()
+            await #expect(throws: RelayError.self) { try await makeZone("Late", in: store) }
+        }
+    }
+
     @Test func everythingIsThereAfterReopening() async throws {
         try await withFile { path in
             let first = try open(path)
