@@ -154,4 +154,25 @@ import ZoneTesting
         let targets = try [phone, laptop].map { try $0.context().object(Note.self, "n")?.folder.target }
         #expect(targets[0] == targets[1])
     }
+
+    /// The folder is deleted here and not there yet when the link to it arrives.
+    @Test func aLinkToWhatIsAboutToGoLeadsNowhere() async throws {
+        let (phone, laptop) = try await devices(.mergeByPropertyObjectTrump)
+        let context = phone.context()
+        try context.insert(Folder(id: "f", name: "F"))
+        try context.save()
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        try context.delete(Folder.self, id: "f")
+        try context.save()
+        try edit(laptop) { $0.folder = ToOne(Folder(id: "f", name: "")) }
+        try await laptop.sync()
+        try await phone.container.fetchChanges()
+        for mirror in [phone, laptop, phone] { try await mirror.sync() }
+        let fresh = try await Mirrored(relay.device(of: "alice", named: "fresh"))
+        try await fresh.sync()
+        for mirror in [phone, laptop, fresh] {
+            #expect(try mirror.context().object(Note.self, "n")?.folder.target == nil)
+            #expect(try mirror.context().fetch(Folder.self).isEmpty)
+        }
+    }
 }

@@ -45,7 +45,10 @@ final class NameSpace {
 
     private func identity(of name: String, _ zone: Int64, _ destination: String?, _ db: Database) throws -> String? {
         let sql = "SELECT oid FROM mirror_record WHERE zone = ? AND name = ? AND oid IS NOT NULL"
-        if let oid = try String.fetchOne(db.cachedStatement(sql: sql), arguments: [zone, name]) { return oid }
+        if let oid = try String.fetchOne(db.cachedStatement(sql: sql), arguments: [zone, name]) {
+            // Deleted here and not there yet: the link is kept as one whose target is missing, as it will be everywhere.
+            return try isMissing(oid, destination, db) ? nil : oid
+        }
         if hasManyZones, let destination {
             let elsewhere = """
                 SELECT r.oid FROM mirror_record r JOIN mirror_zone z ON z.id = r.zone WHERE r.oid = ? AND r.entity = ?
@@ -61,6 +64,12 @@ final class NameSpace {
             try KnownRecord.find(db, oid: found) == nil
         else { return nil }
         return found
+    }
+
+    private func isMissing(_ oid: String, _ destination: String?, _ db: Database) throws -> Bool {
+        guard let destination, try db.tableExists(destination) else { return false }
+        let sql = "SELECT 1 FROM \(destination.quoted) WHERE id = ?"
+        return try Int.fetchOne(db.cachedStatement(sql: sql), arguments: [oid]) == nil
     }
 
     /// With links as record names, those whose target is not here included.
