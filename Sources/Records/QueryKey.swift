@@ -1,10 +1,10 @@
 /// What a value is compared and sorted by: the same for a filter's value, a record's, and an index entry.
 ///
-/// Keys of one field are all of one case, or `absent`; but of a NUMBER that was settled older values are `real`, and new ones
-/// `number`: these compare as numbers, as SQLite has them in its indexes. Text compares by its Unicode scalars, which is the order of its
-/// UTF-8 bytes: the same on every machine and in every language, and case matters. A text or byte sequence of more than
-/// `longest` bytes is held by its beginning and a hash of it all, so that equality stays exact and an index entry stays
-/// small.
+/// Keys of one field are all of one case, or `absent`; but of a NUMBER that was settled older values are `real`, and new
+/// ones `number`: these compare as numbers, as SQLite has them in its indexes. Text compares by its Unicode scalars, which
+/// is the order of its UTF-8 bytes: the same on every machine and in every language, and case matters. A text or byte
+/// sequence of more than `longest` bytes is held by its beginning and a hash of it all, so that equality stays exact and
+/// an index entry stays small.
 package enum QueryKey: Hashable, Sendable, Comparable {
     /// No value: before all others.
     case absent
