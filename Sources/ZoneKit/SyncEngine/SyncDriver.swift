@@ -40,6 +40,8 @@ actor SyncDriver {
     private var background: [Int: Task<Void, Never>] = [:]
     private var requests: [Int: @Sendable () -> Void] = [:]
     private var lastTask = 0
+    /// The tasks in which the delegate is at work; one that it starts is another.
+    private var delegateTasks: Set<Int> = []
     /// The number of this engine at the notice station, once it listens.
     var listening: UUID?
     private(set) var isStopped = false
@@ -164,30 +166,19 @@ actor SyncDriver {
         return await application { await question(delegate, engine) }
     }
 
-    /// What an engine waits for, and the task that it does so in.
-    private struct Waiting: Hashable {
-        var engine: ObjectIdentifier
-        var task: Int?
-
-        init(_ driver: SyncDriver) {
-            engine = ObjectIdentifier(driver)
-            task = withUnsafeCurrentTask { $0?.hashValue }
-        }
-    }
-
-    /// For the delegate: a task that it starts inherits this, and is another one.
-    @TaskLocal private static var waiting: Waiting?
-
     /// Runs the delegate's own code.
     private func application<Answer>(_ work: () async -> Answer) async -> Answer {
-        await conditions.time.application {
-            await Self.$waiting.withValue(Waiting(self)) { await work() }
-        }
+        let task = Self.currentTask
+        delegateTasks.insert(task)
+        defer { delegateTasks.remove(task) }
+        return await conditions.time.application { await work() }
     }
+
+    private static var currentTask: Int { withUnsafeCurrentTask { $0?.hashValue ?? 0 } }
 
     /// Throws to the delegate, which would wait for the engine that waits for it.
     func requireOutsideOfDelegate(_ call: String) throws(CKError) {
-        guard Self.waiting != Waiting(self) else {
+        guard !delegateTasks.contains(Self.currentTask) else {
             throw CKError(
                 .invalidArguments,
                 "The engine waits for its delegate, so the delegate cannot wait for \(call). Start a task for it."
