@@ -20,6 +20,8 @@ final class FolderLock: Sendable {
     private static let commandMark = " command"
 
     private let descriptor: Int32
+    /// The folder itself is held too: somebody may remove the file, and would have no lock to wait for.
+    private let folderDescriptor: Int32
 
     /// Holds the folder for a relay.
     ///
@@ -55,19 +57,26 @@ final class FolderLock: Sendable {
                 "\(path) cannot be opened: \(String(cString: strerror(errno))). Name another folder with --data."
             )
         }
+        folderDescriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         do {
-            try Self.take(descriptor, of: folder, as: holder)
+            try Self.take(descriptor, and: folderDescriptor, of: folder, as: holder)
         } catch {
             close(descriptor)
+            close(folderDescriptor)
             throw error
         }
         write("\(getpid())\(holder == .relay ? "" : Self.commandMark)\n")
     }
 
-    private static func take(_ descriptor: Int32, of folder: String, as holder: Holder) throws {
+    private static func take(
+        _ descriptor: Int32,
+        and folderDescriptor: Int32,
+        of folder: String,
+        as holder: Holder
+    ) throws {
         let start = ContinuousClock.now
         var limit = patience
-        while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
+        while [descriptor, folderDescriptor].contains(where: { flock($0, LOCK_EX | LOCK_NB) != 0 }) {
             let (process, isCommand) = other(descriptor)
             if isCommand, holder == .relay, limit == patience {
                 limit = patienceWithCommands
@@ -138,8 +147,10 @@ final class FolderLock: Sendable {
     deinit {
         // A process that is being started just now holds a copy of the descriptor until it becomes another program: closing
         // alone would leave the lock with it for that long.
-        flock(descriptor, LOCK_UN)
-        close(descriptor)
+        for descriptor in [folderDescriptor, descriptor] {
+            flock(descriptor, LOCK_UN)
+            close(descriptor)
+        }
     }
 
     /// Who else holds the lock, for messages.
