@@ -30,7 +30,11 @@ extension SQLiteWriter {
             let old = before.map { index.target.keys(of: $0, in: definition) } ?? []
             let new = after.map { index.target.keys(of: $0, in: definition) } ?? []
             for key in old where !new.contains(key) { try remove(key, index, zone.number, record.name) }
-            for key in new where !old.contains(key) { try enter(key, index, zone.number, record.name) }
+            // The building reads up to its goal, and this record has just moved behind it: whatever was not entered yet is
+            // entered now.
+            for key in new where !index.isReady || !old.contains(key) {
+                try enter(key, index, zone.number, record.name)
+            }
         }
     }
 

@@ -45,6 +45,7 @@ enum StoreLayout {
         migrator.registerMigration("28 runs after moves") { try $0.execute(sql: runsAfterMoves) }
         migrator.registerMigration("29 ends of zones") { try $0.execute(sql: zoneEnds) }
         migrator.registerMigration("30 ended zones by identity") { try $0.execute(sql: endedIdentities) }
+        migrator.registerMigration("31 indexes built anew") { try $0.execute(sql: indexesBuiltAnew) }
         return migrator
     }
 
@@ -284,6 +285,9 @@ enum StoreLayout {
 
     /// `words` was written for all fields' words and for a field of that name: whichever was meant is built anew.
     private static let wordsOfAllFields = "UPDATE field_index SET dropped = 1 WHERE target = 'words'"
+
+    /// Records that were written while an index was built, with the value that they had, were in none of it.
+    private static let indexesBuiltAnew = "UPDATE field_index SET dropped = 1"
 
     /// Records that followed one that had moved into a share were written without their run, and in no feed.
     private static let runsAfterMoves = """

@@ -32,6 +32,20 @@ import Testing
         #expect(answer.examined <= answer.names.count + 1)
     }
 
+    /// What is written anew stands behind what the building has still to read, also where its value is as before.
+    @Test func whatKeepsItsValueWhileAnIndexIsBuiltIsInIt() async throws {
+        let world = try QueryWorld()
+        try await world.makeZone("A")
+        for start in stride(from: 0, to: 6_000, by: 1_000) {
+            let title = start == 5_000 ? "milk" : "bread"
+            try await world.put(things(start..<start + 1_000, title: title), in: world.zones[0])
+        }
+        _ = try await world.firstPage(title, limit: 5)
+        try await world.put(things(5_900..<5_950, title: "milk"), in: world.zones[0])
+        let names = try await world.answer(title, limit: 300).names
+        #expect(try names.count == 1_000 && names == world.expectation(title))
+    }
+
     /// The words of all fields are found by an index of their own, whatever fields are called.
     @Test func aFieldMayBeCalledWords() async throws {
         let world = try QueryWorld()
