@@ -291,7 +291,7 @@ package final class SQLiteStore: Store {
                 )
                 defer { lastChange = writer.memory.lastChange }
                 watchedTypes = writer.memory.watchedTypes
-                if !connection.isUntouched(database) { try writer.noticeSchema() }
+                if connection.isTouched(database) { try writer.noticeSchema() }
                 try body(writer)
                 if let failure = writer.failure { throw failure }
                 try writer.finish()

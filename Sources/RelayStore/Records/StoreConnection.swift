@@ -30,8 +30,10 @@ final class StoreConnection: @unchecked Sendable {
     private let queue: DatabaseQueue
     private var kept: [(statement: Statement, sql: SQL)?] = Array(repeating: nil, count: Kept.allCases.count)
     private var isClosed = false
-    /// SQLite's number for the file's content after our latest commit.
-    private var ownVersion: UInt32?
+    /// SQLite's number for the file's content that we know: since our latest commit nobody else has written, or what they
+    /// wrote has been looked at.
+    private var knownVersion: UInt32?
+    private var hasLooked = false
 
     /// The thread that is in `write`; 0: none.
     private let user = Atomic<UInt>(0)
@@ -81,14 +83,24 @@ final class StoreConnection: @unchecked Sendable {
         try queue.inDatabase { database in
             user.store(Self.thisThread, ordering: .relaxed)
             defer { user.store(0, ordering: .relaxed) }
-            let result = try transact(.beginImmediate, database, body)
-            ownVersion = Self.version(of: database)
+            hasLooked = false
+            var wasKnown = false
+            let result = try transact(.beginImmediate, database) { database in
+                wasKnown = knownVersion == Self.version(of: database)
+                return try body(database)
+            }
+            // What another process wrote stays new to us until somebody asks for it.
+            if wasKnown || hasLooked { knownVersion = Self.version(of: database) }
             return result
         }
     }
 
-    /// Whether nobody else has written to the file since our latest commit; for those in a transaction.
-    func isUntouched(_ database: Database) -> Bool { ownVersion.map { $0 == Self.version(of: database) } ?? false }
+    /// Whether somebody else may have written to the file what nobody here has looked at; for those in a transaction, who
+    /// look at it then.
+    func isTouched(_ database: Database) -> Bool {
+        hasLooked = true
+        return knownVersion.map { $0 != Self.version(of: database) } ?? true
+    }
 
     private static func version(of database: Database) -> UInt32? {
         var version: UInt32 = 0

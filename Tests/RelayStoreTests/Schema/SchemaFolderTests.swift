@@ -89,6 +89,30 @@ import Wire
         }
     }
 
+    /// The first commit of a store's life draws its epoch, and looks at nothing.
+    @Test func aStoreThatHasNotWrittenYetGoesByItToo() async throws {
+        try await withFolder { folder, container in
+            let home = ContainerEnvironment(container, .development)
+            let earlier = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
+            try await earlier.store(of: home).write { writer throws(RelayError) in
+                try writer.define(["Note": RecordType(fields: ["title": .init(.scalar(.string))])])
+            }
+            earlier.close()
+            let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
+            defer { stores.close() }
+            let store = try stores.store(of: home)
+            try Self.put(
+                Self.schema("RECORD TYPE A ( a STRING );"),
+                into: .init(folder: folder, container: container),
+                .development
+            )
+            for _ in 0..<2 {
+                let seen = try await store.write { writer throws(RelayError) in try writer.schema }
+                #expect(Array(seen.types.keys) == ["A"])
+            }
+        }
+    }
+
     /// What this process itself has changed it reads by at once, however fast it is.
     @Test func anOpenStoreReadsByItAtOnce() async throws {
         try await withFolder { folder, container in
