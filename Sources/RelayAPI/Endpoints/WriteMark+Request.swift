@@ -35,6 +35,7 @@ extension WriteMark {
             print.add(part: operation.kind.rawValue)
             print.add(part: operation.name)
             print.add(part: operation.record.changeTag ?? "")
+            print.add(besideFieldsOf: operation.record)
             // In any order: a client may keep its fields in a table that has none.
             print.sum &+= operation.record.fields.reduce(0) { sum, field in
                 var own = Fingerprint()
@@ -88,4 +89,38 @@ extension Fingerprint {
     }
 
     fileprivate mutating func add(part text: String) { add(part: text.utf8) }
+
+    fileprivate mutating func add(besideFieldsOf record: RecordInput) {
+        add(part: record.recordType ?? "")
+        if let parent = record.parent { add(part: "parent \(parent ?? "")") }
+        if record.createsShortGUID { add(part: "createShortGUID") }
+        if let share = record.share { add(share) }
+    }
+
+    private mutating func add(_ share: ShareInput) {
+        if let root = share.root { add(part: "root \(root.name) \(root.changeTag ?? "")") }
+        if let permission = share.publicPermission { add(part: permission.word) }
+        if let participants = share.participants { add(each: participants.map(\.print)) }
+        guard let requests = share.accessRequests else { return }
+        add(part: "requests \(requests.isAllowed.map { "\($0)" } ?? "")")
+        for (word, names) in [("-", requests.denied), ("x", requests.blocked), ("o", requests.unblocked)] {
+            add(each: names.map { "\(word) \($0)" })
+        }
+    }
+
+    /// In any order.
+    private mutating func add(each parts: [String]) {
+        add(part: "\(parts.count)")
+        sum = parts.reduce(sum) { $0 &+ Fingerprint(of: $1).sum }
+    }
+}
+
+extension ParticipantInput {
+    fileprivate var print: String {
+        let parts = [
+            id, role?.word, permission?.word, isRemoved ? "removed" : nil, isForAnybody ? "anybody" : nil, emailAddress,
+            phoneNumber, userRecordName,
+        ]
+        return parts.map { $0 ?? "" }.joined(separator: "|")
+    }
 }

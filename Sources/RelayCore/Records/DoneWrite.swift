@@ -58,11 +58,13 @@ extension ModifyRecords {
 
     /// Remembers, in the same transaction, which operations have taken effect.
     ///
-    /// What an earlier request has done stays done, also where its record is gone since and the repeat is told so.
+    /// What an earlier request has done stays done, also where its record is gone since and the repeat is told so; and so
+    /// does what found nothing to do, such as a deletion: what comes afterwards is not its.
     func keep(_ outcomes: [Outcome], after earlier: DoneWrite?, in writer: any StoreWriter) throws(RelayError) {
         guard let mark else { return }
         var done = earlier ?? DoneWrite(print: mark.print)
         for (place, outcome) in outcomes.enumerated() where !outcome.hasFailed { done.insert(place) }
+        guard done.places != earlier?.places ?? [] else { return }
         try writer.keep(done, as: mark.id, by: mark.user)
     }
 }

@@ -187,7 +187,7 @@ package final class ModifyRecords: Sendable {
             return Result(zone: zone, outcomes: outcomes, isAtomicFailure: true, schemaVersion: -1)
         }
         try decision.write(to: writer, zone: zone)
-        if !decision.writes.isEmpty { try keep(decision.outcomes, after: decision.earlier, in: writer) }
+        try keep(decision.outcomes, after: decision.earlier, in: writer)
         let outcomes = decision.viewed(decision.outcomes, of: self)
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,

@@ -109,6 +109,51 @@ import Wire
         #expect(try only(there).text("recordType") == "Note")
     }
 
+    /// It deletes nothing later either.
+    @Test func aDeletionThatFoundNothingIsDoneToo() async throws {
+        let world = try await world()
+        let delete = #"{"operationType":"forceDelete","record":{"recordName":"n"}}"#
+        #expect(try only(await send("a", delete, to: world)).flag("deleted") == true)
+        _ = try await world.modify([.create("n")])
+        #expect(try only(await send("a", delete, to: world)).flag("deleted") == true)
+        let there = try await world.ask(
+            "private/records/lookup",
+            #"{"zoneID":{"zoneName":"Notes"},"records":[{"recordName":"n"}]}"#
+        )
+        #expect(try only(there).text("recordType") == "Note")
+    }
+
+    @Test(arguments: [
+        #""recordType":"Other""#, #""recordType":"Note","parent":{"recordName":"top"}"#,
+        #""recordType":"Note","createShortGUID":true"#,
+    ])
+    func whatIsSaidBesideFieldsCountsToo(_ members: String) async throws {
+        let world = try await world()
+        func create(_ members: String) -> String {
+            #"{"operationType":"create","record":{"recordName":"n",\#(members),"fields":{}}}"#
+        }
+        _ = try await world.modify([.create("top")])
+        #expect(try await send("a", create(#""recordType":"Note""#), to: world).status == 200)
+        #expect(try await send("a", create(members), to: world).status == 400)
+    }
+
+    @Test func whomAShareIsForCountsToo() async throws {
+        let world = try await world()
+        func share(_ permission: String, _ participants: [String]) -> String {
+            let list = participants.map {
+                #"{"permission":"\#(permission)","userIdentity":{"lookupInfo":{"emailAddress":"\#($0)@example.org"}}}"#
+            }
+            return
+                #"{"operationType":"forceUpdate","record":{"recordName":"cloudkit.zoneshare","recordType":"cloudkit.share","#
+                + #""fields":{},"participants":[\#(list.joined(separator: ","))]}}"#
+        }
+        #expect(try await send("a", share("READ_ONLY", ["ann", "ben"]), to: world).status == 200)
+        #expect(try await send("a", share("READ_ONLY", ["ben", "ann"]), to: world).status == 200)
+        for other in [share("READ_ONLY", ["ann", "cem"]), share("READ_WRITE", ["ann", "ben"])] {
+            #expect(try await send("a", other, to: world).status == 400)
+        }
+    }
+
     @Test func aRecordThatIsGoneSinceIsSaidToBe() async throws {
         let world = try await world()
         _ = try await send("a", operation("create", "n"), to: world)
