@@ -10,7 +10,7 @@ struct RecordAnswer {
     private var selection: FieldsJSON.Selection
     private let links: AssetLinks?
     private let shares: ShareAnswer
-    /// Are fields written as they are stored? Asked once, not for each record.
+    /// Are fields without assets written as they are stored? Asked once, not for each record.
     private var takesAll: Bool
     /// The zone's ID as it is written, made for the first record: all records have the same.
     private var zoneText: [UInt8]?
@@ -40,7 +40,7 @@ struct RecordAnswer {
         self.shares = shares
         self.links = links
         self.selection = selection
-        takesAll = selection == .all && links == nil
+        takesAll = selection == .all
     }
 
     /// From here on writes these fields; where they are `nil`, those of `outer`.
@@ -48,7 +48,7 @@ struct RecordAnswer {
         guard keys != nil || selection.desiredKeys != outer.desiredKeys else { return }
         selection = outer
         if let keys { selection.desiredKeys = Set(keys) }
-        takesAll = selection == .all && links == nil
+        takesAll = selection == .all
     }
 
     /// A live record whole, a deleted one as its tombstone.
@@ -56,13 +56,15 @@ struct RecordAnswer {
         _ record: StoredRecord,
         selecting own: FieldsJSON.Selection? = nil,
         to writer: inout JSONWriter
-    ) throws {
+    ) throws(RelayError) {
         guard !record.isDeleted else {
             // Where it went is its owner's business.
             let goal = shares.viewer == zoneID.owner ? record.movedTo : nil
             return writeTombstone(record.name, type: record.type, movedTo: goal, to: &writer)
         }
-        let fields = own == nil && takesAll ? record.fields : try fields(of: record, own ?? selection)
+        let links = links.flatMap { $0.types.contains(record.type) ? $0 : nil }
+        let isStored = own == nil && takesAll && links == nil
+        let fields = isStored ? record.fields : try fields(of: record, own ?? selection, links)
         writer.open(UInt8(ascii: "{"))
         writer.fragment(Text.recordName)
         writer.string(record.name)
@@ -108,8 +110,12 @@ struct RecordAnswer {
         return RowAnswer(end: writer.bytes)
     }
 
-    private func fields(of record: StoredRecord, _ selection: FieldsJSON.Selection) throws -> [UInt8] {
-        guard let links, links.types.contains(record.type) else { return try selection.apply(to: record.fields) }
+    private func fields(
+        of record: StoredRecord,
+        _ selection: FieldsJSON.Selection,
+        _ links: AssetLinks?
+    ) throws(RelayError) -> [UInt8] {
+        guard let links else { return try selection.apply(to: record.fields) }
         return try selection.apply(to: record.fields) { field, asset in
             links.address(asset, field: field, record: record, zone: zoneID)
         }
@@ -147,7 +153,7 @@ struct RecordAnswer {
 
     /// What became of one operation of a write; `requestID` goes with what failed.
     mutating func write(_ outcome: ModifyRecords.Outcome, requestID: RequestIdentifier, to writer: inout JSONWriter)
-        throws
+        throws(RelayError)
     {
         switch outcome {
         case .saved(let record): try write(record, to: &writer)
@@ -185,7 +191,7 @@ extension FieldsJSON.Selection {
     fileprivate func apply(
         to fields: [UInt8],
         linking link: ((String, Asset) -> String?)? = nil
-    ) throws -> [UInt8] {
+    ) throws(RelayError) -> [UInt8] {
         do {
             guard let link else { return try FieldsJSON.select(self, from: fields) }
             return try FieldsJSON.select(self, from: fields, linking: link)

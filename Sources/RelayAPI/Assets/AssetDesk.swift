@@ -297,12 +297,13 @@ final class AssetDesk: Sendable {
         let caller = Caller(download.user.map { .user($0) } ?? .anonymous, deviceID: "asset")
         let database = DatabaseAddress(scope: download.scope, caller: caller)
         return try store.read { reader throws(RelayError) in
-            guard let zone = try? database.zone(download.zone),
-                let found = try? LookupRecords([download.record], in: zone, of: database).read(from: reader).first,
-                case .success(let record) = found,
-                let values = try? FieldsJSON.values(of: [download.field], in: record.fields)
-            else { return nil }
-            return values[download.field]?.assets.first { $0.fileChecksum == download.hash.checksum }
+            guard let zone = try? database.zone(download.zone) else { return nil }
+            var values: [String: FieldValue]?
+            try? LookupRecords([download.record], in: zone, of: database).visit(from: reader) { _, found in
+                guard case .success(let record) = found else { return }
+                values = try? FieldsJSON.values(of: [download.field], in: record.fields)
+            }
+            return values?[download.field]?.assets.first { $0.fileChecksum == download.hash.checksum }
         }
     }
 }

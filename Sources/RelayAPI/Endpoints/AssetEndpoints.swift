@@ -18,13 +18,14 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
         }
         let name = try token["recordName"]?.string()
         if let name, !NameRules.isRecordName(name) { throw token.mismatch("a recordName of 1 to 255 ASCII characters") }
-        return (name: name ?? context.newRecordName(), field: field, known: try KnownAsset(token))
+        return (name: name ?? context.newRecordName(), type: type, field: field, known: try KnownAsset(token))
     }
     let (quota, database) = (context.limits.quota, context.database)
     let (room, held) = try context.store.read { reader throws(RelayError) in
         guard let found = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         // Bytes that wait to be saved take the owner's room: only those bring them who may save them.
         if let view = found.view, !view.shares.contains(where: { $0.permission == .readWrite }) { throw .accessDenied }
+        for token in asked { try context.checkUpload(ofType: token.type, named: token.name, in: found, reader) }
         let room = try quota.room(in: zone, by: database.scope, from: reader)
         return (room, try context.held(asked.compactMap(\.known), in: found, by: user, reader))
     }
@@ -63,17 +64,21 @@ func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
         (name: try item.required("recordName").string(), field: try item.required("fieldName").string())
     }
     let zone = try context.zone(of: context.body)
-    let found = try context.store.read { reader throws(RelayError) in
-        try LookupRecords(asked.map(\.name), in: zone, of: context.database).read(from: reader)
+    let lookup = LookupRecords(asked.map(\.name), in: zone, of: context.database)
+    var found: [Result<Asset, RelayError>] = []
+    try context.store.read { reader throws(RelayError) in
+        try lookup.visit(from: reader) { place, record in
+            found.append(record.flatMap { context.assets(in: $0, field: asked[place].field) })
+        }
     }
     return EndpointAnswer { writer in
         writer.key("assets")
         writer.array(zip(asked, found)) { writer, item in
-            let (asked, record) = item
+            let (asked, asset) = item
             writer.object { object in
                 object.member("recordName", asked.name)
                 object.member("fieldName", asked.field)
-                switch record.flatMap({ context.assets(in: $0, field: asked.field) }) {
+                switch asset {
                 case .success(let asset):
                     object.member("fileChecksum", asset.fileChecksum)
                     object.member("size", asset.size)
@@ -122,6 +127,22 @@ extension RequestContext {
         return held
     }
 
+    /// In the public database whoever uploads must be able to save it: in a record of the type, or in the one they name.
+    fileprivate func checkUpload(
+        ofType type: String,
+        named name: String,
+        in zone: Zone,
+        _ reader: any StoreReader
+    ) throws(RelayError) {
+        guard database.scope == .public else { return }
+        let schema = try reader.schema
+        let rights = database.rights(toType: schema.types[type] ?? RecordType(), in: schema)
+        if !rights.isDisjoint(with: [.create, .write]) { return }
+        guard let record = try reader.records(named: [name], in: zone)[name], !record.isDeleted,
+            database.rights(to: record, in: schema).contains(.write)
+        else { throw .accessDenied }
+    }
+
     fileprivate func assets(in record: StoredRecord, field: String) -> Result<Asset, RelayError> {
         let values = try? FieldsJSON.values(of: [field], in: record.fields)
         guard let asset = values?[field]?.assets.first else {
@@ -135,15 +156,14 @@ extension RequestContext {
         if case .session(let id, _) = authentication.credential { id } else { nil }
     }
 
-    /// Puts download addresses into answers; `nil` where the container has no type with assets.
-    var assetLinks: AssetLinks? { assetLinks(for: assetTypes) }
+    /// Puts download addresses into answers.
+    var assetLinks: AssetLinks { assetLinks(for: assetTypes) }
 
     var assetTypes: Set<String> { assets.types(of: home, in: store.currentSchema) }
 
     /// The same where it is known which types have assets.
-    func assetLinks(for types: Set<String>, in scope: DatabaseScope? = nil) -> AssetLinks? {
-        guard !types.isEmpty else { return nil }
-        return AssetLinks(
+    func assetLinks(for types: Set<String>, in scope: DatabaseScope? = nil) -> AssetLinks {
+        AssetLinks(
             types: types,
             desk: assets,
             home: home,

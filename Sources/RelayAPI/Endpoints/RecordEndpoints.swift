@@ -140,7 +140,8 @@ extension RequestContext {
     /// What a write needs that makes or changes shares; `nil` for nearly all.
     fileprivate func shareEdit(for operations: [ModifyRecords.Operation], in zone: ZoneID) throws -> ShareEdit? {
         guard operations.contains(where: { $0.record.share != nil || $0.record.createsShortGUID }) else { return nil }
-        let named = operations.flatMap { $0.record.share?.participants ?? [] }.compactMap(\.lookup)
+        let lists = operations.compactMap(\.record.share?.participants).filter(ShareEdit.isPlausible)
+        let named = lists.joined().compactMap(\.lookup)
         let known = named.isEmpty ? [:] : try authenticator.profiles(matching: named, in: home)
         return ShareEdit(owner: zone.owner, people: known.mapValues(\.user), now: now, newID: newSecret)
     }
@@ -166,23 +167,25 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let strays = Set(
         try items.indices.filter { try items[$0]["zoneID"] != nil && context.zone(of: items[$0]) != zone }
     )
-    let found = try context.store.read { reader throws(RelayError) in
-        try LookupRecords(names, in: zone, of: context.database).read(from: reader)
-    }
     var answer = RecordAnswer(zone: zone, links: context.assetLinks, shares: context.shareAnswer)
-    return try EndpointAnswer { writer in
-        writer.key("records")
-        writer.open(UInt8(ascii: "["))
-        for (index, result) in found.enumerated() {
-            guard writer.length < context.limits.answerBytes else { throw RelayError.tooMuch(for: context.limits) }
-            switch strays.contains(index) ? .failure(.anotherZone) : result {
-            case .success(let record): try answer.write(record, selecting: selections[index], to: &writer)
+    var records = JSONWriter()
+    records.open(UInt8(ascii: "["))
+    let lookup = LookupRecords(names, in: zone, of: context.database)
+    try context.store.read { reader throws(RelayError) in
+        try lookup.visit(from: reader) { place, result throws(RelayError) in
+            guard records.length < context.limits.answerBytes else { throw RelayError.tooMuch(for: context.limits) }
+            switch strays.contains(place) ? .failure(.anotherZone) : result {
+            case .success(let record): try answer.write(record, selecting: selections[place], to: &records)
             case .failure(let error):
-                let failed = ModifyRecords.Outcome.failed(name: names[index], error, server: nil)
-                try answer.write(failed, requestID: context.requestID, to: &writer)
+                let failed = ModifyRecords.Outcome.failed(name: names[place], error, server: nil)
+                try answer.write(failed, requestID: context.requestID, to: &records)
             }
         }
-        writer.close(UInt8(ascii: "]"))
+    }
+    records.close(UInt8(ascii: "]"))
+    return EndpointAnswer { [bytes = records.bytes] writer in
+        writer.key("records")
+        writer.raw(bytes)
     }
 }
 

@@ -16,6 +16,8 @@ struct MissedMatches {
     static let recordLimit = 20
     /// Changed records that are looked at in one zone.
     private static let lookLimit = 200
+    /// What these may have together: all are held until the oldest is known.
+    private static let lookBytes = 4 << 20
 
     func notices(
         _ news: NoticeCatchUp.News,
@@ -63,9 +65,11 @@ struct MissedMatches {
             subscriptions.widest(covering: NoticeSubject(scope: scope, zone: zone.id)) == nil
         else { return [] }
         var records: [StoredRecord] = []
+        var (count, bytes) = (0, 0)
         let range = start + 1...zone.lastChange
         try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, _ in
-            records.append(zone.aliases.viewed(record))
+            (count, bytes) = (count + 1, bytes + record.fields.count)
+            if bytes <= Self.lookBytes { records.append(zone.aliases.viewed(record)) }
         }
         // The newest of what is as it was then was written before, so what was created later may be new to the device.
         var known = Timestamp(milliseconds: .min)
@@ -94,7 +98,8 @@ struct MissedMatches {
             }
         }
         for match in spent { hub.queries.end(match, address.store, schema: schema) }
-        guard notices.count > Self.recordLimit || records.count == Self.lookLimit else { return notices }
+        let hasMore = count == Self.lookLimit || records.count < count
+        guard notices.count > Self.recordLimit || hasMore else { return notices }
         return [general(first, zone: zone.id)]
     }
 

@@ -71,8 +71,9 @@ package enum AssetVerdict: Hashable, Sendable {
 }
 
 extension Schema {
-    /// The record types that have a field for assets.
+    /// The record types whose records may hold assets: those that have a field for them, and shares, whose own fields stand
+    /// in no schema.
     package var assetTypes: Set<String> {
-        Set(types.filter { $0.value.fields.values.contains { $0.type.isAsset } }.keys)
+        Set(types.filter { $0.value.fields.values.contains { $0.type.isAsset } }.keys).union([Share.recordType])
     }
 }

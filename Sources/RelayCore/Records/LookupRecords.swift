@@ -14,20 +14,32 @@ package struct LookupRecords: Sendable {
         self.database = database
     }
 
-    /// One for each name, in their order.
+    /// Records that are in memory at once: each may have a megabyte.
+    private static let atOnce = 16
+
+    /// Gives `body` the outcome of each name, by its place, in their order.
     ///
     /// A record that the caller may not read is as absent as one that is not there.
-    package func read(from reader: any StoreReader) throws(RelayError) -> [Result<StoredRecord, RelayError>] {
+    package func visit(
+        from reader: any StoreReader,
+        _ body: (Int, Result<StoredRecord, RelayError>) throws(RelayError) -> Void
+    ) throws(RelayError) {
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         let aliases = zone.aliases
         let kept = aliases.isEmpty ? names : names.map(aliases.exchanged)
-        let found = try reader.records(named: kept, in: zone)
         let schema = try reader.schema
-        return kept.map { name in
-            guard let record = found[name], !record.isDeleted,
-                database.rights(to: record, in: schema).contains(.read)
-            else { return .failure(.recordNotFound) }
-            return .success(aliases.viewed(record))
+        for start in stride(from: 0, to: kept.count, by: Self.atOnce) {
+            let places = start..<min(start + Self.atOnce, kept.count)
+            let found = try reader.records(named: Array(kept[places]), in: zone)
+            for place in places {
+                guard let record = found[kept[place]], !record.isDeleted,
+                    database.rights(to: record, in: schema).contains(.read)
+                else {
+                    try body(place, .failure(.recordNotFound))
+                    continue
+                }
+                try body(place, .success(aliases.viewed(record)))
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ extension ModifyRecords {
 
         mutating func decide(_ operation: Operation) {
             let stored = before[operation.name].flatMap { $0.isDeleted ? nil : $0 }
-            let isHidden = stored != nil && sharing?.permission(operation.name) == Share.Permission.none
+            let isHidden = if let stored { isHidden(stored) } else { false }
             let current = isHidden ? nil : stored
             if let earlier, earlier.contains(outcomes.count) { return repeated(operation, current) }
             do throws(RelayError) {
@@ -88,6 +88,15 @@ extension ModifyRecords {
                 let isConflict = error.code == .conflict
                 outcomes.append(.failed(name: operation.name, error, server: isConflict ? current : nil))
             }
+        }
+
+        /// Whether the caller must not learn that the record is there.
+        ///
+        /// Only what would make one in its place tells it, whatever is answered.
+        private func isHidden(_ record: StoredRecord) -> Bool {
+            if sharing?.permission(record.name) == Share.Permission.none { return true }
+            guard request.database.scope == .public else { return false }
+            return request.database.rights(to: record, in: schema).isDisjoint(with: [.read, .write])
         }
 
         /// Everything that does not depend on the fields: name, zone, existence, change tag, rights.
@@ -112,14 +121,12 @@ extension ModifyRecords {
             if operation.record.createsShortGUID { try checkSharing() }
             guard let current else {
                 if kind.needsChangeTag { throw .recordNotFound }
-                if !kind.isDelete { try checkRight(.create, toType: operation.record.recordType) }
-                return
+                if kind.isDelete { return }
+                guard let type = operation.record.recordType else { throw .typeNeeded }
+                return try checkCreation(ofType: type)
             }
             let rights = sharedRights(to: current, by: operation) ?? request.database.rights(to: current, in: schema)
             guard rights.contains(.write) else {
-                // Who may not read it must not learn that it is there; what makes a record where there is none tells it
-                // whatever is answered.
-                guard rights.contains(.read) else { throw kind.needsChangeTag ? .recordNotFound : .accessDenied }
                 // Who may make records of the type is told that this one is there, whoever made it.
                 if kind == .create, mayCreate(current.type) { throw .recordExists }
                 throw .accessDenied
@@ -135,13 +142,13 @@ extension ModifyRecords {
             return request.database.rights(toType: schema.types[type] ?? RecordType(), in: schema).contains(.create)
         }
 
-        private func checkRight(_ right: Rights, toType name: String?) throws(RelayError) {
+        private func checkCreation(ofType name: String) throws(RelayError) {
             if let view = sharing?.zone.view, !view.shares.contains(where: { $0.permission == .readWrite }) {
                 throw .accessDenied
             }
-            guard request.database.scope == .public, let name else { return }
+            guard request.database.scope == .public else { return }
             let type = schema.types[name] ?? RecordType()
-            guard request.database.rights(toType: type, in: schema).contains(right) else { throw .accessDenied }
+            guard request.database.rights(toType: type, in: schema).contains(.create) else { throw .accessDenied }
         }
 
         mutating func delete(_ operation: Operation, _ current: StoredRecord?) {
@@ -167,9 +174,7 @@ extension ModifyRecords {
         }
 
         mutating func save(_ operation: Operation, over current: StoredRecord?) throws(RelayError) {
-            guard let type = current?.type ?? operation.record.recordType else {
-                throw .badRequest("recordType is required to create a record.")
-            }
+            guard let type = current?.type ?? operation.record.recordType else { throw .typeNeeded }
             if let given = operation.record.recordType, given != type {
                 throw .badRequest("The record is of another type than '\(given.prefix(64))'.")
             }
@@ -310,4 +315,8 @@ extension ModifyRecords {
             try writer.put(records, replacing: before, in: zone, by: request.database.caller.deviceID)
         }
     }
+}
+
+extension RelayError {
+    fileprivate static let typeNeeded = RelayError.badRequest("recordType is required to create a record.")
 }

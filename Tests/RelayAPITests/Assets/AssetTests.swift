@@ -295,6 +295,27 @@ import Wire
         #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
     }
 
+    /// No schema tells of a share's own fields.
+    @Test func anAssetInAShareIsServedAndStays() async throws {
+        try await world.makeZone("Notes")
+        let operation = RelayWorld.Operation(
+            kind: "create",
+            name: "cloudkit.zoneshare",
+            type: "cloudkit.share",
+            fields: #"{"picture":{"value":\#(try await upload())}}"#
+        )
+        #expect(try await world.modify([operation]).status == 200)
+        let found = try await world.ask(
+            "private/records/lookup",
+            #"{"zoneID":{"zoneName":"Notes"},"records":[{"recordName":"cloudkit.zoneshare"}]}"#
+        )
+        let address = try #require(try found.items("records").first?.field("picture")?.text("downloadURL"))
+        #expect(try bytes(await get(address)) == content)
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let later = TimeSource.system.now() + .seconds(3600)
+        #expect(try await world.stores.sqliteStore(of: home).removeUnusedAssets(before: later) == 0)
+    }
+
     @Test func aFileThatIsNotWholeIsNotServed() async throws {
         let checksum = try #require(try await save(try await upload()).field("file")?.text("fileChecksum"))
         let address = try await downloadAddress()

@@ -105,6 +105,43 @@ import Wire
         #expect(try rights.map { try $0.string() } == ["CREATE"])
     }
 
+    /// What waits to be saved takes everybody's room.
+    @Test func whoMaySaveNoneMayUploadNone() async throws {
+        try await grant([.world: .read, .authenticated: [.read, .create], .creator: .write])
+        _ = try await save("create", Self.whole, as: "alice")
+        func upload(_ name: String, as user: String) async throws -> Int {
+            let token = #"{"recordType":"Note","fieldName":"file","recordName":"\#(name)"}"#
+            return try await world.ask("public/assets/upload", as: user, #"{"tokens":[\#(token)]}"#).status
+        }
+        #expect(try await upload("new", as: "bob") == 200)
+        try await grant([.world: .read, .creator: .write])
+        #expect(try await upload("new", as: "bob") == 403)
+        #expect(try await upload("a", as: "bob") == 403)
+        #expect(try await upload("a", as: "alice") == 200, "it is hers to change")
+    }
+
+    /// Whatever is asked of a record that the caller may not read is answered as if there were none.
+    @Test func whatMayNotBeReadIsNotThere() async throws {
+        try await grant([.creator: [.read, .create, .write]])
+        _ = try await save("create", Self.whole, name: "there", as: "alice")
+        try await grant([.creator: [.read, .write]])
+        for kind in ["forceDelete", "delete", "update", "replace", "forceUpdate", "forceReplace", "create"] {
+            for type in kind.hasSuffix("elete") ? [nil] : ["Note", nil] {
+                var answers: [String] = []
+                for name in ["there", "gone"] {
+                    let operation = RelayWorld.Operation(kind: kind, name: name, tag: "1", type: type, fields: "{}")
+                    let body = #"{"operations":[\#(operation.json)]}"#
+                    let items = try await world.ask("public/records/modify", as: "bob", body).items("records")
+                    let item = try #require(items.first)
+                    let parts = [item.text("serverErrorCode"), item.text("reason"), item.text("recordType")]
+                    answers.append("\(parts) \(item.flag("deleted") ?? false)")
+                }
+                #expect(answers[0] == answers[1], "\(kind) of \(type ?? "no type")")
+            }
+        }
+        #expect(try await lookUp("there", as: "alice").text("recordType") == "Note")
+    }
+
     @Test(arguments: [Rights.read, .write, [.read, .write]])
     func whatCreatorsMayDoElseMakesNothing(_ rights: Rights) async throws {
         try await grant([.creator: rights])
