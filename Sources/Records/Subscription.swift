@@ -26,6 +26,11 @@ package struct Subscription: Hashable, Sendable {
         self.notificationInfo = notificationInfo
     }
 
+    /// Bytes of its texts, as its client sent them.
+    package var byteCount: Int {
+        id.utf8.count + (recordType?.utf8.count ?? 0) + (notificationInfo?.count ?? 0) + (query?.json.count ?? 0)
+    }
+
     /// The query that it watches; `nil` for one that watches zones.
     package var query: SubscribedQuery? {
         if case .query(let query) = kind { query } else { nil }

@@ -24,6 +24,8 @@ package struct Limits: Hashable, Sendable {
     package var subscriptionsPerDatabase = 1_000
     /// Bytes of the query that a subscription watches.
     package var subscribedQueryBytes = 16_384
+    /// Bytes of a user's subscriptions in one database together: they are all held in memory.
+    package var subscriptionBytesPerDatabase = 1 << 20
     /// How long a long poll waits for a notice; below the 60 s after which proxies commonly cut.
     package var longestPoll = Duration.seconds(25)
     package var queryFilters = 16

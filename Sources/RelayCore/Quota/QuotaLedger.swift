@@ -16,6 +16,9 @@ struct QuotaLedger: ~Copyable {
     private(set) var givers: Set<Int> = []
     /// Those that are known not to.
     var nonGivers: Set<Int> = []
+    /// Assets that records have come to use in this request, and those whose room was given back in it.
+    private var taken: Set<AssetHash> = []
+    private var freed: Set<AssetHash> = []
 
     /// - Parameters:
     ///   - room: What is left before the request; `nil` where nothing is limited.
@@ -41,15 +44,23 @@ struct QuotaLedger: ~Copyable {
     ) throws(RelayError) {
         guard room != nil else { return }
         var growth = StorageUse(of: record) - StorageUse(of: current)
+        var exchange = Exchange()
         if bringsAssets || !allows(growth) {
-            growth.assets = try assetGrowth(of: record, over: current)
-            if !allows(growth) { try countLeaving() }
+            exchange = try self.exchange(of: record, over: current)
+            growth.assets = exchange.growth
+            if !allows(growth) {
+                try countLeaving()
+                exchange = try self.exchange(of: record, over: current)
+                growth.assets = exchange.growth
+            }
         }
         if growth.records < 0 || growth.assets < 0 {
             if nonGivers.contains(place) { return }
             givers.insert(place)
         }
         try room?.take(growth)
+        taken.formUnion(exchange.comes)
+        freed = freed.subtracting(exchange.comes).union(exchange.goes)
     }
 
     /// Counts a record that operation `place` deletes.
@@ -62,19 +73,46 @@ struct QuotaLedger: ~Copyable {
 
     private func allows(_ growth: StorageUse) -> Bool { room?.allows(growth) ?? true }
 
-    /// Bytes of assets that the zone has not yet, less those that only this record uses and gives up.
-    private func assetGrowth(of record: StoredRecord, over current: StoredRecord?) throws(RelayError) -> Int64 {
-        let (new, old) = (Self.assets(of: record), current.map(Self.assets(of:)) ?? [:])
+    /// What a record's assets change in the zone.
+    private struct Exchange {
+        /// Bytes of assets that the zone has not yet, less those that only this record uses and gives up.
         var growth: Int64 = 0
-        for (hash, size) in new where old[hash] == nil { growth += try assetUses(hash) == 0 ? size : 0 }
-        for (hash, size) in old where new[hash] == nil { growth -= try assetUses(hash) == 1 ? size : 0 }
-        return growth
+        var comes: Set<AssetHash> = []
+        var goes: Set<AssetHash> = []
+    }
+
+    private func exchange(of record: StoredRecord, over current: StoredRecord?) throws(RelayError) -> Exchange {
+        let (new, old) = (Self.assets(of: record), current.map(Self.assets(of:)) ?? [:])
+        var exchange = Exchange()
+        for (hash, size) in new where old[hash] == nil {
+            exchange.comes.insert(hash)
+            if try isNew(hash) { exchange.growth += size }
+        }
+        for (hash, size) in old where new[hash] == nil {
+            guard try isLastUse(hash) else { continue }
+            exchange.goes.insert(hash)
+            exchange.growth -= size
+        }
+        return exchange
+    }
+
+    /// Whether an asset takes room in the zone that it did not take before.
+    private func isNew(_ hash: AssetHash) throws(RelayError) -> Bool {
+        if freed.contains(hash) || taken.contains(hash) { return freed.contains(hash) }
+        return try assetUses(hash) == 0
+    }
+
+    /// Whether an asset leaves the zone with the record that gives it up.
+    private func isLastUse(_ hash: AssetHash) throws(RelayError) -> Bool {
+        if freed.contains(hash) || taken.contains(hash) { return false }
+        return try assetUses(hash) == 1
     }
 
     private mutating func countLeaving() throws(RelayError) {
         for record in leaving {
-            for (hash, size) in Self.assets(of: record) where try assetUses(hash) == 1 {
+            for (hash, size) in Self.assets(of: record) where try isLastUse(hash) {
                 room?.give(StorageUse(assets: size))
+                freed.insert(hash)
             }
         }
         leaving = []

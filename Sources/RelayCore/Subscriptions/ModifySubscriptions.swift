@@ -36,26 +36,23 @@ package struct ModifySubscriptions: Sendable {
     /// Saving one again and deleting one that is gone are successes; updating one that is not there is none.
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         guard let user = database.caller.user else { return [] }
-        var known = Set(try writer.subscriptions(of: user, in: database.scope).map(\.id))
+        var known: [String: Int] = [:]
+        for subscription in try writer.subscriptions(of: user, in: database.scope) {
+            known[subscription.id] = subscription.byteCount
+        }
         var outcomes: [Outcome] = []
         for operation in operations {
             do throws(RelayError) {
                 switch operation {
                 case .save(let subscription), .update(let subscription):
-                    if case .update = operation, !known.contains(subscription.id) { throw .subscriptionNotFound }
+                    if case .update = operation, known[subscription.id] == nil { throw .subscriptionNotFound }
                     let checked = try check(subscription)
-                    guard known.contains(checked.id) || known.count < limits.subscriptionsPerDatabase else {
-                        throw RelayError(
-                            .quotaExceeded,
-                            "A user may have \(limits.subscriptionsPerDatabase) subscriptions in one database. "
-                                + "Delete one first."
-                        )
-                    }
-                    known.insert(checked.id)
+                    try checkRoom(for: checked, beside: known)
+                    known[checked.id] = checked.byteCount
                     try writer.put([checked], of: user, in: database.scope)
                     outcomes.append(.success(.save(checked)))
                 case .delete(let id):
-                    known.remove(id)
+                    known[id] = nil
                     try writer.deleteSubscriptions(ids: [id], of: user, in: database.scope)
                     outcomes.append(.success(operation))
                 }
@@ -66,6 +63,23 @@ package struct ModifySubscriptions: Sendable {
             }
         }
         return outcomes
+    }
+
+    private func checkRoom(for new: Subscription, beside known: [String: Int]) throws(RelayError) {
+        guard known[new.id] != nil || known.count < limits.subscriptionsPerDatabase else {
+            throw RelayError(
+                .quotaExceeded,
+                "A user may have \(limits.subscriptionsPerDatabase) subscriptions in one database. Delete one first."
+            )
+        }
+        let growth = new.byteCount - (known[new.id] ?? 0)
+        guard growth <= 0 || known.values.reduce(growth, +) <= limits.subscriptionBytesPerDatabase else {
+            throw RelayError(
+                .quotaExceeded,
+                "A user's subscriptions in one database may have \(limits.subscriptionBytesPerDatabase) bytes of queries "
+                    + "and notification settings together. Delete one first."
+            )
+        }
     }
 
     private func check(_ subscription: Subscription) throws(RelayError) -> Subscription {

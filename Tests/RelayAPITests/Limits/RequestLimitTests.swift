@@ -248,6 +248,30 @@ import Wire
         expectRefusal(try await make(String(repeating: "s", count: 256)), naming: "255")
     }
 
+    /// All of them are held in memory, so their number alone is no bound.
+    @Test func subscriptionsAreWeighedToo() async throws {
+        var limits = Limits()
+        limits.subscriptionBytesPerDatabase = 400
+        let world = try RelayWorld(limits: limits)
+        func make(_ id: String, alert length: Int) async throws -> JSONValue {
+            let text = String(repeating: "x", count: length)
+            let subscription =
+                #"{"subscriptionID":"\#(id)","subscriptionType":"query","query":{"recordType":"Note"},"firesOn":["create"],"#
+                + #""notificationInfo":{"alertBody":"\#(text)"}}"#
+            let answer = try await world.ask(
+                "private/subscriptions/modify",
+                #"{"operations":[{"operationType":"create","subscription":\#(subscription)}]}"#
+            )
+            return try #require(try answer.items("subscriptions").first)
+        }
+        _ = try await world.modify(zone: "_defaultZone", [.create("n")])
+        for id in ["a", "b", "a"] { #expect(try await make(id, alert: 100).text("serverErrorCode") == nil) }
+        #expect(try await make("c", alert: 200).text("serverErrorCode") == "QUOTA_EXCEEDED")
+        #expect(try await make("a", alert: 400).text("serverErrorCode") == "QUOTA_EXCEEDED")
+        // What does not grow always may be.
+        #expect(try await make("a", alert: 10).text("serverErrorCode") == nil)
+    }
+
     // MARK: Queries
 
     private func query(_ query: String, _ world: RelayWorld) async throws -> Answer {

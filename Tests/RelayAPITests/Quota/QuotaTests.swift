@@ -242,4 +242,23 @@ import Wire
         let gone = RelayWorld.Operation(kind: "forceDelete", name: "c", type: nil)
         #expect(try codes(await world.modify(zone: "_defaultZone", [gone, note("n", 3_000)])) == ["ok", "ok"])
     }
+
+    /// What one operation gives up another of the same request may keep.
+    @Test func anAssetThatChangesHandsInARequestMakesNoRoom() async throws {
+        for turns in [false, true] {
+            let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 })
+            let tokens = try await uploadAddress(world)
+            let first = try await send(world, 6_000, 1, to: tokens)
+            #expect(try await save(world, first, named: "a") == ["ok"])
+            let second = try await send(world, 6_000, 2, to: tokens)
+            func photo(_ name: String, _ upload: Answer) throws -> RelayWorld.Operation {
+                let asset = String(decoding: try upload.json.required("singleFile").rawBytes, as: UTF8.self)
+                return .init(kind: "create", name: name, type: "Photo", fields: #"{"file":{"value":\#(asset)}}"#)
+            }
+            let gone = RelayWorld.Operation(kind: "forceDelete", name: "a", type: nil)
+            let saves = [try photo("b", first), try photo("c", second)]
+            let answer = try await world.modify(zone: "_defaultZone", [gone] + (turns ? saves.reversed() : saves))
+            #expect(try codes(answer) == ["ok", "ok", "QUOTA_EXCEEDED"])
+        }
+    }
 }
