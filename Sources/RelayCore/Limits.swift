@@ -12,8 +12,10 @@ package struct Limits: Hashable, Sendable {
     package var answerBytes = 16 << 20
     /// Records that one `records/move` takes to another zone.
     package var recordsPerMove = 10_000
-    /// Bytes of their `fields` objects together.
+    /// Bytes of their `fields` objects together, and of those that stand under their names in the other zone.
     package var bytesPerMove = 256 << 20
+    /// References that one write may have to look at for what it deletes, to learn what goes along and what is in the way.
+    package var bondsPerWrite = 200_000
     /// Bytes of one record's `fields` object.
     package var recordBytes = 1_000_000
     /// Bytes of one string, or of the content of one bytes field.

@@ -29,6 +29,11 @@ extension ModifyRecords {
         var newShares: [Int: Share] = [:]
         /// Deletions, by their places, that take effect in the caller's sight alone.
         var keptDeletions: Set<Int> = []
+        /// What goes with the deletions, read and written when it goes.
+        var followers: [Follower] = []
+        /// Those of them that are a share's root or its record, without their fields.
+        var sharedFollowers: [String: StoredRecord] = [:]
+        let bondCount: BondCount
         /// What has been done already, where this request repeats one.
         var earlier: DoneWrite?
         /// Whether a record of the zone is there and out of the caller's sight; `nil` where nothing is.
@@ -44,9 +49,11 @@ extension ModifyRecords {
             request: ModifyRecords,
             now: Timestamp,
             in writer: any StoreWriter,
-            quota: consuming QuotaLedger
+            quota: consuming QuotaLedger,
+            bondCount: BondCount
         ) {
             self.schema = schema
+            self.bondCount = bondCount
             self.writer = writer
             self.quota = quota
             self.before = before
@@ -303,6 +310,7 @@ extension ModifyRecords {
                 guard let share = alias.share else { continue }
                 try writer.show(alias.kept, as: alias.shown, in: share, of: zone)
             }
+            try writeFollowers(to: writer, zone)
             var records: [StoredRecord] = []
             records.reserveCapacity(writes.count)
             for place in writes.indices {

@@ -18,9 +18,12 @@ extension ModifyRecords.Decision {
         func keeps(_ reference: StoredReference) -> Bool { replaced.map { !$0.contains(reference.field) } ?? false }
     }
 
-    /// Refuses operations that would break a reference, and adds the deletions that DELETE_SELF asks for.
-    mutating func keepReferences(in writer: any StoreWriter, _ seen: Zone) throws(RelayError) {
-        guard writes.contains(where: { $0.record.isDeleted }) || !bonds.isEmpty else { return }
+    /// Refuses operations that would break a reference or put a record into two shares, and adds the deletions that
+    /// DELETE_SELF asks for.
+    mutating func keepBonds(in writer: any StoreWriter, _ seen: Zone) throws(RelayError) {
+        guard writes.contains(where: { $0.record.isDeleted }) || !bonds.isEmpty else {
+            return try refuseOffences(in: writer, beside: Cascade())
+        }
         let sources = savedSources
         var targets: Set<String> = []
         for source in sources.values {
@@ -35,24 +38,27 @@ extension ModifyRecords.Decision {
         while true {
             let failures = failureCount
             cascade = try deletions(with: sources, in: writer, zone)
-            try refuseHeldTargets(sources, cascade, in: writer, zone)
+            try refuseHeldTargets(cascade)
             // Each refusal takes away what others may have leant on; one of a deletion leaves its target to those who refer
             // to it.
             if failureCount > failures, !request.isAtomic { continue }
             refuseDanglingSources(sources, cascade, stored)
             try refuseCrowdingSources(sources, cascade, in: writer, zone)
+            if failureCount > failures, !request.isAtomic { continue }
+            // A save that its share refuses goes on saying what it said.
+            try refuseOffences(in: writer, beside: cascade)
             if failureCount == failures || request.isAtomic { break }
         }
-        let kept = try deletionsForTheCaller(sources, cascade, in: writer, zone)
+        let kept = try deletionsForTheCaller(cascade)
         keptDeletions = kept
         try carryOut(cascade, keeping: kept)
     }
 
     private var failureCount: Int { outcomes.count { $0.error != nil } }
 
-    private func isLive(_ outcome: Int) -> Bool { outcomes[outcome].error == nil }
+    func isLive(_ outcome: Int) -> Bool { outcomes[outcome].error == nil }
 
-    private mutating func refuse(_ outcome: Int, _ error: RelayError) {
+    mutating func refuse(_ outcome: Int, _ error: RelayError) {
         guard isLive(outcome) else { return }
         outcomes[outcome] = .failed(name: request.operations[outcome].name, error, server: nil)
     }
@@ -71,105 +77,6 @@ extension ModifyRecords.Decision {
             sources[operation.name] = source
         }
         return sources
-    }
-
-    // MARK: Deletions
-
-    /// All that this write deletes: by its own operations, and by DELETE_SELF.
-    struct Cascade {
-        /// Which operation is to answer for the deletion of each record.
-        var roots: [String: Int] = [:]
-        /// The records that go by DELETE_SELF alone, near ones first.
-        var records: [StoredRecord] = []
-        /// The records among all these that something holds.
-        var held: [String] = []
-    }
-
-    private func deletions(
-        with sources: [String: Source],
-        in writer: any StoreWriter,
-        _ zone: Zone
-    ) throws(RelayError) -> Cascade {
-        var cascade = Cascade()
-        var targets: [(name: String, root: Int)] = []
-        for write in writes where write.record.isDeleted {
-            guard let outcome = write.outcome, isLive(outcome) else { continue }
-            targets.append((write.record.name, outcome))
-            cascade.roots[write.record.name] = outcome
-        }
-        while !targets.isEmpty {
-            var found: [String: Int] = [:]
-            for target in targets {
-                try writer.visitReferences(to: target.name, in: zone) { reference in
-                    guard reference.kind == .deleteSelf else {
-                        cascade.held.append(target.name)
-                        return false
-                    }
-                    if !isGivenUp(reference, sources), cascade.roots[reference.source] == nil {
-                        found[reference.source] = target.root
-                    }
-                    return true
-                }
-            }
-            let records = try writer.records(named: found.keys.sorted(), in: zone)
-            targets = []
-            for (name, root) in found.sorted(by: { $0.key < $1.key }) {
-                guard let record = records[name], !record.isDeleted, record.type != RecordType.usersName else {
-                    continue
-                }
-                cascade.roots[name] = root
-                cascade.records.append(record)
-                targets.append((name, root))
-            }
-        }
-        return cascade
-    }
-
-    /// Whether a save of this write ends the reference; said anew, it is the save that answers for it.
-    private func isGivenUp(_ reference: StoredReference, _ sources: [String: Source]) -> Bool {
-        guard let source = sources[reference.source], isLive(source.outcome) else { return false }
-        return !source.keeps(reference)
-    }
-
-    /// Refuses the deletion of a record that another one goes on referring to, where the caller sees both.
-    private mutating func refuseHeldTargets(
-        _ sources: [String: Source],
-        _ cascade: Cascade,
-        in writer: any StoreWriter,
-        _ zone: Zone
-    ) throws(RelayError) {
-        for target in cascade.held {
-            guard let root = cascade.roots[target] else { continue }
-            for holder in try holders(of: target, sources, cascade, in: writer, zone) {
-                if try isInSight(holder) { refuse(root, .held(holder)) }
-            }
-        }
-    }
-
-    /// What goes on referring to a record that is to go; one is enough for somebody who sees everything.
-    func holders(
-        of target: String,
-        _ sources: [String: Source],
-        _ cascade: Cascade,
-        in writer: any StoreWriter,
-        _ zone: Zone
-    ) throws(RelayError) -> [StoredReference] {
-        var found: [StoredReference] = []
-        let seesAll = hides == nil
-        try writer.visitReferences(to: target, in: zone) { reference in
-            guard reference.kind != .deleteSelf, cascade.roots[reference.source] == nil else { return true }
-            guard !isGivenUp(reference, sources) else { return true }
-            found.append(reference)
-            return !seesAll
-        }
-        return found
-    }
-
-    /// Whether the caller sees both ends of it.
-    private func isInSight(_ reference: StoredReference) throws(RelayError) -> Bool {
-        guard let hides else { return true }
-        if try hides(reference.source) { return false }
-        return try !hides(reference.target)
     }
 
     // MARK: Saves
@@ -235,7 +142,7 @@ extension ModifyRecords.Decision {
         let all = try writer.countDeleteSelf(to: target, in: zone, atMost: StoredReference.mostDeleteSelf + said)
         guard all + said > StoredReference.mostDeleteSelf else { return all }
         var others: [String] = []
-        try writer.visitReferences(to: target, in: zone) { reference in
+        try bondCount.visit(target, in: zone, of: writer) { reference in
             guard reference.kind == .deleteSelf else { return false }
             let goes = cascade.roots[reference.source] != nil || isGivenUp(reference, sources)
             if !goes { others.append(reference.source) }
@@ -267,14 +174,6 @@ extension ModifyRecords.Decision {
 }
 
 extension RelayError {
-    fileprivate static func held(_ reference: StoredReference) -> RelayError {
-        let by = reference.kind == .parent ? "is the parent of another record" : "is the target of a VALIDATE reference"
-        return RelayError(
-            .validatingReferenceError,
-            "The record '\(reference.target)' \(by). Delete or change the referring records first, or in the same request."
-        )
-    }
-
     fileprivate static func dangling(_ reference: StoredReference) -> RelayError {
         let holder = reference.kind == .parent ? "The parent" : "The reference in field '\(reference.field)'"
         return RelayError(

@@ -172,12 +172,13 @@ package final class ModifyRecords: Sendable {
         guard let zone = try writer.zone(zone, in: database) else { throw .zoneNotFound }
         let request = byKeptNames(zone.aliases)
         let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
-        var decision = try request.decided(over: before, in: zone, by: writer)
+        let bondCount = BondCount(limit: rules.limits.bondsPerWrite)
+        var decision = try request.decided(over: before, in: zone, by: writer, bondCount: bondCount)
         // Room that turns out not to be made is no room for the rest of the request either.
         var nonGivers: Set<Int> = []
         while !decision.falseGivers.isSubset(of: nonGivers), !(isAtomic && decision.hasFailed) {
             nonGivers.formUnion(decision.falseGivers)
-            decision = try request.decided(over: before, in: zone, by: writer, besides: nonGivers)
+            decision = try request.decided(over: before, in: zone, by: writer, besides: nonGivers, bondCount: bondCount)
         }
 
         // A repeat has been carried out as a whole when it came first, whatever has become of its records.
@@ -204,7 +205,8 @@ package final class ModifyRecords: Sendable {
         over before: [String: StoredRecord],
         in zone: Zone,
         by writer: any StoreWriter,
-        besides nonGivers: Set<Int> = []
+        besides nonGivers: Set<Int> = [],
+        bondCount: BondCount
     ) throws(RelayError) -> Decision {
         let room = try rules.limits.quota.room(in: zone.id, by: database.scope, from: writer)
         var decision = Decision(
@@ -213,7 +215,8 @@ package final class ModifyRecords: Sendable {
             request: self,
             now: zone.stamp(at: now),
             in: writer,
-            quota: QuotaLedger(room, of: zone, in: writer)
+            quota: QuotaLedger(room, of: zone, in: writer),
+            bondCount: bondCount
         )
         decision.quota.nonGivers = nonGivers
         decision.sharing = try sharingState(of: zone, before: before, in: writer)
@@ -224,7 +227,7 @@ package final class ModifyRecords: Sendable {
         }
         decision.earlier = try earlier(in: writer)
         for operation in decision.request.operations { decision.decide(operation) }
-        try decision.keepReferences(in: writer, zone)
+        try decision.keepBonds(in: writer, zone)
         try decision.keepShares(in: writer)
         return decision
     }

@@ -2,26 +2,35 @@ import Records
 
 /// What the shares of a zone ask of a write, once its operations are decided each for itself.
 extension ModifyRecords.Decision {
-    /// Refuses what would put a record into two shares or out of a participant's reach; ends shares whose roots go; marks
-    /// and unmarks roots.
-    mutating func keepShares(in writer: any StoreWriter) throws(RelayError) {
+    /// Refuses what would put a record into two shares or out of a participant's reach.
+    mutating func refuseOffences(in writer: any StoreWriter, beside cascade: Cascade) throws(RelayError) {
         guard let state = sharing else { return }
+        let places = places
         while true {
             let failures = outcomes.count { $0.error != nil }
+            var covers = Covers(places: places, newRoots: newRoots)
             for write in writes {
-                guard let outcome = write.outcome, outcomes[outcome].error == nil, !write.record.isDeleted else {
-                    continue
-                }
-                if let error = try offence(of: write.record, at: outcome, state, in: writer) {
-                    outcomes[outcome] = .failed(name: write.record.name, error, server: nil)
-                }
+                guard let outcome = write.outcome, isLive(outcome), !write.record.isDeleted else { continue }
+                let root = newShares[outcome]?.root
+                let error: RelayError? =
+                    if let root, cascade.roots[root] != nil { .nothingToShare } else {
+                        try offence(of: write.record, at: outcome, state, &covers, in: writer)
+                    }
+                guard let error else { continue }
+                refuse(outcome, error)
+                covers = Covers(places: places, newRoots: newRoots)
             }
             if outcomes.count(where: { $0.error != nil }) == failures || request.isAtomic { break }
         }
-        if request.isAtomic, hasFailed { return }
+    }
+
+    /// Ends shares whose roots go; marks and unmarks roots.
+    mutating func keepShares(in writer: any StoreWriter) throws(RelayError) {
+        guard let state = sharing, !(request.isAtomic && hasFailed) else { return }
         if !newAliases.isEmpty {
+            var covers = Covers(places: places, newRoots: newRoots)
             newAliases = placed(newAliases) { name in
-                if case .stored(let share) = cover(of: name, state) { share } else { nil }
+                if case .stored(let share) = cover(of: name, state, &covers) { share } else { nil }
             }
         }
         try endShares(state, in: writer)
@@ -38,28 +47,62 @@ extension ModifyRecords.Decision {
         case new(root: String)
     }
 
-    private func cover(of name: String, _ state: SharingState, _ seen: Set<String> = []) -> Cover {
-        if isNewRoot(name) { return .new(root: name) }
-        let written = writes.last { $0.record.name == name && isLive($0) }
-        guard let record = written?.record else { return state.covers[name].map { .stored($0) } ?? .none }
-        guard !record.isDeleted else { return .none }
-        if record.shareMark?.record != nil { return state.covers[name].map { .stored($0) } ?? .none }
-        guard let parent = record.parent, !seen.contains(name) else { return .none }
-        return cover(of: parent, state, seen.union([name]))
+    /// What is known of covers while nothing more is refused.
+    private struct Covers {
+        /// Of the writes, by the names of their records.
+        let places: [String: Int]
+        let newRoots: Set<String>
+        var known: [String: Cover] = [:]
+    }
+
+    private func cover(of name: String, _ state: SharingState, _ covers: inout Covers) -> Cover {
+        var way: [String] = []
+        var next = name
+        while covers.known[next] == nil {
+            way.append(next)
+            let stored = state.covers[next].map { Cover.stored($0) } ?? Cover.none
+            // Where parents go round in a circle none of them is below a root.
+            covers.known[next] = Cover.none
+            if covers.newRoots.contains(next) {
+                covers.known[next] = .new(root: next)
+                break
+            }
+            guard let write = covers.places[next].map({ writes[$0] }), isLive(write) else {
+                covers.known[next] = stored
+                break
+            }
+            guard !write.record.isDeleted else { break }
+            if write.record.shareMark?.record != nil {
+                covers.known[next] = stored
+                break
+            }
+            guard let parent = write.record.parent else { break }
+            next = parent
+        }
+        let found = covers.known[next] ?? Cover.none
+        for name in way { covers.known[name] = found }
+        return found
+    }
+
+    /// Where in `writes` each record is.
+    private var places: [String: Int] {
+        var places: [String: Int] = [:]
+        for (place, write) in writes.enumerated() { places[write.record.name] = place }
+        return places
     }
 
     func isLive(_ write: (outcome: Int?, record: StoredRecord)) -> Bool {
         write.outcome.map { outcomes[$0].error == nil } ?? true
     }
 
-    private func isNewRoot(_ name: String) -> Bool {
-        newShares.contains { $0.value.root == name && outcomes[$0.key].error == nil }
-    }
+    /// Of the shares that this write makes.
+    private var newRoots: Set<String> { Set(newShares.filter { isLive($0.key) }.compactMap(\.value.root)) }
 
     private func offence(
         of record: StoredRecord,
         at outcome: Int,
         _ state: SharingState,
+        _ covers: inout Covers,
         in writer: any StoreWriter
     ) throws(RelayError) -> RelayError? {
         if let view = state.zone.view {
@@ -67,19 +110,17 @@ extension ModifyRecords.Decision {
             if record.isShare { return nil }
             if !view.isPartial { return view.permission(in: nil) == .readWrite ? nil : .accessDenied }
             guard record.shareMark?.record == nil else { return nil }
-            guard case .stored(let share) = cover(of: record.name, state), view.permission(in: share) == .readWrite
-            else {
-                return .accessDenied
-            }
-            return nil
+            let cover = cover(of: record.name, state, &covers)
+            if case .stored(let share) = cover, view.permission(in: share) == .readWrite { return nil }
+            return .accessDenied
         }
-        if let root = newShares[outcome]?.root { return try offence(ofNewRoot: root, state, in: writer) }
+        if let root = newShares[outcome]?.root { return try offence(ofNewRoot: root, state, &covers, in: writer) }
         guard state.zone.sharing == .hierarchies || !newShares.isEmpty, let parent = record.parent,
             parent != before[record.name]?.parent
         else { return nil }
-        let above = cover(of: parent, state)
+        let above = cover(of: parent, state, &covers)
         guard above != .none else { return nil }
-        let isRoot = record.shareMark?.record != nil || isNewRoot(record.name)
+        let isRoot = record.shareMark?.record != nil || covers.newRoots.contains(record.name)
         if isRoot { return .alreadyShared }
         return try writer.hasShareRoot(below: record.name, in: state.zone) ? .alreadyShared : nil
     }
@@ -87,13 +128,14 @@ extension ModifyRecords.Decision {
     private func offence(
         ofNewRoot root: String,
         _ state: SharingState,
+        _ covers: inout Covers,
         in writer: any StoreWriter
     ) throws(RelayError) -> RelayError? {
-        let written = writes.last { $0.record.name == root }
+        let written = covers.places[root].map { writes[$0] }
         if let written, !isLive(written) { return .nothingToShare }
         guard let record = written?.record ?? state.others[root] ?? before[root] else { return .nothingToShare }
         if state.covers[root] != nil { return .alreadyShared }
-        if let parent = record.parent, cover(of: parent, state) != .none { return .alreadyShared }
+        if let parent = record.parent, cover(of: parent, state, &covers) != .none { return .alreadyShared }
         return try writer.hasShareRoot(below: root, in: state.zone) ? .alreadyShared : nil
     }
 
@@ -101,15 +143,17 @@ extension ModifyRecords.Decision {
 
     /// A share goes with its root; a root without its share is one no more, and its link is dead.
     private mutating func endShares(_ state: SharingState, in writer: any StoreWriter) throws(RelayError) {
-        let gone = writes.filter { $0.record.isDeleted && isLive($0) }.map(\.record.name)
+        let named = writes.filter { $0.record.isDeleted && isLive($0) }.map(\.record.name)
+        let gone = Set(named + followers.filter { !$0.isKept }.map(\.name))
         guard !gone.isEmpty else { return }
-        let orphans = gone.compactMap { before[$0]?.shareMark?.record }.filter { !gone.contains($0) }
+        let shared = named.compactMap { before[$0] } + sharedFollowers.values
+        let orphans = shared.compactMap { $0.shareMark?.record }.filter { !gone.contains($0) }
         for (name, record) in try writer.records(named: orphans, in: state.zone.whole) where !record.isDeleted {
             before[name] = record
             writes.append((nil, tombstone(of: record)))
         }
-        for name in gone {
-            guard let root = before[name]?.sharing?.root, !gone.contains(root) else { continue }
+        for record in shared {
+            guard let root = record.sharing?.root, !gone.contains(root) else { continue }
             change(root, state) { $0.share = nil }
         }
     }

@@ -8,33 +8,18 @@ import Wire
 /// Apple's page knows VALIDATE references but not who sees them.
 extension ModifyRecords.Decision {
     /// The operations, by their places, whose deletions take effect in the caller's sight alone.
-    func deletionsForTheCaller(
-        _ sources: [String: Source],
-        _ cascade: Cascade,
-        in writer: any StoreWriter,
-        _ zone: Zone
-    ) throws(RelayError) -> Set<Int> {
+    func deletionsForTheCaller(_ cascade: Cascade) throws(RelayError) -> Set<Int> {
         guard hides != nil else { return [] }
         var kept: Set<Int> = []
-        for target in cascade.held {
-            guard let root = cascade.roots[target], outcomes[root].error == nil else { continue }
-            if try !holders(of: target, sources, cascade, in: writer, zone).isEmpty { kept.insert(root) }
-        }
+        var waiting = cascade.holders.compactMap { cascade.roots[$0.target] }
+        if waiting.isEmpty { return [] }
         // What stays holds in turn.
-        var count = 0
-        while count < kept.count {
-            count = kept.count
-            for (target, root) in cascade.roots where !kept.contains(root) {
-                var sourcesThatStay: [StoredReference] = []
-                try writer.visitReferences(to: target, in: zone) { reference in
-                    if let other = cascade.roots[reference.source], kept.contains(other) {
-                        sourcesThatStay.append(reference)
-                    }
-                    return true
-                }
-                for reference in sourcesThatStay {
-                    if try binds(reference) { kept.insert(root) }
-                }
+        let names = Dictionary(grouping: cascade.roots.keys) { cascade.roots[$0] }
+        while let root = waiting.popLast() {
+            guard isLive(root), kept.insert(root).inserted else { continue }
+            for bond in (names[root] ?? []).flatMap({ cascade.bonds[$0] ?? [] }) {
+                guard let other = cascade.roots[bond.target], try binds(bond) else { continue }
+                waiting.append(other)
             }
         }
         return kept
@@ -46,16 +31,13 @@ extension ModifyRecords.Decision {
         return try hides(reference.source)
     }
 
-    /// Deletes what goes along, and takes out of the hierarchy what is kept.
+    /// Notes what goes along, and takes out of the hierarchy what is kept.
     mutating func carryOut(_ cascade: Cascade, keeping kept: Set<Int>) throws(RelayError) {
-        for record in cascade.records {
-            before[record.name] = record
-            guard let root = cascade.roots[record.name], kept.contains(root) else {
-                writes.append((nil, tombstone(of: record)))
-                continue
-            }
-            if let hides, try hides(record.name) { continue }
-            writes.append((nil, outOfSight(record)))
+        for name in cascade.followers {
+            let isKept = cascade.roots[name].map(kept.contains) ?? false
+            if isKept, let hides, try hides(name) { continue }
+            followers.append(Follower(name: name, isKept: isKept))
+            if !isKept { sharedFollowers[name] = cascade.sharedFollowers[name] }
         }
         guard !kept.isEmpty else { return }
         for index in writes.indices {
@@ -66,7 +48,7 @@ extension ModifyRecords.Decision {
         }
     }
 
-    private func outOfSight(_ record: StoredRecord) -> StoredRecord {
+    func outOfSight(_ record: StoredRecord) -> StoredRecord {
         var record = record
         record.update {
             $0.parent = nil
