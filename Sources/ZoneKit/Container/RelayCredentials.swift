@@ -10,7 +10,7 @@ package final class RelayCredentials: Sendable {
         var credential: RelayCredential
         var webAuthToken: String?
         /// Draws apart the answers to requests made before a change of account from those made after it.
-        var generation = 0
+        var generation: Int
         /// The sign-in that is under way; whoever needs a token meanwhile waits for it.
         var signIn: Task<String, any Error>?
         var serverKey: ServerKey?
@@ -19,6 +19,9 @@ package final class RelayCredentials: Sendable {
     package let apiToken: String?
     private let state: Mutex<State>
     private let renewed: (@Sendable (String) -> Void)?
+    /// Counts the sign-ins of the whole process: no two objects have one of the same number, so that the one that takes
+    /// another's place is not taken for it.
+    private static let generations = Atomic<Int>(0)
 
     package init(
         apiToken: String?,
@@ -27,7 +30,7 @@ package final class RelayCredentials: Sendable {
     ) {
         self.apiToken = apiToken
         self.renewed = renewed
-        state = Mutex(Self.state(of: credential, generation: 0))
+        state = Mutex(Self.newState(of: credential))
     }
 
     package convenience init(
@@ -42,7 +45,8 @@ package final class RelayCredentials: Sendable {
         )
     }
 
-    private static func state(of credential: RelayCredential, generation: Int) -> State {
+    private static func newState(of credential: RelayCredential) -> State {
+        let generation = generations.add(1, ordering: .relaxed).newValue
         var state = State(credential: credential, webAuthToken: credential.presetToken, generation: generation)
         if case .serverKey(let id, let pem) = credential { state.serverKey = ServerKey(id: id, pem: pem) }
         return state
@@ -87,7 +91,7 @@ package final class RelayCredentials: Sendable {
     package func replace(by credential: RelayCredential) {
         state.withLock { state in
             state.signIn?.cancel()
-            state = Self.state(of: credential, generation: state.generation + 1)
+            state = Self.newState(of: credential)
         }
     }
 

@@ -38,6 +38,8 @@ public struct RelayEndpoint: Sendable {
     public var deviceID: String?
     /// Called with each renewed web auth token, on any thread, so that a program can keep it for its next start.
     public var tokenRenewed: (@Sendable (String) -> Void)?
+    /// A test's network, in the place of the system's.
+    package var network: (transport: any RelayTransport, sockets: (any SocketConnector)?)?
 
     /// Says where the relay is and as whom to speak to it.
     ///

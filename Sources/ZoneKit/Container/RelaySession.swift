@@ -12,8 +12,9 @@ package struct RelayConnection: Sendable {
     package var transport: any RelayTransport
     /// What is known of the user; shared by copies of this value.
     package let caller: CallerMemory
-    /// The notice connection of all engines that use this one; shared by copies of this value.
-    package let notices = NoticeStation()
+    /// The notice connection of all engines that use this one; shared by copies of this value, and by those that take its
+    /// place where the container's relay is named anew.
+    package let notices: NoticeStation
     /// Makes the notice connection's socket; `nil`: the system's sockets, or none for a relay in this process.
     package var sockets: (any SocketConnector)?
     /// Gives the user's key for encrypted values.
@@ -21,7 +22,7 @@ package struct RelayConnection: Sendable {
     /// What engines, mirrors and pollers over this connection take from a test's world; `nil`: the system's.
     package var conditions: SyncConditions?
     /// The keys of zones that were opened with it; shared by copies of this value.
-    package let zoneKeys = ZoneKeyring()
+    package let zoneKeys: ZoneKeyring
     /// Writes whose answers were lost; shared by copies of this value.
     package let lostWrites = LostWrites()
 
@@ -32,7 +33,8 @@ package struct RelayConnection: Sendable {
         credentials: RelayCredentials,
         deviceID: String,
         transport: any RelayTransport,
-        sockets: (any SocketConnector)? = nil
+        sockets: (any SocketConnector)? = nil,
+        notices: NoticeStation = NoticeStation()
     ) {
         self.container = container
         self.environment = environment
@@ -41,6 +43,9 @@ package struct RelayConnection: Sendable {
         self.deviceID = deviceID
         self.transport = transport
         self.sockets = sockets
+        self.notices = notices
+        let zoneKeys = ZoneKeyring(of: container)
+        self.zoneKeys = zoneKeys
         let links = url?.appendingPathComponent("share/\(container)/\(environment.rawValue)")
         caller = CallerMemory(links: links, keys: zoneKeys) {
             // Not this connection: its memory, which holds the keeper, would hold itself.
@@ -51,13 +56,14 @@ package struct RelayConnection: Sendable {
                     url: url,
                     credentials: credentials,
                     deviceID: deviceID,
-                    transport: transport
+                    transport: transport,
+                    notices: notices
                 )
             )
         }
     }
 
-    package init(container: String, endpoint: RelayEndpoint) {
+    package init(container: String, endpoint: RelayEndpoint, notices: NoticeStation = NoticeStation()) {
         self.init(
             container: container,
             environment: endpoint.environment,
@@ -68,7 +74,9 @@ package struct RelayConnection: Sendable {
                 renewed: endpoint.tokenRenewed
             ),
             deviceID: endpoint.deviceID ?? UUID().uuidString,
-            transport: NetworkTransport.to(endpoint.url)
+            transport: endpoint.network?.transport ?? NetworkTransport.to(endpoint.url),
+            sockets: endpoint.network?.sockets,
+            notices: notices
         )
         encryptionKey = endpoint.encryptionKey
     }
@@ -86,6 +94,8 @@ extension RelayConnection {
 /// shares lead to.
 package final class CallerMemory: Sendable {
     private let name = Mutex<(text: String?, generation: Int)>((nil, 0))
+    /// Somebody was told that it cannot be found out now.
+    private let awaited = Mutex(false)
     /// The relay's folder of this container's links.
     private let links: URL
     /// Opens what is encrypted.
@@ -143,10 +153,33 @@ package final class CallerMemory: Sendable {
 
     /// Takes a name that the relay has told in answer to a sign-in of that generation; an older one's is dropped.
     package func learn(_ recordName: String, generation: Int) {
-        name.withLock { name in
-            guard generation >= name.generation else { return }
+        let isNews = name.withLock { name in
+            guard generation >= name.generation else { return false }
             name = (recordName, generation)
+            return true
         }
+        if isNews { endAwaiting() }
+    }
+
+    var isAwaited: Bool { awaited.withLock { $0 } }
+
+    /// Whoever was told that the user cannot be found out now waits for `CKAccountChanged`.
+    ///
+    /// `false`: somebody does so already.
+    func beginAwaiting() -> Bool {
+        awaited.withLock { awaited in
+            defer { awaited = true }
+            return !awaited
+        }
+    }
+
+    /// The relay has answered.
+    func endAwaiting() {
+        let wasAwaited = awaited.withLock { awaited in
+            defer { awaited = false }
+            return awaited
+        }
+        if wasAwaited { NotificationCenter.default.post(name: .CKAccountChanged, object: nil) }
     }
 
     /// Somebody else speaks from this generation on.
@@ -197,13 +230,16 @@ package enum ConfiguredRelays {
         var general: RelayEndpoint?
         var endpoints: [String: RelayEndpoint] = [:]
         var connections: [String: RelayConnection] = [:]
+        /// Who listens for a container's notices goes on listening, whatever relay the container is at.
+        var notices: [String: NoticeStation] = [:]
         var defaultContainer: String?
     }
 
     private static let state = Mutex(State())
 
     package static func configure(_ endpoint: RelayEndpoint, container: String?) {
-        state.withLock { state in
+        let replaced = state.withLock { state in
+            let known = state.connections
             if let container {
                 state.endpoints[container] = endpoint
                 state.connections[container] = nil
@@ -212,7 +248,17 @@ package enum ConfiguredRelays {
                 state.general = endpoint
                 state.connections = state.connections.filter { state.endpoints[$0.key] != nil }
             }
+            return known.keys.filter { state.connections[$0] == nil }
         }
+        guard !replaced.isEmpty else { return }
+        // Engines and mirrors that are at work find out now who speaks, as after a sign-in.
+        Task(executorPreference: OwnThreads.lane) {
+            for container in replaced {
+                guard let connection = connection(for: container) else { continue }
+                await connection.notices.accountReplaced(over: connection)
+            }
+        }
+        NotificationCenter.default.post(name: .CKAccountChanged, object: nil)
     }
 
     package static func connection(for container: String) -> RelayConnection? {
@@ -221,8 +267,10 @@ package enum ConfiguredRelays {
             guard let endpoint = state.endpoints[container] ?? state.general ?? Self.endpointOfProcess else {
                 return nil
             }
-            let made = RelayConnection(container: container, endpoint: endpoint)
+            let notices = state.notices[container] ?? NoticeStation()
+            let made = RelayConnection(container: container, endpoint: endpoint, notices: notices)
             state.connections[container] = made
+            state.notices[container] = notices
             return made
         }
     }

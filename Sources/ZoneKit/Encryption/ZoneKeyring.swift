@@ -15,6 +15,8 @@ package final class ZoneKeyring: Sendable {
         var hasPublished = false
         /// Whom each zone's key was given to.
         var given: [CKRecordZone.ID: Set<String>] = [:]
+        /// Shares, by zone and name, with people who had published no key yet when the share was last seen.
+        var waiting: [CKRecordZone.ID: [String: CKShare]] = [:]
         /// The public keys that users were given something by.
         var pinned: [String: [UInt8]] = [:]
         /// Keys that the program trusts, whatever was before.
@@ -22,8 +24,10 @@ package final class ZoneKeyring: Sendable {
     }
 
     private let state = Mutex(State())
+    /// Whose zones they are of, by which an archived record finds them again.
+    let container: String
 
-    package init() {}
+    package init(of container: String) { self.container = container }
 
     /// Another user speaks.
     package func forget() { state.withLock { $0 = State(epoch: $0.epoch + 1) } }
@@ -49,6 +53,7 @@ package final class ZoneKeyring: Sendable {
             state.keys[zone] = nil
             state.closed.remove(zone)
             state.given[zone] = nil
+            state.waiting[zone] = nil
         }
     }
 
@@ -97,6 +102,17 @@ package final class ZoneKeyring: Sendable {
     /// Those of `users` to whom the zone's key was not given yet.
     func notGiven(_ users: [String], in zone: CKRecordZone.ID) -> [String] {
         state.withLock { state in users.filter { state.given[zone]?.contains($0) != true } }
+    }
+
+    /// The zone's shares in which somebody waits for the key.
+    func waiting(in zone: CKRecordZone.ID) -> [CKShare] {
+        state.withLock { Array($0.waiting[zone, default: [:]].values) }
+    }
+
+    func note(_ share: CKShare, isWaitedFor: Bool) {
+        // The program's own it may change at any time.
+        let copy = isWaitedFor ? share.copy() as? CKShare : nil
+        state.withLock { $0.waiting[share.recordID.zoneID, default: [:]][share.recordID.recordName] = copy }
     }
 
     /// By which key a user was given something, as far as this process knows.

@@ -20,6 +20,7 @@ extension RecordState {
             let plain = secrets.edits.compactMapValues(\.value)
             coder.encode(Self.archive(secrets.sealed), forKey: "SealedFields")
             coder.encode(Self.archive(plain), forKey: "SecretFields")
+            if let keyring = secrets.keyring { coder.encode(keyring.container as NSString, forKey: "SecretsContainer") }
             let cleared = secrets.edits.keys.filter { plain[$0] == nil }.sorted()
             coder.encode(cleared.joined(separator: "\n") as NSString, forKey: "ClearedSecrets")
         }
@@ -78,6 +79,8 @@ extension RecordState {
 
     /// As one value, since on Linux an archive puts its own in another order each time: programs compare what they kept.
     package func encodeSystemFields(with coder: NSCoder) {
+        // Reads what is sealed as soon as the zone's key is open.
+        kept.keyring = coder.text("SecretsContainer").flatMap { ConfiguredRelays.connection(for: $0)?.zoneKeys }
         var writer = JSONWriter()
         writer.object { object in
             object.member("recordType", type)

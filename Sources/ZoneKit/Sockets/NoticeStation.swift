@@ -72,7 +72,7 @@ package actor NoticeStation {
         listener.isPreparing = false
         listeners.append(listener)
         if isLive { await deliver(.opened(subscriptions: nil)) }
-        if running == nil { begin(connection, time, chance) }
+        if running == nil, let begun { begin(begun.connection, begun.time, begun.chance) }
         return id
     }
 
@@ -97,9 +97,16 @@ package actor NoticeStation {
     /// The same account has another token: the one before may be why the line was turned away.
     func signedInAgain() { client?.credentialsChanged() }
 
-    /// Somebody else speaks from now on: the line of the old account is given up.
-    package func accountReplaced() async {
-        if let begun, !listeners.isEmpty {
+    /// Somebody else speaks from now on, perhaps over another connection: the line of the old account is given up.
+    package func accountReplaced(over connection: RelayConnection? = nil) async {
+        if isLive {
+            // The new line may take its time, and until it is there they have to look by themselves.
+            isLive = false
+            await tellAll(.lost)
+        }
+        if var begun, !listeners.isEmpty {
+            begun.connection = connection ?? begun.connection
+            self.begun = begun
             running?.cancel()
             running = nil
             client = nil

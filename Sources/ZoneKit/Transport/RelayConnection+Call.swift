@@ -41,17 +41,18 @@ package struct CallFailure: Error {
 package struct AccountBinding: Sendable {
     @TaskLocal package static var current: AccountBinding?
 
-    private let credentials: ObjectIdentifier
+    /// Stands for the connection, and for the one that takes its place where the container's relay is named anew.
+    private let station: NoticeStation
     private let generation: Int
 
     package init(_ connection: RelayConnection, generation: Int) {
-        credentials = ObjectIdentifier(connection.credentials)
+        station = connection.notices
         self.generation = generation
     }
 
     /// The sign-in for which this task works on a connection, else the one that speaks there now.
     package static func ofNow(_ connection: RelayConnection) -> AccountBinding {
-        if let current, current.credentials == ObjectIdentifier(connection.credentials) { return current }
+        if let current, current.station === connection.notices { return current }
         return AccountBinding(connection, generation: connection.credentials.current.generation)
     }
 
@@ -68,7 +69,7 @@ package struct AccountBinding: Sendable {
 
     /// Throws where the task works for another sign-in than this one.
     fileprivate static func check(_ connection: RelayConnection, _ generation: Int) throws(CallFailure) {
-        guard let current, current.credentials == ObjectIdentifier(connection.credentials),
+        guard let current, current.station === connection.notices,
             current.generation != generation, isHeeded
         else { return }
         throw CallFailure(

@@ -37,14 +37,15 @@ final class SyncedNotes: CKSyncEngineDelegate {
         sweeps: Bool = true,
         from state: CKSyncEngine.State.Serialization? = nil,
         texts: [CKRecord.ID: String] = [:],
-        relay: TestRelay? = nil
+        relay: TestRelay? = nil,
+        database: CKDatabase? = nil
     ) {
         self.device = device
         self.zone = CKRecordZone.ID(zoneName: zone)
         self.restoresZones = restoresZones
         self.sweeps = sweeps
         var configuration = CKSyncEngine.Configuration(
-            database: device.privateDatabase,
+            database: database ?? device.privateDatabase,
             stateSerialization: state,
             delegate: self
         )
