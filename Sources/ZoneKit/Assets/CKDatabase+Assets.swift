@@ -5,7 +5,7 @@ import Wire
 
 /// What has become of the files of the records of one call.
 struct SentFiles {
-    /// What a record's field is to say of an asset.
+    /// What a record's field is to say of an asset, which the record's draft holds.
     var assets: [ObjectIdentifier: Asset] = [:]
     /// Encrypted fields as they are sent.
     var sealed: [CKRecord.ID: [String: FieldValue?]] = [:]
@@ -45,22 +45,21 @@ extension CKDatabase {
     /// A file that cannot be read or is refused is its record's own failure; what would meet every file ends the call. So
     /// does somebody else's sign-in: no file goes in the name of another than `user`.
     func sendFiles(
-        of records: [CKRecord],
+        of drafts: [Draft],
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
         for user: AccountBinding,
         _ tell: (ModifyEvent) -> Void
     ) async throws(CKError) -> SentFiles {
         var sent = SentFiles()
-        for record in records {
-            let state = record.state.withLock { $0.assets.isEmpty ? nil : $0 }
-            guard let state else { continue }
+        for draft in drafts where !draft.state.assets.isEmpty {
+            let state = draft.state
             let assets = state.assetsToSend(policy)
             for (position, (key, asset)) in assets.enumerated() {
                 do throws(CKError) {
                     try await user.during { () async throws(CKError) in
                         try await send(asset, key, of: state, &sent)
                     }
-                    tell(.progress(record, Double(position + 1) / Double(assets.count + 1)))
+                    tell(.progress(draft.record, Double(position + 1) / Double(assets.count + 1)))
                 } catch  where error.isOfFile {
                     sent.failures[state.id] = error
                 }

@@ -71,13 +71,14 @@ extension CKDatabase {
         // Somebody else may sign in before the last request has gone.
         let user = AccountBinding.ofNow(try session.connection())
         var outcome = ModifyOutcome()
-        var files = try await sendFiles(of: recordsToSave, savePolicy, for: user, tell)
+        let drafts = recordsToSave.map(Draft.init)
+        var files = try await sendFiles(of: drafts, savePolicy, for: user, tell)
         let caller = try await user.during { () async throws(CKError) in
-            try await sealSecrets(of: recordsToSave, savePolicy, &files)
-            return try await callerName(for: recordsToSave)
+            try await sealSecrets(of: drafts, savePolicy, &files)
+            return try await callerName(for: drafts)
         }
         let items = ModifyItem.items(
-            saving: recordsToSave,
+            saving: drafts,
             deleting: recordIDsToDelete,
             savePolicy,
             files,
@@ -228,7 +229,9 @@ struct ModifyOutcome {
             _ = reader.zoneID(saved.id.zone)
             let named = reader.withCallerNamed(saved)
             record.state.withLock { $0.saved(as: named, sent: state.editCount) }
-            (record as? CKShare)?.sharing.withLock { $0.take(details, caller: reader.caller) }
+            if let share = record as? CKShare, let sent = item.sharing {
+                share.sharing.withLock { $0.rebase(onto: details, since: sent, caller: reader.caller) }
+            }
             saveResults[item.id] = .success(record)
         case (.deleted, nil, _), (.record, nil, _), (.share, nil, _):
             deleteResults[item.id] = .success(())

@@ -11,12 +11,31 @@ extension ModifyItem {
     }
 }
 
+/// A record as it was when its save was asked for.
+///
+/// Files, sealed values and fields are all of this one state: what the program changes while they are sent, part by part, is
+/// not half in the save, and is not taken for saved.
+struct Draft {
+    let record: CKRecord
+    let state: RecordState
+    /// People and rights, where it is a share; with participants of its own.
+    let sharing: ShareState?
+
+    init(_ record: CKRecord) {
+        self.record = record
+        state = record.state.withLock { $0 }
+        sharing = (record as? CKShare)?.sharing.withLock { $0.copy() }
+    }
+}
+
 /// One item of a batch with what is sent for it.
 struct ModifyItem {
     /// `nil`: a deletion.
     let record: CKRecord?
-    /// The record's state when the request was made.
+    /// The record's state when its save was asked for.
     let state: RecordState?
+    /// The same of a share's people.
+    let sharing: ShareState?
     let id: CKRecord.ID
     let write: ClientRequest.Write
     /// Why it is not even sent.
@@ -24,17 +43,18 @@ struct ModifyItem {
 
     /// `roots` are the names of the records in the same call; `caller` is the current user's record name, where needed.
     init(
-        _ record: CKRecord,
+        _ draft: Draft,
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
         _ files: SentFiles = SentFiles(),
         roots: Set<String> = [],
         caller: String? = nil
     ) {
-        let state = record.state.withLock { $0 }
+        let state = draft.state
         // Whatever is asked for: what was changed elsewhere, a participant taken out above all, is not written over unseen.
-        let policy = record is CKShare ? .ifServerRecordUnchanged : policy
-        self.record = record
+        let policy = draft.sharing != nil ? .ifServerRecordUnchanged : policy
+        record = draft.record
         self.state = state
+        sharing = draft.sharing
         id = state.id
         refusal = files.failures[state.id]
         var write = state.write(policy, files)
@@ -44,29 +64,30 @@ struct ModifyItem {
             write.fields.merge(sealed) { $1 }
             write.encrypted = Set(sealed.keys)
         }
-        if let share = record as? CKShare { write.share = share.sharing.withLock { $0.write(roots: roots) } }
+        write.share = draft.sharing?.write(roots: roots)
         self.write = write
     }
 
     /// A call's items in the order in which they are sent: shares after the records they share.
     static func items(
-        saving records: [CKRecord],
+        saving drafts: [Draft],
         deleting ids: [CKRecord.ID],
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
         _ files: SentFiles = SentFiles(),
         caller: String? = nil
     ) -> [ModifyItem] {
-        let shares = records.filter { $0 is CKShare }
+        let shares = drafts.filter { $0.sharing != nil }
         let deletions = ids.map { ModifyItem(deleting: $0) }
-        guard !shares.isEmpty else { return records.map { ModifyItem($0, policy, files, caller: caller) } + deletions }
-        let others = records.filter { !($0 is CKShare) }
-        let roots = Set(others.map(\.recordID.recordName))
+        guard !shares.isEmpty else { return drafts.map { ModifyItem($0, policy, files, caller: caller) } + deletions }
+        let others = drafts.filter { $0.sharing == nil }
+        let roots = Set(others.map(\.state.id.recordName))
         return (others + shares).map { ModifyItem($0, policy, files, roots: roots, caller: caller) } + deletions
     }
 
     init(deleting id: CKRecord.ID) {
         record = nil
         state = nil
+        sharing = nil
         refusal = nil
         self.id = id
         write = ClientRequest.Write(.forceDelete, id.recordName)

@@ -8,13 +8,12 @@ extension CKDatabase {
     ///
     /// A record whose zone has no key for this user fails by itself; what would meet every request ends the call.
     func sealSecrets(
-        of records: [CKRecord],
+        of drafts: [Draft],
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
         _ sent: inout SentFiles
     ) async throws(CKError) {
-        for record in records {
-            let state = record.state.withLock { $0.secrets == nil ? nil : $0 }
-            guard let state, !state.changedSecretKeys.isEmpty || policy == .allKeys else { continue }
+        for state in drafts.map(\.state) where state.secrets != nil {
+            guard !state.changedSecretKeys.isEmpty || policy == .allKeys else { continue }
             do throws(CKError) {
                 guard databaseScope != .public else {
                     throw CKError(.invalidArguments, "Encrypted fields are not supported in the public database.")

@@ -84,9 +84,9 @@ extension CKDatabase {
     }
 
     /// The current user's record name, where one of these records leads to them.
-    func callerName(for records: [CKRecord]) async throws(CKError) -> String? {
-        let isNeeded = records.contains { record in
-            record.state.withLock { state in state.edits.keys.contains { state.fields[$0]?.leadsToCaller ?? false } }
+    func callerName(for drafts: [Draft]) async throws(CKError) -> String? {
+        let isNeeded = drafts.contains { draft in
+            draft.state.edits.keys.contains { draft.state.fields[$0]?.leadsToCaller ?? false }
         }
         return isNeeded ? try await callerName() : nil
     }

@@ -22,7 +22,11 @@ extension CKShare {
         guard let (record, details) = server.kept else { return }
         state.withLock { $0.saved(as: record, sent: 0) }
         let caller = server.sharing.withLock { $0.caller }
-        sharing.withLock { $0.rebase(onto: details, caller: caller) }
+        sharing.withLock { sharing in
+            // What was never saved here is all the relay's.
+            let before = sharing.known.map { ShareState($0, caller: nil) } ?? sharing
+            sharing.rebase(onto: details, since: before, caller: caller)
+        }
     }
 
     /// Somebody to be invited, without asking the relay who they are.
@@ -38,19 +42,19 @@ extension CKShare {
 }
 
 extension ShareState {
-    /// Takes over what the relay has, and makes the changes of this side anew.
-    mutating func rebase(onto details: ClientShare, caller: CallerMemory?) {
-        guard let before = known else { return take(details, caller: caller) }
-        let wasPublic = before.publicPermission.map { CKShare.ParticipantPermission(word: $0) }
-        let newPublic = publicPermission == wasPublic ? nil : publicPermission
+    /// Takes over what the relay has, and makes anew what was changed on this side since it was as `before`.
+    mutating func rebase(onto details: ClientShare, since before: ShareState, caller: CallerMemory?) {
+        let newPublic = publicPermission == before.publicPermission ? nil : publicPermission
         let mine = participants.filter { $0.role != .owner }
-        let old = before.participants.map { CKShare.Participant($0, callerName: nil) }.filter { $0.role != .owner }
+        let old = before.participants.filter { $0.role != .owner }
         let removed = old.filter { old in !mine.contains { $0.isEqual(old) } }
         // What is as it was says nothing: its newer state elsewhere stands.
         let changed = mine.filter { mine in
             old.first { $0.isEqual(mine) }.map { $0.permission != mine.permission || $0.role != mine.role } ?? true
         }
+        let requests = requests.since(before.requests)
         take(details, caller: caller)
+        self.requests = requests
         if let newPublic { publicPermission = newPublic }
         for participant in removed { remove(participant) }
         for participant in changed { put(participant) }
@@ -61,5 +65,17 @@ extension ShareState {
         guard let known = participants.first(where: { $0.isEqual(participant) }) else { return add(participant) }
         known.permission = participant.permission
         known.role = participant.role
+    }
+}
+
+extension ClientRequest.AccessRequestsWrite {
+    /// What is said here, and was not yet.
+    fileprivate func since(_ before: Self) -> Self {
+        var rest = Self()
+        rest.isAllowed = isAllowed == before.isAllowed ? nil : isAllowed
+        rest.denied = denied.filter { !before.denied.contains($0) }
+        rest.blocked = blocked.filter { !before.blocked.contains($0) }
+        rest.unblocked = unblocked.filter { !before.unblocked.contains($0) }
+        return rest
     }
 }

@@ -26,7 +26,11 @@ extension [BatchItem] {
         let saves = filter { $0.record != nil }
         let places = Dictionary(saves.map { ($0.id, $0) }) { first, _ in first }
         guard places.count == saves.count else { return self }
-        let order = ModifyItem.items(saving: saves.compactMap(\.record), deleting: [], .ifServerRecordUnchanged)
+        let order = ModifyItem.items(
+            saving: saves.compactMap(\.record).map(Draft.init),
+            deleting: [],
+            .ifServerRecordUnchanged
+        )
         return order.targetsFirst().compactMap { places[$0.id.record] } + filter { $0.record == nil }
     }
 }
