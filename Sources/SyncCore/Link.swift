@@ -51,6 +51,8 @@ package struct ZonePage<Row: Sendable>: Sendable {
     package var deleted: [(id: RecordID, type: String)]
     package var token: SyncToken
     package var moreComing: Bool
+    /// Whether the values in the zone that devices have sealed can be read here; `nil`: nobody knows.
+    package var isReadable: Bool?
 
     package init(changed: [Row], deleted: [(id: RecordID, type: String)], token: SyncToken, moreComing: Bool) {
         self.changed = changed

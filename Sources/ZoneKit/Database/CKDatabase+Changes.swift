@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import Synchronization
 import Wire
 
 extension CKDatabase {
@@ -84,21 +85,27 @@ extension CKDatabase {
         package var moreComing: Bool
         /// Whether the key of the zone's encrypted values came with it, so that what was fetched before can be read now.
         package var bringsKey = false
+        /// Whether the zone's sealed values can be read; `nil`: there is no key, and nothing in this page wants one.
+        package var isReadable: Bool?
     }
 
     /// The same as `recordZoneChanges`, keeping the feed's order.
+    ///
+    /// With `wantsKey` the zone's key is looked for whatever is in the page.
     package func zoneChangesPage(
         in zoneID: CKRecordZone.ID,
         since token: CKServerChangeToken?,
         desiredKeys: [String]? = nil,
-        limit: Int? = nil
+        limit: Int? = nil,
+        wantsKey: Bool = false
     ) async throws(CKError) -> ZoneChangesPage {
         try requireChangeFeed()
         let connection = try await connectionKnowingCaller()
         let body = ClientRequest.zoneChanges(
             in: zoneID.zone,
             since: token?.encoded,
-            desiredKeys: desiredKeys,
+            // The zone's keys come as records of it, which are of no use without this.
+            desiredKeys: desiredKeys.map { connection.encryptionKey == nil ? $0 : $0 + [KeyRecord.field] },
             limit: limit.map(Self.pageSize)
         )
         var reader = RecordReader(scope: scope, caller: connection.caller)
@@ -117,8 +124,11 @@ extension CKDatabase {
         var page = try outcome.get()
         let before = connection.zoneKeys.key(zoneID)?.number
         try await seeToKeys(of: &page, in: zoneID, connection)
+        if wantsKey { try await openKey(of: zoneID) }
         let now = connection.zoneKeys.key(zoneID)?.number
         page.bringsKey = page.bringsKey && token != nil && now != nil && now != before
+        let hasSealed = page.records.contains { $0.state.withLock { $0.hasSealed } }
+        page.isReadable = now != nil ? true : hasSealed ? false : nil
         return page
     }
 
@@ -133,13 +143,15 @@ extension CKDatabase {
         if !keys.isEmpty {
             page.records.removeAll { $0.recordType == KeyRecord.type }
             // One may be for this user, and what could not be opened before can be now.
-            await takeKey(of: zoneID, from: keys)
+            try await takeKey(of: zoneID, from: keys)
             page.bringsKey = true
         }
         page.deletions.removeAll { $0.recordType == KeyRecord.type }
-        await openKeys(for: page.records)
+        try await openKeys(for: page.records)
         if databaseScope == .private, connection.zoneKeys.isClosed(zoneID) { throw .encryptedDataReset(zoneID) }
-        for case let share as CKShare in page.records { await giveKey(by: share) }
+        let shares = page.records.compactMap { $0 as? CKShare }
+        let waiting = connection.zoneKeys.waiting(in: zoneID).filter { !shares.map(\.recordID).contains($0.recordID) }
+        for share in shares + waiting { await giveKey(by: share) }
     }
 
     private static func page(

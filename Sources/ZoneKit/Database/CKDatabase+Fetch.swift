@@ -91,7 +91,7 @@ extension CKDatabase {
             if !chunk.items.contains(named) { results[named] = nil }
         }
         for id in chunk.items where results[id] == nil { results[id] = .failure(CKError(.unknownItem)) }
-        await openKeys(for: results.values.lazy.compactMap { try? $0.get() })
+        try await openKeys(for: results.values.lazy.compactMap { try? $0.get() })
         return results
     }
 }

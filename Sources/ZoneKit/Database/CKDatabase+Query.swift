@@ -100,7 +100,7 @@ extension CKDatabase {
             }
             return try document.root["continuationMarker"]?.string()
         }
-        await openKeys(for: results.lazy.compactMap { try? $0.1.get() })
+        try await openKeys(for: results.lazy.compactMap { try? $0.1.get() })
         let cursor = marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
         return (results, cursor)
     }

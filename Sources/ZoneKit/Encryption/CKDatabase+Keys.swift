@@ -1,6 +1,7 @@
 import Crypto
 import Foundation
 import Records
+import SyncCore
 import Synchronization
 import Wire
 
@@ -17,12 +18,20 @@ enum KeyRecord {
 }
 
 extension CKDatabase {
-    /// Opens the key of a zone, if the user may have it and it is not open yet; quietly, for reading.
-    func openKey(of zoneID: CKRecordZone.ID) async {
-        guard let connection = try? session.connection(), connection.encryptionKey != nil,
-            connection.zoneKeys.key(zoneID) == nil, !connection.zoneKeys.isClosed(zoneID)
+    /// Opens the key of a zone, if the user may have it and it is not open yet, for reading.
+    ///
+    /// Throws only what keeps it from being looked for: what is read without a key for such a reason would be taken for
+    /// something that nobody has given this user the key of yet.
+    func openKey(of zoneID: CKRecordZone.ID) async throws(CKError) {
+        let connection = try session.connection()
+        guard connection.encryptionKey != nil, connection.zoneKeys.key(zoneID) == nil,
+            !connection.zoneKeys.isClosed(zoneID)
         else { return }
-        _ = try? await zoneKey(of: zoneID, creating: false)
+        do throws(CKError) {
+            _ = try await zoneKey(of: zoneID, creating: false)
+        } catch  where !error.trouble.isRetriedAutomatically && !error.isOfWay {
+            // The zone has no key for this user, or is gone.
+        }
     }
 
     /// The key of a zone; makes it where the zone has none, if `creating`.
@@ -41,6 +50,8 @@ extension CKDatabase {
             guard let key else { throw .encryptedDataReset(zoneID) }
             return key
         }
+        // Somebody has to give it to them, and needs to know by which key of theirs.
+        if databaseScope == .shared { await publishKey() }
         guard creating else { return nil }
         guard databaseScope == .private else {
             throw CKError(
@@ -61,22 +72,26 @@ extension CKDatabase {
     }
 
     /// Takes the user's own of some records of keys that have come: a zone that another device has made anew has another key.
-    func takeKey(of zoneID: CKRecordZone.ID, from records: some Sequence<CKRecord>) async {
-        guard let connection = try? session.connection(), connection.encryptionKey != nil else { return }
+    func takeKey(of zoneID: CKRecordZone.ID, from records: some Sequence<CKRecord>) async throws(CKError) {
+        let connection = try session.connection()
+        guard connection.encryptionKey != nil else { return }
         let epoch = connection.zoneKeys.epoch
-        guard let (userKey, name) = try? await identity(connection),
-            let own = records.first(where: { $0.recordID.recordName == KeyRecord.name(of: name) })
+        let (userKey, name) = try await identity(connection)
+        // One without the field says nothing: it was not asked for whole.
+        guard let own = records.first(where: { $0.recordID.recordName == KeyRecord.name(of: name) }),
+            own[KeyRecord.field] as Data? != nil
         else { return }
         connection.zoneKeys.keep(ZoneKey(in: own, by: userKey), of: zoneID, epoch: epoch)
     }
 
     /// Looks what the zone's key is now, in the place of the one that is held.
-    func lookUpKey(of zoneID: CKRecordZone.ID) async {
-        guard let connection = try? session.connection(), connection.encryptionKey != nil,
-            let (_, name) = try? await identity(connection),
-            let own = try? await keyRecord(CKRecord.ID(recordName: KeyRecord.name(of: name), zoneID: zoneID))
+    func lookUpKey(of zoneID: CKRecordZone.ID) async throws(CKError) {
+        let connection = try session.connection()
+        guard connection.encryptionKey != nil else { return }
+        let (_, name) = try await identity(connection)
+        guard let own = try await keyRecord(CKRecord.ID(recordName: KeyRecord.name(of: name), zoneID: zoneID))
         else { return }
-        await takeKey(of: zoneID, from: [own])
+        try await takeKey(of: zoneID, from: [own])
     }
 
     private func keyRecord(_ id: CKRecord.ID) async throws(CKError) -> CKRecord? {
@@ -103,8 +118,7 @@ extension CKDatabase {
             let wrapped = try key.wrapped(for: publicKey, zoneName: zoneID.zoneName)
             record[KeyRecord.field] = Data(wrapped + (try key.pin(of: publicKey, for: user)))
             if let root { record.setParent(root) }
-            let results = try await modifyRecords(saving: [record], deleting: [], savePolicy: policy)
-            _ = try results.saveResults[id]?.get()
+            try await put(record, policy)
         } catch {
             throw CKError(from: error)
         }
@@ -135,25 +149,36 @@ extension CKDatabase {
     /// Quiet: who has no key provider shares and is shared with as ever.
     func publishKey() async {
         guard let connection = try? session.connection(), connection.encryptionKey != nil,
-            connection.zoneKeys.beginPublishing(), let (key, name) = try? await identity(connection)
+            connection.zoneKeys.beginPublishing()
         else { return }
-        let container = CKContainer(sharing: session)
-        let me = CKRecord(recordType: CKRecordTypeUserRecord, recordID: CKRecord.ID(recordName: name))
-        me[KeyRecord.publicKeyField] = key.publicKey.rawRepresentation
-        let results = try? await container.publicCloudDatabase.modifyRecords(
-            saving: [me],
-            deleting: [],
-            savePolicy: .changedKeys
-        )
-        if (try? results?.saveResults[me.recordID]?.get()) == nil { connection.zoneKeys.publishingFailed() }
+        do throws(CKError) {
+            let (key, name) = try await identity(connection)
+            let me = CKRecord(recordType: CKRecordTypeUserRecord, recordID: CKRecord.ID(recordName: name))
+            me[KeyRecord.publicKeyField] = key.publicKey.rawRepresentation
+            try await CKContainer(sharing: session).publicCloudDatabase.put(me, .changedKeys)
+        } catch {
+            connection.zoneKeys.publishingFailed()
+        }
+    }
+
+    private func put(
+        _ record: CKRecord,
+        _ policy: CKModifyRecordsOperation.RecordSavePolicy
+    ) async throws(CKError) {
+        do {
+            let results = try await modifyRecords(saving: [record], deleting: [], savePolicy: policy)
+            _ = try results.saveResults[record.recordID]?.get()
+        } catch {
+            throw CKError(from: error)
+        }
     }
 
     /// Gives the key of a share's zone to its participants who have published theirs.
     ///
     /// Whoever has the key and may write does so when they see the share: the owner's devices and other participants', so
     /// that a newcomer need not wait for the owner. Only the owner replaces what somebody was given before, as after a reset
-    /// of their own key, and only if the new one is trusted. Quiet: who has not published one is given it when the share is
-    /// next seen.
+    /// of their own key, and only if the new one is trusted. Quiet: who has not published one is given it when something of the
+    /// zone is next seen.
     func giveKey(by share: CKShare) async {
         let zoneID = share.recordID.zoneID
         let isOwner = databaseScope == .private
@@ -163,14 +188,18 @@ extension CKDatabase {
         let names = share.participants.filter { $0.role != .owner && $0.acceptanceStatus == .accepted }
             .compactMap(\.wire.identity.userRecordName).filter { $0 != connection.caller.recordName }
         let missing = connection.zoneKeys.notGiven(names, in: zoneID)
+        var isAnyWaiting = false
+        defer { connection.zoneKeys.note(share, isWaitedFor: isAnyWaiting) }
         guard !missing.isEmpty, let key = try? await zoneKey(of: zoneID, creating: false) else { return }
         let root = await root(of: share)
         let people = CKContainer(sharing: session).publicCloudDatabase
         for name in missing {
-            guard let user = try? await people.record(for: CKRecord.ID(recordName: name)),
-                let publicKey = (user[KeyRecord.publicKeyField] as? Data).map({ [UInt8]($0) }),
-                await isTrusted(publicKey, of: name, in: zoneID, by: key, connection)
-            else { continue }
+            let user = try? await people.record(for: CKRecord.ID(recordName: name))
+            guard let publicKey = (user?[KeyRecord.publicKeyField] as? Data).map({ [UInt8]($0) }) else {
+                isAnyWaiting = true
+                continue
+            }
+            guard await isTrusted(publicKey, of: name, in: zoneID, by: key, connection) else { continue }
             do throws(CKError) {
                 let policy: CKModifyRecordsOperation.RecordSavePolicy = isOwner ? .allKeys : .ifServerRecordUnchanged
                 try await give(key, to: publicKey, named: name, in: zoneID, below: root, policy)

@@ -33,11 +33,11 @@ extension CKDatabase {
     }
 
     /// Opens the keys of the zones whose records have something encrypted.
-    func openKeys(for records: some Sequence<CKRecord>) async {
+    func openKeys(for records: some Sequence<CKRecord>) async throws(CKError) {
         var seen: Set<CKRecordZone.ID> = []
         for record in records where record.state.withLock({ $0.hasSealed }) {
             let zoneID = record.recordID.zoneID
-            if seen.insert(zoneID).inserted { await openKey(of: zoneID) }
+            if seen.insert(zoneID).inserted { try await openKey(of: zoneID) }
         }
     }
 }

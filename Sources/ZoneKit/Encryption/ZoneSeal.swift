@@ -39,7 +39,7 @@ extension CKDatabase {
     package func seal(of zoneID: CKRecordZone.ID, creating: Bool) async throws(CKError) -> ZoneSeal? {
         guard hasEncryptionKey else { return nil }
         if creating { return try await zoneKey(of: zoneID, creating: true).map { ZoneSeal(key: $0) } }
-        await openKey(of: zoneID)
+        try await openKey(of: zoneID)
         return try session.connection().zoneKeys.key(zoneID).map { ZoneSeal(key: $0) }
     }
 
@@ -48,7 +48,12 @@ extension CKDatabase {
     package func keysChanged(in zoneID: CKRecordZone.ID) async {
         guard let keys = try? session.connection().zoneKeys else { return }
         guard keys.key(zoneID) != nil else { return keys.forget(zoneID) }
-        await lookUpKey(of: zoneID)
+        do throws(CKError) {
+            try await lookUpKey(of: zoneID)
+        } catch {
+            // Whoever needs it next looks again, and hears why.
+            keys.forget(zoneID)
+        }
     }
 
     /// The zone is gone, and its key with it.

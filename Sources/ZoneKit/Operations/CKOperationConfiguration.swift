@@ -53,6 +53,8 @@ package struct RequestSettings: Sendable, Hashable {
     package var timeout: Duration?
     /// The group's number and name, for the relay's log.
     package var group: String?
+    /// What is asked for is asked for until there is an answer, as engines do.
+    package var isRepeated = false
     /// How long all requests of one operation may take together; `nil`: as long as they need.
     private(set) var wholeTime: Duration?
     /// When that is over, once it has begun.

@@ -30,18 +30,39 @@ public final class CKSyncEngine: Sendable {
 
     /// An engine with its time and chance from outside.
     package convenience init(_ configuration: Configuration, conditions: SyncConditions) {
-        self.init(configuration, link: DatabaseLink(database: configuration.database), conditions: conditions)
+        let state = Self.state(for: configuration)
+        let link = DatabaseLink(database: configuration.database) { zone in
+            state.read { $0.unreadable.contains(zone) }
+        }
+        self.init(configuration, state: state, link: link, conditions: conditions)
     }
 
     /// An engine over any link, with its time and chance from outside.
-    package init(_ configuration: Configuration, link: any Link<CKRecord, CKRecordZone>, conditions: SyncConditions) {
-        database = configuration.database
+    package convenience init(
+        _ configuration: Configuration,
+        link: any Link<CKRecord, CKRecordZone>,
+        conditions: SyncConditions
+    ) {
+        self.init(configuration, state: Self.state(for: configuration), link: link, conditions: conditions)
+    }
+
+    private static func state(for configuration: Configuration) -> State {
         let post = State.Post(
             delegate: ObjectIdentifier(configuration.delegate),
-            session: database.session.identity,
-            scope: database.databaseScope
+            session: configuration.database.session.identity,
+            scope: configuration.database.databaseScope
         )
-        state = State(configuration.stateSerialization, for: post)
+        return State(configuration.stateSerialization, for: post)
+    }
+
+    private init(
+        _ configuration: Configuration,
+        state: State,
+        link: any Link<CKRecord, CKRecordZone>,
+        conditions: SyncConditions
+    ) {
+        database = configuration.database
+        self.state = state
         driver = SyncDriver(configuration, link: link, state: state, conditions: conditions)
         let driver = driver
         let time = conditions.time
@@ -88,7 +109,8 @@ public final class CKSyncEngine: Sendable {
     /// deletion with `encryptedDataReset`, for which it creates the zone again and uploads what it holds.
     ///
     /// - Parameter zoneID: A zone of the private database.
-    /// - Throws: What the deletion throws; nothing has happened then.
+    /// - Throws: What the deletion throws; nothing has happened then. `invalidArguments` inside the delegate, which the engine
+    ///   waits for: start a task for it there.
     public func resetEncryptedData(inZoneWith zoneID: CKRecordZone.ID) async throws {
         try await driver.resetEncryptedData(in: zoneID.zone)
     }

@@ -69,6 +69,8 @@ extension CKSyncEngine {
             var listings: [ZoneID: Set<String>] = [:]
             /// What was saved to zones that were never fetched.
             var unheard = UnheardSaves()
+            /// Zones with values that the application was given while they could not be read.
+            var unreadable: Set<ZoneID> = []
             /// The address objects that the program knows, so that it gets its own back.
             var recordIDs: [RecordID: CKRecord.ID] = [:]
 

@@ -5,8 +5,15 @@ package import SyncCore
 /// The way to a relay's database by its own calls.
 package struct DatabaseLink: Link {
     let database: CKDatabase
+    /// Whether the application was given values of a zone that could not be read then.
+    private let owesValues: @Sendable (ZoneID) -> Bool
 
-    package init(database: CKDatabase) { self.database = database }
+    package init(database: CKDatabase, owesValues: @escaping @Sendable (ZoneID) -> Bool = { _ in false }) {
+        var settings = database.settings
+        settings.isRepeated = true
+        self.database = database.configured(settings)
+        self.owesValues = owesValues
+    }
 
     package func databaseChanges(since token: SyncToken?) async throws -> DatabasePage {
         let page = try await database.databaseChanges(since: token.map { CKServerChangeToken(encoded: $0.text) })
@@ -19,25 +26,23 @@ package struct DatabaseLink: Link {
     }
 
     package func zoneChanges(in zone: ZoneID, since token: SyncToken?) async throws -> ZonePage<CKRecord> {
+        let token = token == .fromTheStart ? nil : token
+        let owesValues = owesValues(zone)
         let page = try await database.zoneChangesPage(
             in: CKRecordZone.ID(zone),
-            since: token.flatMap { $0 == .fromTheStart ? nil : CKServerChangeToken(encoded: $0.text) }
+            since: token.map { CKServerChangeToken(encoded: $0.text) },
+            wantsKey: owesValues
         )
-        if page.bringsKey {
-            // What came before its key did is fetched once more: now the application can read it.
-            return ZonePage(
-                changed: page.records,
-                deleted: page.deletions.map { ($0.recordID.record, $0.recordType) },
-                token: .fromTheStart,
-                moreComing: true
-            )
-        }
-        return ZonePage(
+        // What came before its key did is fetched once more: now the application can read it.
+        let startsOver = page.bringsKey || (owesValues && page.isReadable == true && token != nil)
+        var answer = ZonePage(
             changed: page.records,
             deleted: page.deletions.map { ($0.recordID.record, $0.recordType) },
-            token: SyncToken(page.changeToken.encoded),
-            moreComing: page.moreComing
+            token: startsOver ? .fromTheStart : SyncToken(page.changeToken.encoded),
+            moreComing: startsOver || page.moreComing
         )
+        answer.isReadable = page.isReadable
+        return answer
     }
 
     package func modifyZones(saving: [CKRecordZone], deleting: [ZoneID]) async throws -> ZonesAnswer<CKRecordZone> {

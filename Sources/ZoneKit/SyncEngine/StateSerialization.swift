@@ -59,6 +59,8 @@ extension CKSyncEngine.State {
         var vanished: [Zone]?
         /// Zones that were written to while the database is listed.
         var written: [Zone]?
+        /// Zones with values that could not be read when they came; `nil` in what older versions wrote.
+        var unreadable: [Zone]?
     }
 }
 
@@ -89,6 +91,7 @@ extension CKSyncEngine.State.Serialization {
         databaseListing = contents.feed.listing.map { $0.map { Zone($0) } }
         let unheard = contents.unheard.types.map { Saves(zone: Zone($0.key), records: $0.value) }
         self.unheard = unheard.isEmpty ? nil : unheard
+        unreadable = contents.unreadable.isEmpty ? nil : contents.unreadable.map { Zone($0) }
         let listings = contents.listings.map { Listing(zone: Zone($0.key), records: $0.value.sorted()) }
         self.listings = listings.isEmpty ? nil : listings
     }
@@ -118,6 +121,7 @@ extension CKSyncEngine.State.Serialization {
         contents.unheard = UnheardSaves(
             Dictionary((unheard ?? []).map { ($0.zone.zone, $0.records) }, uniquingKeysWith: { $1 })
         )
+        contents.unreadable = Set((unreadable ?? []).map(\.zone))
         for listing in listings ?? [] {
             contents.listings[listing.zone.zone] = Set(listing.records)
             // Its end has still to be told.

@@ -211,7 +211,12 @@ extension SyncDriver {
         }
         page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
         let lost = page.deleted.map(\.zone)
-        if !lost.isEmpty { state.update { contents in lost.forEach { contents.unheard.forget($0) } } }
+        if !lost.isEmpty {
+            state.update { contents in
+                lost.forEach { contents.unheard.forget($0) }
+                contents.unreadable.subtract(lost)
+            }
+        }
         for (zone, _) in page.deleted {
             // What was sent before the zone went, and is answered after, would bring its records back.
             await exchange(zone).enter()
@@ -219,9 +224,14 @@ extension SyncDriver {
         }
     }
 
-    /// Adds a page to the listing of its zone, where that is being listed.
+    /// Adds a page to the listing of its zone, where that is being listed, and notes whether it could be read.
     private func note(_ page: ZonePage<CKRecord>, in zone: ZoneID) {
         state.update { contents in
+            switch page.isReadable {
+            case true?: contents.unreadable.remove(zone)
+            case false?: contents.unreadable.insert(zone)
+            case nil: break
+            }
             guard contents.listings[zone] != nil else { return }
             contents.listings[zone]?.formUnion(page.changed.map(\.recordID.recordName))
             contents.listings[zone]?.subtract(page.deleted.map(\.id.recordName))
@@ -230,6 +240,8 @@ extension SyncDriver {
 
     /// Nobody can read any more what is encrypted in the zone: it goes, and the application uploads what it has.
     func resetEncryptedData(in zone: ZoneID) async throws {
+        // It waits for the page of the zone that the delegate is being told of, and then tells the delegate.
+        try requireOutsideOfDelegate("resetEncryptedData")
         try await checkAccount()
         let epoch = accountEpoch
         let link = link

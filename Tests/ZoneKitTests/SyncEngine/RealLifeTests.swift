@@ -211,7 +211,7 @@ import ZoneTesting
         configuration.automaticallySync = false
         let engine = CKSyncEngine(configuration)
         try await engine.fetchChanges()
-        #expect(delegate.codes.withLock { $0 } == [.invalidArguments, .invalidArguments])
+        #expect(delegate.codes.withLock { $0 } == Array(repeating: .invalidArguments, count: 3))
         try await delegate.started.withLock { $0 }?.value
     }
 
@@ -223,6 +223,7 @@ import ZoneTesting
             guard case .willFetchChanges = event, codes.withLock(\.isEmpty) else { return }
             await note { try await syncEngine.sendChanges() }
             await note { try await syncEngine.fetchChanges() }
+            await note { try await syncEngine.resetEncryptedData(inZoneWith: CKRecordZone.ID(zoneName: "Notes")) }
             started.withLock { $0 = Task { try await syncEngine.sendChanges() } }
         }
 
