@@ -22,8 +22,10 @@ extension ClientRequest {
 
         package func hash(into hasher: inout Hasher) {
             hasher.combine(root?.name)
+            hasher.combine(root?.changeTag)
             hasher.combine(publicPermission)
             hasher.combine(participants)
+            hasher.combine(accessRequests)
         }
 
         func write(to record: inout JSONWriter) {

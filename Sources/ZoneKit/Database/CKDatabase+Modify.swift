@@ -129,7 +129,8 @@ extension CKDatabase {
                 in: chunk.zoneID.zone,
                 of: scope,
                 atomically: atomically,
-                settings: settings
+                settings: settings,
+                remembered: settings.isRepeated ? .untilAnswered : .minutes
             )
         } catch {
             // An atomic failure is an error answer that lists every item.

@@ -1,5 +1,6 @@
 import Foundation
 package import Records
+import SyncCore
 import Synchronization
 package import Wire
 
@@ -8,9 +9,12 @@ package import Wire
 /// The relay carries out one write of a name: a repeat is answered as if it were the first, even where others have changed
 /// since what it did; so what they have put in its place is not swept away by it. Kept in memory only; after a
 /// restart of the program a repeat meets its own first coming as a conflict, and loses nothing either.
+///
+/// An engine or a mirror repeats what it has to send until there is an answer. A program's own call ends with its error: the
+/// same call much later, or after a look at the record, is no repeat but means the record as it is now.
 package final class LostWrites: Sendable {
     /// What a write of records asks for.
-    fileprivate struct Write: Hashable {
+    fileprivate struct Write: Hashable, Sendable {
         var isAtomic: Bool
         var records: [ClientRequest.Write]
     }
@@ -22,30 +26,74 @@ package final class LostWrites: Sendable {
         var operation: String
     }
 
-    /// The latest lost one of each place: its hash, and its name.
-    ///
-    /// What is written is not kept, since it may be large.
-    private let lost = Mutex<[Place: (hash: Int, name: String)]>([:])
+    /// For how long the same write counts as a repeat.
+    package enum Memory: Sendable {
+        case untilAnswered
+        /// Longer than anybody waits who calls again because of the error.
+        case minutes
+
+        fileprivate var length: Duration? { self == .minutes ? .seconds(600) : nil }
+    }
+
+    private struct Lost {
+        var isSame: @Sendable (any Sendable) -> Bool
+        /// The records that it writes.
+        var records: Set<String>
+        var name: String
+        var at: Moment
+        /// `nil`: until there is an answer.
+        var until: Moment?
+    }
+
+    /// The latest lost one of each place.
+    private let lost = Mutex<[Place: Lost]>([:])
     /// More places than anybody writes to at once.
     private static let limit = 64
+    fileprivate static let modify = "records/modify"
 
     /// The name for a write that is about to be sent.
-    fileprivate func name(of hash: Int, to place: Place) -> String {
-        let known = lost.withLock { $0[place] }
-        if let known, known.hash == hash { return known.name }
+    fileprivate func name(of content: any Sendable, to place: Place, at now: Moment) -> String {
+        let known = lost.withLock { lost in
+            lost = lost.filter { $0.value.until.map { $0 > now } ?? true }
+            return lost[place]
+        }
+        if let known, known.isSame(content) { return known.name }
         return UUID().uuidString
     }
 
     /// It may or may not have been carried out.
-    fileprivate func answerLost(_ hash: Int, name: String, to place: Place) {
+    fileprivate func answerLost<Content: Equatable & Sendable>(
+        _ content: Content,
+        name: String,
+        to place: Place,
+        at now: Moment,
+        for memory: Memory
+    ) {
         lost.withLock { lost in
             if lost.count >= Self.limit { lost.removeAll() }
-            lost[place] = (hash, name)
+            lost[place] = Lost(
+                isSame: { $0 as? Content == content },
+                records: Set((content as? Write)?.records.map(\.recordName) ?? []),
+                name: name,
+                at: now,
+                until: memory.length.map { now + $0 }
+            )
         }
     }
 
     /// It has been carried out, once.
     fileprivate func answered(to place: Place) { lost.withLock { $0[place] = nil } }
+
+    /// The program has read records, by a request that was made at `moment`.
+    func read(_ names: Set<String>, in zone: ZoneID, of scope: DatabaseScope, at moment: Moment) {
+        let place = Place(scope: scope, zone: zone, operation: Self.modify)
+        lost.withLock { lost in
+            guard let known = lost[place], known.until != nil, known.at <= moment,
+                !known.records.isDisjoint(with: names)
+            else { return }
+            lost[place] = nil
+        }
+    }
 }
 
 extension RelayConnection {
@@ -54,16 +102,17 @@ extension RelayConnection {
     /// `content` is all that the write asks for, and `zone` what it is about, or one of those; `body` makes the request's
     /// body with the name in it.
     package func write(
-        _ content: some Hashable,
+        _ content: some Equatable & Sendable,
         to zone: ZoneID,
         of scope: DatabaseScope,
         _ operation: String,
         settings: RequestSettings = RequestSettings(),
+        remembered memory: LostWrites.Memory = .untilAnswered,
         _ body: (_ name: String) -> [UInt8]
     ) async throws(CallFailure) -> JSONDocument {
         let place = LostWrites.Place(scope: scope, zone: zone, operation: operation)
-        let hash = content.hashValue
-        let name = lostWrites.name(of: hash, to: place)
+        let time = conditions?.time ?? .system
+        let name = lostWrites.name(of: content, to: place, at: time.now())
         do throws(CallFailure) {
             let call = RelayCall(scope, operation, body(name), isWrite: true, settings: settings)
             let document = try await send(call)
@@ -71,7 +120,8 @@ extension RelayConnection {
             return document
         } catch {
             switch error.error.code {
-            case .serverResponseLost, .operationCancelled: lostWrites.answerLost(hash, name: name, to: place)
+            case .serverResponseLost, .operationCancelled:
+                lostWrites.answerLost(content, name: name, to: place, at: time.now(), for: memory)
             default: break
             }
             throw error
@@ -84,10 +134,18 @@ extension RelayConnection {
         in zone: ZoneID,
         of scope: DatabaseScope,
         atomically isAtomic: Bool,
-        settings: RequestSettings = RequestSettings()
+        settings: RequestSettings = RequestSettings(),
+        remembered memory: LostWrites.Memory = .untilAnswered
     ) async throws(CallFailure) -> JSONDocument {
         let content = LostWrites.Write(isAtomic: isAtomic, records: records)
-        return try await write(content, to: zone, of: scope, "records/modify", settings: settings) { name in
+        return try await write(
+            content,
+            to: zone,
+            of: scope,
+            LostWrites.modify,
+            settings: settings,
+            remembered: memory
+        ) { name in
             ClientRequest.modify(records, in: zone, atomically: isAtomic, operationID: name)
         }
     }
