@@ -157,6 +157,27 @@ import ZoneTesting
         #expect(try await text(laptop.privateDatabase.record(for: record.recordID)["image"]) == "kept")
     }
 
+    /// Some of a list were fetched, and some are the program's own; the record was never saved.
+    @Test func fetchedFilesSurviveAnArchiveToo() async throws {
+        let database = try relay.configurableDevice(of: "alice").configure(as: "alice").privateCloudDatabase
+        try await database.save(zone)
+        let source = photo("a")
+        source["image"] = CKAsset(fileURL: try file("1", "fetched"))
+        try await database.save(source)
+        let fetched = try #require(try await database.record(for: source.recordID)["image"] as? CKAsset)
+        let record = photo("b")
+        record["images"] = [CKAsset(fileURL: try file("2", "first")), fetched, CKAsset(fileURL: try file("3", "last"))]
+        record["image"] = fetched
+        let data = try NSKeyedArchiver.archivedData(withRootObject: record, requiringSecureCoding: true)
+        let read = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data))
+        try await database.save(read)
+        let saved = try await database.record(for: record.recordID)
+        #expect(try await text(saved["image"]) == "fetched")
+        var texts: [String] = []
+        for asset in try #require(saved["images"] as? [CKAsset]) { texts.append(try await text(asset)) }
+        #expect(texts == ["first", "fetched", "last"])
+    }
+
     @Test func operationsTellOfProgress() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "one"))

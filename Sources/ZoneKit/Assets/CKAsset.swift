@@ -104,6 +104,8 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
 
     /// Where a fetched asset comes from.
     var origin: AssetOrigin? { state.withLock { $0.origin } }
+    /// By whom it is fetched.
+    var keeper: AssetKeeper? { state.withLock { $0.keeper } }
 
     /// The relay has the file now, under this description.
     func uploaded(as asset: Asset) { state.withLock { $0.stored = asset } }

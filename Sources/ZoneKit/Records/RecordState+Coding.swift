@@ -10,19 +10,17 @@ extension RecordState {
     package func encode(with coder: NSCoder) {
         encodeSystemFields(with: coder)
         coder.encode(Self.archive(fields), forKey: "Fields")
-        let files = assets.mapValues { $0.compactMap(\.fileToUpload?.path) }.filter { !$0.value.isEmpty }
-        if !files.isEmpty, let json = try? JSONEncoder().encode(files) {
-            coder.encode(json as NSData, forKey: "AssetFiles")
-        }
+        let kept = assets.mapValues { $0.map(KeptAsset.init) }
+        if !kept.isEmpty, let json = try? JSONEncoder().encode(kept) { coder.encode(json as NSData, forKey: "Assets") }
         if let assetSource { coder.encode(assetSource.archived as NSString, forKey: "AssetSource") }
         if parentEdit != nil { coder.encode(true, forKey: "ParentEdited") }
         if let secrets {
             let plain = secrets.edits.compactMapValues(\.value)
             coder.encode(Self.archive(secrets.sealed), forKey: "SealedFields")
             coder.encode(Self.archive(plain), forKey: "SecretFields")
-            if let keyring = secrets.keyring { coder.encode(keyring.container as NSString, forKey: "SecretsContainer") }
             let cleared = secrets.edits.keys.filter { plain[$0] == nil }.sorted()
             coder.encode(cleared.joined(separator: "\n") as NSString, forKey: "ClearedSecrets")
+            if let keyring = secrets.keyring { coder.encode(keyring.container as NSString, forKey: "SecretsContainer") }
         }
         guard !edits.isEmpty else { return }
         coder.encode(edits.keys.sorted().joined(separator: "\n") as NSString, forKey: "ChangedKeys")
@@ -41,10 +39,15 @@ extension RecordState {
         guard let data = coder.bytes("Fields") else { return true }
         guard let values = Self.unarchive(data) else { return false }
         fields = values
-        if let json = coder.bytes("AssetFiles"),
+        if let json = coder.bytes("Assets"),
+            let kept = try? JSONDecoder().decode([String: [KeptAsset]].self, from: Data(json))
+        {
+            for (key, kept) in kept { restoreAssets(kept, for: key) }
+        } else if let json = coder.bytes("AssetFiles"),
+            // As they were written before, the program's own files alone.
             let files = try? JSONDecoder().decode([String: [String]].self, from: Data(json))
         {
-            restoreAssets(files.mapValues { $0.map { URL(fileURLWithPath: $0) } })
+            for (key, paths) in files { restoreAssets(paths.map(KeptAsset.init(path:)), for: key) }
         }
         assetSource = coder.text("AssetSource").flatMap(AssetSource.init(archived:))
         if coder.decodeBool(forKey: "ParentEdited") { setParent(parent) }
@@ -61,12 +64,23 @@ extension RecordState {
         return true
     }
 
+    private mutating func restoreAssets(_ kept: [KeptAsset], for key: String) {
+        // What stands in the field for each; of a program's own file that is nothing yet.
+        let stored = fields[key]?.assets ?? []
+        let found = kept.enumerated().compactMap { place, kept in
+            kept.asset(stored: stored.indices.contains(place) ? stored[place] : nil)
+        }
+        restore(found, for: key)
+    }
+
     private mutating func restoreSecrets(_ sealed: [String: FieldValue], from coder: NSCoder) {
         var kept = SecretFields(sealed: sealed)
         for (name, value) in coder.bytes("SecretFields").flatMap(Self.unarchive) ?? [:] {
             kept.edits[name] = (value, countEdit())
         }
         for name in Self.names(in: coder.text("ClearedSecrets") ?? "") { kept.edits[name] = (nil, countEdit()) }
+        // Reads what is sealed as soon as the zone's key is open.
+        kept.keyring = coder.text("SecretsContainer").flatMap { ConfiguredRelays.connection(for: $0)?.zoneKeys }
         secrets = kept
     }
 
@@ -79,8 +93,6 @@ extension RecordState {
 
     /// As one value, since on Linux an archive puts its own in another order each time: programs compare what they kept.
     package func encodeSystemFields(with coder: NSCoder) {
-        // Reads what is sealed as soon as the zone's key is open.
-        kept.keyring = coder.text("SecretsContainer").flatMap { ConfiguredRelays.connection(for: $0)?.zoneKeys }
         var writer = JSONWriter()
         writer.object { object in
             object.member("recordType", type)
@@ -170,6 +182,44 @@ extension RecordState {
             by: UserID(user),
             deviceID: device
         )
+    }
+}
+
+/// An asset that a program has put into a record, as an archive keeps it.
+private struct KeptAsset: Codable {
+    /// The program's own file; all else is of one that was fetched.
+    var path: String?
+    /// Where to ask for it; `nil` where that was not known.
+    var source: String?
+    var scope: String?
+    var record: String?
+    var zone: String?
+    var owner: String?
+    var field: String?
+
+    init(path: String) { self.path = path }
+
+    init(_ asset: CKAsset) {
+        guard let origin = asset.origin else {
+            path = asset.fileToUpload?.path
+            return
+        }
+        source = asset.keeper.map { AssetSource(keeper: $0, scope: origin.scope).archived }
+        scope = origin.scope.pathName
+        record = origin.record.recordName
+        zone = origin.record.zone.zoneName
+        owner = origin.record.zone.owner.recordName
+        field = origin.field
+    }
+
+    func asset(stored: Asset?) -> CKAsset? {
+        if let path { return CKAsset(fileURL: URL(fileURLWithPath: path)) }
+        guard let scope = scope.flatMap(DatabaseScope.init(pathName:)), let record, let zone, let owner, let field,
+            let stored
+        else { return nil }
+        let home = ZoneID(zone, owner: UserID(owner))
+        let origin = AssetOrigin(scope: scope, record: RecordID(record, in: home), field: field)
+        return CKAsset(stored, origin: origin, keeper: source.flatMap(AssetSource.init(archived:))?.keeper)
     }
 }
 

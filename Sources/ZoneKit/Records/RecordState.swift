@@ -158,10 +158,8 @@ package struct RecordState: Sendable {
         asksForLink = true
     }
 
-    /// Puts back the files that an archive remembers.
-    package mutating func restoreAssets(_ files: [String: [URL]]) {
-        for (key, urls) in files { assets[key] = urls.map { CKAsset(fileURL: $0) } }
-    }
+    /// Puts back the assets that an archive remembers.
+    mutating func restore(_ assets: [CKAsset], for key: String) { self.assets[key] = assets }
 
     /// Puts back the changes that an archive remembers.
     package mutating func restoreEdits(
