@@ -102,6 +102,38 @@ import ZoneTesting
         #expect(relay.bodies[0].contains(#""identityToken":"eyJ.token""#))
     }
 
+    /// Of who has signed in that says nothing.
+    @Test func anIdentityTokenThatCannotBeHadNowIsNoSignOut() async throws {
+        struct Locked: Error {}
+        let errors: [(any Error, CKError.Code, CKAccountStatus)] = [
+            (URLError(.notConnectedToInternet), .networkFailure, .couldNotDetermine),
+            (Locked(), .accountTemporarilyUnavailable, .couldNotDetermine),
+            (CKError(.notAuthenticated, "Nobody."), .notAuthenticated, .noAccount),
+        ]
+        for (error, code, status) in errors {
+            let container = container(ScriptedRelay(), .identityToken { throw error })
+            await expect(code) { _ = try await container.userRecordID() }
+            #expect(try await container.accountStatus() == status)
+        }
+    }
+
+    /// Whoever signs in by the first request is known by their own name from it on.
+    @Test func theFirstRecordsNameTheirMakerAlsoWhereTheSignInIsStillToCome() async throws {
+        let stamp = #"{"timestamp":1,"userRecordName":"_alice","deviceID":"d"}"#
+        let relay = ScriptedRelay(
+            .answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#),
+            caller,
+            .answer(
+                200,
+                #"{"records":[{"recordName":"a","recordType":"Note","recordChangeTag":"1","fields":{},"#
+                    + #""created":\#(stamp),"modified":\#(stamp)}]}"#
+            )
+        )
+        let database = container(relay, .account(emailAddress: "alice@example.com", password: "p")).publicCloudDatabase
+        let record = try await database.record(for: CKRecord.ID(recordName: "a"))
+        #expect(record.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
+    }
+
     @Test func aWrongPasswordIsSaidOnce() async throws {
         let relay = ScriptedRelay(
             .answer(401, #"{"serverErrorCode":"AUTHENTICATION_FAILED","reason":"Authentication failed"}"#)

@@ -1,26 +1,30 @@
 import Foundation
 import Records
+import SyncCore
 import Wire
 
 extension CKContainer {
     /// Whether there is a user to speak for, as the relay sees it now.
     ///
-    /// - Returns: `noAccount` without asking when no web auth token is configured; `temporarilyUnavailable` when a user
-    ///   who was known before cannot be asked about.
+    /// Where the relay cannot be asked now, it is asked again until it answers, and `CKAccountChanged` is posted then.
+    ///
+    /// - Returns: `noAccount` without asking when no web auth token is configured; `couldNotDetermine` when the relay cannot
+    ///   be asked, and `temporarilyUnavailable` when that is so of a user who was known before.
     /// - Throws: `badContainer` when no relay is configured.
-    public func accountStatus() async throws -> CKAccountStatus {
+    public func accountStatus() async throws -> CKAccountStatus { try await statusAndTrouble().status }
+
+    /// With what keeps it from being found out.
+    private func statusAndTrouble() async throws(CKError) -> (status: CKAccountStatus, trouble: CKError?) {
         let connection = try session.connection()
-        guard connection.credentials.namesUser else { return .noAccount }
-        do {
+        guard connection.credentials.namesUser else { return (.noAccount, nil) }
+        do throws(CKError) {
             _ = try await connection.fetchCallerName()
-            return .available
+            return (.available, nil)
         } catch {
-            switch error.code {
-            case .notAuthenticated: return .noAccount
-            case .permissionFailure, .managedAccountRestricted: return .restricted
-            case .operationCancelled, .badContainer: throw error
-            default: return connection.caller.recordName == nil ? .couldNotDetermine : .temporarilyUnavailable
-            }
+            if let status = error.accountStatus { return (status, nil) }
+            guard error.code != .operationCancelled, error.code != .badContainer else { throw error }
+            session.awaitAccount(connection)
+            return connection.caller.recordName == nil ? (.couldNotDetermine, error) : (.temporarilyUnavailable, nil)
         }
     }
 
@@ -37,7 +41,8 @@ extension CKContainer {
     public func accountStatus(completionHandler: @escaping @Sendable (CKAccountStatus, (any Error)?) -> Void) {
         Task(executorPreference: OwnThreads.lane) {
             do {
-                completionHandler(try await self.accountStatus(), nil)
+                let (status, trouble) = try await self.statusAndTrouble()
+                completionHandler(status, trouble)
             } catch {
                 completionHandler(.couldNotDetermine, error)
             }
@@ -70,5 +75,48 @@ extension RelayConnection {
         let name = try reading { () throws(JSONError) in try document.root.required("userRecordName").string() }
         learn(callerName: name, generation: generation)
         return name
+    }
+}
+
+extension RelaySession {
+    /// Asks who the user is until there is an answer, and posts `CKAccountChanged` then: whoever was told that it could not
+    /// be found out waits for that.
+    fileprivate func awaitAccount(_ connection: RelayConnection) {
+        guard connection.caller.beginAwaiting() else { return }
+        let conditions = connection.conditions ?? SyncConditions()
+        let (time, container) = (conditions.time, container)
+        // A container of its own may go meanwhile, and a test's world with it.
+        conditions.time.start { [weak self, weak caller = connection.caller] in
+            var (backoff, chance) = (Backoff.requests, conditions.chance)
+            while (try? await time.sleep(time.now() + backoff.failed(using: &chance))) != nil {
+                guard let caller, caller.isAwaited,
+                    let connection = (try? self?.connection()) ?? ConfiguredRelays.connection(for: container),
+                    connection.caller === caller
+                else { return }
+                await connection.askForAccount()
+            }
+        }
+    }
+}
+
+extension RelayConnection {
+    /// Takes the answer, if there is one, as the end of the wait.
+    fileprivate func askForAccount() async {
+        do throws(CKError) {
+            _ = try await fetchCallerName()
+        } catch {
+            if error.accountStatus != nil { caller.endAwaiting() }
+        }
+    }
+}
+
+extension CKError {
+    /// What it says of the account; `nil` where it says nothing.
+    fileprivate var accountStatus: CKAccountStatus? {
+        switch code {
+        case .notAuthenticated: .noAccount
+        case .permissionFailure, .managedAccountRestricted: .restricted
+        default: nil
+        }
     }
 }

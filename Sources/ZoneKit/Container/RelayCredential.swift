@@ -7,6 +7,9 @@ public enum RelayCredential: Sendable {
     /// An account of the relay's own.
     case account(emailAddress: String, password: String)
     /// An identity token (JWT) of an issuer that the container trusts; asked for at each sign-in.
+    ///
+    /// Who throws has no token just now, and is asked again later; only `CKError.notAuthenticated` says that nobody has signed
+    /// in.
     case identityToken(@Sendable () async throws -> String)
     /// Any name, at a relay started with `--dev`.
     case dev(user: String)

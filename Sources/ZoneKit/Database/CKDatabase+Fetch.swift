@@ -174,7 +174,7 @@ extension CKDatabase {
     /// an answer the call goes on, and the caller appears under their record name.
     package func connectionKnowingCaller() async throws(CKError) -> RelayConnection {
         let connection = try session.connection()
-        guard databaseScope != .private, connection.caller.recordName == nil, connection.credentials.webAuthToken != nil
+        guard databaseScope != .private, connection.caller.recordName == nil, connection.credentials.namesUser
         else { return connection }
         _ = try? await connection.fetchCallerName()
         return connection

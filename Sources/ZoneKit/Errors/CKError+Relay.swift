@@ -87,11 +87,27 @@ extension CKError {
         }
     }
 
+    /// What keeps a program from coming by a token to sign in with: of who has signed in it says nothing.
+    init(ofSignIn error: any Error) {
+        let reason = "There was no token to sign in with: \(error)"
+        if let error = error as? CKError {
+            self = error
+        } else if error is CancellationError {
+            self.init(.operationCancelled)
+        } else if (error as NSError).domain == NSURLErrorDomain {
+            self.init(.networkFailure, reason, underlying: error)
+        } else {
+            self.init(.accountTemporarilyUnavailable, reason, underlying: error)
+        }
+    }
+
     /// An error answer that is not the relay's own: a proxy's page, or an empty body.
     package init(foreign response: RelayResponse) {
         let code: Code =
             switch response.status {
-            case 401, 403, 407: .notAuthenticated
+            case 401: .notAuthenticated
+            // A proxy wants something: the relay itself, which knows the user, has said nothing.
+            case 403, 407: .accountTemporarilyUnavailable
             case 408, 502, 503, 504: .serviceUnavailable
             case 413, 414, 431: .limitExceeded
             case 421: .notAuthenticated

@@ -102,10 +102,7 @@ extension CKContainer {
         count: Int
     ) async throws(CKError) -> [Result<CKShare.Metadata, any Error>] {
         guard count > 0 else { return [] }
-        let connection = try await privateCloudDatabase.connectionKnowingCaller()
-        if connection.caller.recordName == nil, connection.credentials.webAuthToken != nil {
-            _ = try? await connection.fetchCallerName()
-        }
+        let connection = try await publicCloudDatabase.connectionKnowingCaller()
         let reader = RecordReader(scope: .public, caller: connection.caller)
         let isWrite = operation == "records/accept"
         let document = try await publicCloudDatabase.call(operation, body, isWrite: isWrite)

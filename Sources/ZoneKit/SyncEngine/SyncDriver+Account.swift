@@ -10,6 +10,12 @@ extension SyncDriver {
         let generation = connection.credentials.current.generation
         guard checkedAccount != generation else { return }
         let previous = state.read(\.user)
+        guard connection.credentials.namesUser else {
+            // Known without asking, and so told also where there is no network.
+            refusedAccount = generation
+            if previous != nil { await accountChanged(from: previous, to: nil) }
+            throw CKError(.notAuthenticated, "Nobody is signed in.")
+        }
         do {
             // Whoever speaks now, also where somebody else's round has brought this about.
             let name = try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
@@ -18,24 +24,20 @@ extension SyncDriver {
             checkedAccount = generation
             await connection.notices.accountIsUsable(generation: generation)
         } catch {
-            if CKError(from: error).code == .notAuthenticated {
-                refusedAccount = generation
-                // A sign-in that has ended, or is not taken, says nothing of who they are: what is theirs waits for them.
-                let hasSignedOut = !connection.credentials.namesUser
-                if hasSignedOut, previous != nil { await accountChanged(from: previous, to: nil) }
-            }
+            // A sign-in that has ended, or is not taken, says nothing of who they are: what is theirs waits for them.
+            if CKError(from: error).code == .notAuthenticated { refusedAccount = generation }
             throw error
         }
     }
 
     /// Looks who speaks now, and goes on for them.
+    ///
+    /// Where it cannot be found out, or the relay does not take them now, the next round looks again: its trouble has an end,
+    /// and only of nobody there is nothing to wait for.
     func followAccount() async {
-        do {
-            try await checkAccount()
-            tell(.accountChanged(isUsable: true))
-        } catch {
-            if CKError(from: error).code == .notAuthenticated { tell(.accountChanged(isUsable: false)) }
-        }
+        try? await checkAccount()
+        let isAnybody = (try? database.session.connection().credentials.namesUser) ?? false
+        tell(.accountChanged(isUsable: isAnybody))
     }
 
     private func accountChanged(from previous: String?, to current: String?) async {

@@ -114,7 +114,7 @@ extension RelayConnection {
         } catch let failure as CallFailure {
             throw failure
         } catch {
-            throw CallFailure(error: (error as? CKError) ?? CKError(.notAuthenticated, "\(error)", underlying: error))
+            throw CallFailure(error: CKError(ofSignIn: error))
         }
     }
 

@@ -81,7 +81,7 @@ import ZoneTesting
         try await tablet.container.signOut()
         let notes = SyncedNotes(tablet, isAutomatic: true, relay: relay)
         try await within(.seconds(60), "the engine to be turned away") {
-            while tablet.network.operations.count < 2 {
+            while tablet.network.operations.isEmpty {
                 try Task.checkCancellation()
                 await Task.yield()
             }
