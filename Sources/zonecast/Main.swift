@@ -9,8 +9,7 @@ enum Main {
         flags.apply()
         // Asked about what is no command, the library explains them all and takes it for an answer.
         if arguments.first == "help", let mistyped = MistypedCommand.first(in: Array(arguments.dropFirst())) {
-            Terminal.complain("zonecast: \(mistyped.words)")
-            end(CommandExit.usage.rawValue)
+            leave(CommandFailure(.usage, mistyped.words), arguments)
         }
         do {
             var command = try Zonecast.parseAsRoot(arguments)
@@ -21,8 +20,7 @@ enum Main {
             }
             end(0)
         } catch let failure as CommandFailure {
-            Terminal.complain("zonecast: \(failure.description)")
-            end(failure.exit.rawValue)
+            leave(failure, arguments)
         } catch {
             leave(with: error, arguments)
         }
@@ -42,14 +40,33 @@ enum Main {
             end(0)
         }
         if Zonecast.exitCode(for: error) == .validationFailure, let mistyped = MistypedCommand.first(in: arguments) {
-            Terminal.complain("zonecast: \(mistyped.words)")
-            end(CommandExit.usage.rawValue)
+            leave(CommandFailure(.usage, mistyped.words), arguments)
         }
-        Terminal.complain(message)
-        end(
-            Zonecast.exitCode(for: error) == .validationFailure
-                ? CommandExit.usage.rawValue : CommandExit.failed.rawValue
-        )
+        let exit: CommandExit = Zonecast.exitCode(for: error) == .validationFailure ? .usage : .failed
+        let reason = Zonecast.message(for: error)
+        let hint = dashHint(arguments, reason).map { "\n\($0)" } ?? ""
+        leave(CommandFailure(exit, (reason.isEmpty ? message : reason) + hint), arguments, words: message + hint)
+    }
+
+    /// For whoever gave an option a value that looks like another option.
+    private static func dashHint(_ arguments: [String], _ reason: String) -> String? {
+        guard
+            let (option, value) = zip(arguments, arguments.dropFirst()).first(where: { option, value in
+                option.hasPrefix("--") && value.hasPrefix("-") && reason.hasPrefix("Missing value for '\(option)")
+            })
+        else { return nil }
+        return "A value that begins with - stands behind an equals sign: \(option)=\(value)"
+    }
+
+    /// Says why a command did not do what it was asked, on standard error; where an answer in JSON was asked for and there is
+    /// none yet, as that too.
+    private static func leave(_ failure: CommandFailure, _ arguments: [String], words: String? = nil) -> Never {
+        struct Refusal: Encodable { var code: String, reason: String }
+        if arguments.prefix(while: { $0 != "--" }).contains("--json"), !Terminal.hasSpoken {
+            try? Terminal.say(json: ["error": Refusal(code: failure.codeOrKind, reason: failure.description)])
+        }
+        Terminal.complain(words ?? "zonecast: \(failure.description)")
+        end(failure.exit.rawValue)
     }
 
     /// What a command says of itself; `nil` where there is no such.

@@ -23,6 +23,61 @@ import Testing
         }
     }
 
+    private struct Refusal: Decodable {
+        struct Error: Decodable { var code: String, reason: String }
+        var error: Error
+    }
+
+    @Test func whatFailsIsJSONTooWhereThatIsAskedFor() throws {
+        let data = ["--data", folder.path, "--json"]
+        let lost = try Command.run(["user", "list"] + data)
+        #expect(try lost.status == 1 && lost.json(Refusal.self).error.code == "FAILED")
+        #expect(try lost.complaint == "zonecast: \(lost.json(Refusal.self).error.reason)\n")
+        let usage = try Command.run(["user", "list", "--nothing"] + data)
+        #expect(try usage.status == 2 && usage.json(Refusal.self).error.code == "USAGE")
+        let place = ["--url", "http://127.0.0.1:9", "--container", container, "--json"]
+        let away = try Command.run(["zones", "list"] + place)
+        #expect(try away.status == 3 && away.json(Refusal.self).error.code == "UNREACHABLE")
+        let relay = try RelayProcess(folder: folder.path)
+        let here = [
+            "--url", "http://127.0.0.1:\(relay.port)", "--container", container, "--web-token", "dev-a", "--json",
+        ]
+        let zone = try Command.run(["records", "changes", "--zone", "None"] + here)
+        #expect(try zone.status == 1 && zone.json(Refusal.self).error.code == "ZONE_NOT_FOUND", "\(zone.output)")
+        #expect(relay.stop().status == 0)
+    }
+
+    @Test func theFolderIsTheConfigurations() throws {
+        let file = folder.path + "-settings.yaml"
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        try "# One's own.\ndata: '\(folder.path)' # there\n".write(toFile: file, atomically: true, encoding: .utf8)
+        let settings = ["ZONECAST_CONFIG": file]
+        let added = try Command.run(
+            ["user", "add", "ada@example.org", "--password-stdin"],
+            input: "long enough",
+            environment: settings
+        )
+        #expect(added.status == 0, "\(added.complaint)")
+        #expect(FileManager.default.fileExists(atPath: folder.path + "/relay.sqlite"))
+        let listed = try Command.run(["user", "list", "--json"], environment: settings)
+        #expect(listed.output.contains("ada@example.org"))
+        let elsewhere = try Command.run(["user", "list"], environment: ["ZONECAST_DATA": folder.path + "-none"])
+        #expect(elsewhere.status == 1 && elsewhere.complaint.contains("-none"))
+    }
+
+    @Test func aProfileKnowsItsContainer() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        let place = ["XDG_CONFIG_HOME": folder.path + "/own"]
+        let arguments = ["login", "--url", "http://127.0.0.1:\(relay.port)", "--container", container]
+        let login = try Command.run(arguments, input: "dev-ada\n", environment: place)
+        #expect(login.status == 0, "\(login.complaint)")
+        let zones = try Command.run(["zones", "list"], environment: place)
+        #expect(zones.status == 0 && zones.output.contains("_defaultZone"), "\(zones.complaint)")
+        let nowhere = try Command.run(["zones", "list"], environment: ["XDG_CONFIG_HOME": folder.path + "/none"])
+        #expect(nowhere.status == 2 && nowhere.complaint.contains("--container"))
+        #expect(relay.stop().status == 0)
+    }
+
     @Test func aScriptGetsWhatItAskedForAndNothingElse() throws {
         let data = ["--data", folder.path]
         let made = try Command.run(["container", "create", container, "--quiet"] + data)

@@ -20,13 +20,19 @@ package enum FolderAccess {
         return "You may not look into \(folder). Run this as \(who): sudo zonecast …"
     }
 
-    /// The system's own word for what went wrong with a file, where it has one, without a full stop.
-    package static func reason(_ error: any Error) -> String {
+    /// The system's own number for what went wrong with a file; 0 where it has none.
+    package static func number(_ error: any Error) -> Int32 {
         let outer = error as NSError
         let inner = outer.userInfo[NSUnderlyingErrorKey] as? NSError
-        for cause in [inner, outer].compactMap({ $0 }) where cause.domain == NSPOSIXErrorDomain {
-            return String(cString: strerror(Int32(cause.code)))
-        }
+        let cause = [inner, outer].compactMap { $0 }.first { $0.domain == NSPOSIXErrorDomain }
+        return cause.map { Int32($0.code) } ?? 0
+    }
+
+    /// The system's own word for what went wrong with a file, where it has one, without a full stop.
+    package static func reason(_ error: any Error) -> String {
+        let number = number(error)
+        guard number == 0 else { return String(cString: strerror(number)) }
+        let outer = error as NSError
         guard outer.domain == NSCocoaErrorDomain else { return "\(error)" }
         // On Linux a sentence that says nothing stands before the one that does.
         let words = outer.localizedDescription.replacing("The operation could not be completed. ", with: "")

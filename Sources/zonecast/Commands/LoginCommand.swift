@@ -7,7 +7,7 @@ import ZoneKit
 struct LoginCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "login",
-        abstract: "Save a relay's address and a user's token for later commands.",
+        abstract: "Save a relay's address, a container and a user's token for later commands.",
         discussion: """
             The token is read from the first line of standard input, or asked for; the relay is asked whose it is. Commands
             that speak to a relay take what they are not told from the profile: --profile, $ZONECAST_PROFILE, or "default".
@@ -34,7 +34,13 @@ struct LoginCommand: AsyncParsableCommand {
         let token =
             isatty(STDIN_FILENO) == 1
             ? try Terminal.askPassword("Web auth token", isNew: false) : try Terminal.readPasswordLine("web auth token")
-        let own = Profile(url: url, apiToken: apiToken, webToken: token)
+        let own = Profile(
+            url: url,
+            apiToken: apiToken,
+            webToken: token,
+            container: home.container.name,
+            environment: home.environment.rawValue
+        )
         let answer = try await RelayOptions.call("public/users/caller", "{}", home.home, own)
         guard let user = answer.text("userRecordName") else {
             throw CommandFailure(

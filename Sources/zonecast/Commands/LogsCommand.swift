@@ -36,7 +36,7 @@ struct LogsCommand: ParsableCommand {
     @Option(
         name: .customLong("data"),
         help: ArgumentHelp(
-            "With --user: the data folder. (default: $ZONECAST_DATA or ./zonecast-data)",
+            "With --user: the data folder. (default: $ZONECAST_DATA, the configuration's, or ./zonecast-data)",
             valueName: "dir"
         ),
         completion: .directory
@@ -128,13 +128,19 @@ struct LogsCommand: ParsableCommand {
         process.standardOutput = output
         process.standardInput = FileHandle.nullDevice
         try process.run()
-        Terminal.beforeEndingUnread { process.terminate() }
-        var rest = Data()
+        // Told to stop it has done what it was asked; that also ends the program when nobody reads.
+        let ending = EndingSignals(status: 0) { process.terminate() }
+        defer { ending.end() }
+        var (rest, read, shown) = (Data(), 0, 0)
         while case let more = output.fileHandleForReading.availableData, !more.isEmpty {
             rest.append(more)
             while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
                 let line = String(decoding: rest[rest.startIndex..<end], as: UTF8.self)
-                if filter.admits(line) { Terminal.say(line) }
+                read += 1
+                if filter.admits(line) {
+                    shown += 1
+                    Terminal.say(line)
+                }
                 rest.removeSubrange(rest.startIndex...end)
             }
         }
@@ -145,6 +151,12 @@ struct LogsCommand: ParsableCommand {
                 "\(arguments[0]) failed. Name the log with --file, or pipe it in: podman logs zonecast 2>&1 | zonecast logs --errors"
             )
         }
+        guard shown == 0, !Terminal.isQuiet else { return }
+        Terminal.complain(
+            read > 0
+                ? "None of the log's \(read.of("line")) is looked for."
+                : "The log is empty. Does the relay run? systemctl status zonecast; another log: zonecast logs --file PATH"
+        )
     }
 }
 

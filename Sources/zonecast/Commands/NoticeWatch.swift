@@ -29,7 +29,7 @@ final class NoticeWatch: Sendable {
     init(_ options: RelayOptions, database: CKDatabase.Scope = .private) async throws {
         caller = try options.caller()
         relay = try RelayAddress(caller.url)
-        home = options.home.home
+        home = try options.home()
         self.database = database
         guard let webToken = caller.webToken else {
             throw CommandFailure(

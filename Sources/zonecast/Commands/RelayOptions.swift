@@ -8,7 +8,12 @@ import ZoneKit
 struct RelayOptions: ParsableArguments {
     @Option(help: "The relay. (default: $ZONECAST_URL, the profile's, or http://127.0.0.1:8080)")
     var url: String?
-    @OptionGroup var home: HomeOptions
+    @Option(
+        help: ArgumentHelp("The container, such as iCloud.org.example.notes. (default: the profile's)", valueName: "id")
+    )
+    var container: ContainerID?
+    @Option(help: "development or production. (default: the profile's, or development)")
+    var environment: Records.Environment?
     @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
     var webToken: String?
     @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
@@ -18,7 +23,22 @@ struct RelayOptions: ParsableArguments {
 
     /// Calls an operation of the wire and gives its answer, whose items may have failed each for itself.
     func call(_ operation: String, _ body: String = "{}") async throws -> JSONValue {
-        try await Self.call(operation, body, home.home, caller())
+        try await Self.call(operation, body, home(), caller())
+    }
+
+    /// Which container and environment: by flags, else as the profile was made for.
+    func home() throws -> ContainerEnvironment {
+        let saved = try Profile.named(profile)
+        // The environment is that of the saved container; another one begins in development.
+        let ofSaved = container == nil || container?.name == saved?.container
+        guard let container = container ?? saved?.container.flatMap({ ContainerID($0) }) else {
+            throw CommandFailure(
+                .usage,
+                "Name the container with --container, or save one for later commands: zonecast login --container ID --url URL"
+            )
+        }
+        let kept = ofSaved ? saved?.environment.flatMap { Records.Environment(rawValue: $0) } : nil
+        return ContainerEnvironment(container, environment ?? kept ?? .development)
     }
 
     /// Where the relay is and who speaks to it: by flags, else by the environment, else by what was saved.
@@ -86,6 +106,7 @@ extension CommandFailure {
         let hint = exit == .notAllowed && code != "ACCESS_DENIED" ? " " + Self.hint(code, caller) : ""
         let end = hint.isEmpty || reason.hasSuffix(".") ? "" : "."
         self.init(exit, reason + end + hint)
+        self.code = code.isEmpty ? nil : code
     }
 
     /// Which token to get; of two that were shown the relay does not tell which it does not take.
@@ -95,7 +116,7 @@ extension CommandFailure {
         switch (caller.apiToken, caller.webToken) {
         case (nil, _):
             return "Give the container's API token by --api-token or ZONECAST_API_TOKEN. Get one: "
-                + "zonecast token create"
+                + "zonecast token create. A relay with --dev needs none, and takes dev-NAME as the web token."
         case (_, nil):
             return "The API token is not one of this container and environment, or was revoked. See: "
                 + "zonecast token list"

@@ -44,7 +44,7 @@ final class FolderLock: Sendable {
             )
         } catch {
             throw CommandFailure(
-                .failed,
+                system: FolderAccess.number(error),
                 "The data folder \(folder) cannot be made: \(FolderAccess.reason(error)). Name another with --data."
             )
         }
@@ -52,9 +52,10 @@ final class FolderLock: Sendable {
         let path = folder + "/relay.lock"
         descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
+            let fault = errno
             throw CommandFailure(
-                .failed,
-                "\(path) cannot be opened: \(String(cString: strerror(errno))). Name another folder with --data."
+                system: fault,
+                "\(path) cannot be opened: \(String(cString: strerror(fault))). Name another folder with --data."
             )
         }
         folderDescriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)

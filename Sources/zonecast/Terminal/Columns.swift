@@ -27,3 +27,8 @@ extension Character {
         0x2_0000...0x3_FFFD,
     ]
 }
+
+extension Int {
+    /// `1 asset`, `2 assets`.
+    func of(_ noun: String) -> String { "\(self) \(noun)\(self == 1 ? "" : "s")" }
+}

@@ -1,3 +1,4 @@
+import Foundation
 import RelayCore
 import RelayStore
 
@@ -12,16 +13,47 @@ enum CommandExit: Int32, Sendable {
     case unreachable = 3
     case notAllowed = 4
     case conflict = 5
+
+    /// In a word, for programs.
+    var kind: String {
+        switch self {
+        case .done: "DONE"
+        case .failed: "FAILED"
+        case .usage: "USAGE"
+        case .unreachable: "UNREACHABLE"
+        case .notAllowed: "NOT_ALLOWED"
+        case .conflict: "CONFLICT"
+        }
+    }
 }
 
 /// Why a command did not do what it was asked: one or two sentences that say what to type instead.
 struct CommandFailure: Error, CustomStringConvertible {
     var exit: CommandExit
     var description: String
+    /// The relay's own code, where it was the relay that refused.
+    var code: String?
+
+    /// For whoever reads JSON: that code, or what the exit code says.
+    var codeOrKind: String { code ?? exit.kind }
 
     init(_ exit: CommandExit, _ description: String) {
         self.exit = exit
         self.description = description
+    }
+
+    init(_ failure: BackupFailure) {
+        switch failure {
+        case .busy: self.init(.conflict, failure.description)
+        case .nothingThere(let folder) where FolderAccess.isForbidden(folder):
+            self.init(.notAllowed, failure.description)
+        default: self.init(.failed, failure.description)
+        }
+    }
+
+    /// What a call of the system refused, by its number.
+    init(system fault: Int32, _ description: String) {
+        self.init([EACCES, EPERM, EROFS].contains(fault) ? .notAllowed : .failed, description)
     }
 
     /// `folder` is where the directory lives.
@@ -38,7 +70,7 @@ struct CommandFailure: Error, CustomStringConvertible {
         case .missing(let what):
             self.init(.failed, "There is no \(what) in \(folder).")
         case .invalid(let text):
-            self.init(.failed, text)
+            self.init(.usage, text)
         case .unavailable(let text):
             let stop = text.hasSuffix(".") ? "" : "."
             self.init(

@@ -8,7 +8,10 @@ import RelayStore
 struct FolderOptions: ParsableArguments {
     @Option(
         name: .customLong("data"),
-        help: ArgumentHelp("The data folder. (default: $ZONECAST_DATA or ./zonecast-data)", valueName: "dir"),
+        help: ArgumentHelp(
+            "The data folder. (default: $ZONECAST_DATA, the configuration's, or ./zonecast-data)",
+            valueName: "dir"
+        ),
         completion: .directory
     )
     var data: String?
@@ -28,7 +31,7 @@ struct FolderOptions: ParsableArguments {
         if data?.isEmpty == true { throw ValidationError("--data is empty. Name the data folder.") }
     }
 
-    var folder: String { data ?? ProcessInfo.processInfo.environment["ZONECAST_DATA"] ?? "./zonecast-data" }
+    var folder: String { data ?? PackageFiles.standardData }
 
     /// Runs `body` on the folder's directory, which may be in use by a relay at the same time.
     ///
@@ -85,7 +88,7 @@ extension FolderOptions {
 /// Which configuration a command goes by.
 struct SettingsOption: ParsableArguments {
     @Option(
-        help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG)", valueName: "file"),
+        help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG, or the package's)", valueName: "file"),
         completion: .file()
     )
     var config: String?
@@ -96,7 +99,7 @@ struct SettingsOption: ParsableArguments {
     func read(_ options: FolderOptions? = nil) async throws -> ServeSettings {
         let environment = ProcessInfo.processInfo.environment
         let flags = options?.data.map { ["data": $0] } ?? [:]
-        let file = config ?? environment["ZONECAST_CONFIG"]
+        let file = PackageFiles.settings(named: config, data: options?.data)
         return try await ConfigurationReading(flags: flags, environment: environment, file: file).settings
     }
 }

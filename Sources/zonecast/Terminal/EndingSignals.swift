@@ -10,8 +10,9 @@ final class EndingSignals: Sendable {
     private let numbers: [Int32]
     private let duty: Mutex<(@Sendable () -> Void)?>
 
-    /// `duty` is done once, and may be done on another thread.
-    init(_ numbers: [Int32] = [SIGINT, SIGTERM], _ duty: @escaping @Sendable () -> Void) {
+    /// `duty` is done once, and may be done on another thread; `status` is what a signal ends the program with, if not as signals
+    /// do.
+    init(_ numbers: [Int32] = [SIGINT, SIGTERM], status: Int32? = nil, _ duty: @escaping @Sendable () -> Void) {
         self.numbers = numbers
         self.duty = Mutex(duty)
         // Left alone it would end the program before it finds out by itself.
@@ -22,7 +23,7 @@ final class EndingSignals: Sendable {
         sources = numbers.map { number -> any DispatchSourceSignal in
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler { [weak self] in self?.end(thenExit: 128 + number) }
+            source.setEventHandler { [weak self] in self?.end(thenExit: status ?? 128 + number) }
             inPlace.enter()
             source.setRegistrationHandler { inPlace.leave() }
             source.resume()

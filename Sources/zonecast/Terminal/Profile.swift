@@ -8,6 +8,9 @@ struct Profile: Codable, Hashable, Sendable {
     var url: String
     var apiToken: String?
     var webToken: String?
+    /// The container and environment that it was made for; `nil` in files of earlier versions.
+    var container: String?
+    var environment: String?
 
     /// The profile of this name; `nil` where none is saved, which for any other name than the standard one is a mistake.
     static func named(_ name: String?) throws -> Profile? {

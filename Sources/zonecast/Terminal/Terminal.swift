@@ -4,6 +4,7 @@ import Synchronization
 /// What a command prints, and the little it asks.
 enum Terminal {
     private static let quiet = Mutex(false)
+    private static let spoken = Mutex(false)
     /// What is left to do when nobody reads any more.
     private static let lastDuty = Mutex<(@Sendable () -> Void)?>(nil)
 
@@ -15,6 +16,7 @@ enum Terminal {
 
     /// The same for text that has its line ends already.
     static func deliver(_ text: String) {
+        spoken.withLock { $0 = true }
         let fault = put(text, on: STDOUT_FILENO)
         guard fault != 0 else { return }
         lastDuty.withLock { $0 }?()
@@ -28,6 +30,9 @@ enum Terminal {
     static func announce(_ line: String) {
         guard put(line + "\n", on: STDOUT_FILENO) != EPIPE else { return deliver(line + "\n") }
     }
+
+    /// Whether a part of the answer is out.
+    static var hasSpoken: Bool { spoken.withLock { $0 } }
 
     /// Whether only what was asked for is wanted: `--quiet`.
     static var isQuiet: Bool { quiet.withLock { $0 } }

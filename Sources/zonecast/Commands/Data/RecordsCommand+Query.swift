@@ -72,6 +72,10 @@ extension RecordsCommand {
         @Option(help: "How many at most.")
         var limit: Int?
 
+        func validate() throws {
+            guard (limit ?? 1) >= 1 else { throw ValidationError("--limit is a number from 1 on.") }
+        }
+
         func run() async throws {
             var found: [JSONValue] = []
             let json = query.remote.json
@@ -107,13 +111,12 @@ extension RecordsCommand {
                     query.remote
                 )
             }
-            guard !query.remote.json || dryRun else { return }
-            let what = names.count == 1 ? "1 record" : "\(names.count) records"
-            if query.remote.json {
-                try Terminal.say(json: ["found": names.count])
-            } else {
-                Terminal.tell(dryRun ? "\(what) would be deleted" : "\(what) deleted")
+            // Of what was deleted each has its own line.
+            guard !query.remote.json else {
+                return dryRun || names.isEmpty ? try Terminal.say(json: ["found": names.count]) : ()
             }
+            let what = names.count.of("record")
+            Terminal.tell(dryRun ? "\(what) would be deleted" : "\(what) deleted")
         }
     }
 }

@@ -55,11 +55,7 @@ extension SchemaCommand {
         func run() throws {
             let (schema, source) = try read()
             let text = SchemaCode(schema, from: source, access: access, module: module).text(form)
-            if let output {
-                guard FileManager.default.createFile(atPath: output, contents: Data(text.utf8)) else {
-                    throw CommandFailure(.failed, "\(output) cannot be written. Name another file with --output-file.")
-                }
-            }
+            if let output { try OutputFile.write(text, to: output) }
             if options.json {
                 try Terminal.say(json: ["source": source, "form": form.rawValue, "swift": text])
             } else if output == nil {

@@ -44,11 +44,7 @@ struct SchemaWork {
         to path: String?,
         json: Bool
     ) throws {
-        if let path {
-            guard FileManager.default.createFile(atPath: path, contents: Data(text.utf8)) else {
-                throw CommandFailure(.failed, "\(path) cannot be written. Name another file with --output-file.")
-            }
-        }
+        if let path { try OutputFile.write(text, to: path) }
         if json {
             try Terminal.say(
                 json: ["container": container.name, "environment": environment.rawValue, "schema": text]
