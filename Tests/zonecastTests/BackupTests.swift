@@ -4,9 +4,9 @@ import Testing
 
 /// `zonecast backup` beside a relay that runs and writes, and what devices meet after a restore.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct BackupTests {
-    private let folder = ScratchFolder()
+    let folder = ScratchFolder()
 
-    private struct Row: Decodable {
+    struct Row: Decodable {
         var backup: String
         var zones: Int
         var records: Int
@@ -20,7 +20,7 @@ import Testing
         var faults: [String]
     }
 
-    private struct Record: Decodable {
+    struct Record: Decodable {
         var recordName: String
         var recordChangeTag: String?
     }
@@ -37,17 +37,17 @@ import Testing
         "/database/1/iCloud.org.example.backup/development/private/\(operation)?ckWebAuthToken=dev-alice"
     }
 
-    private func backup(_ arguments: String...) throws -> Command {
+    func backup(_ arguments: String...) throws -> Command {
         try Command.run(["backup"] + arguments + ["--data", folder.path, "--json"])
     }
 
-    private func makeZone(on connection: HTTPConnection) throws {
+    func makeZone(on connection: HTTPConnection) throws {
         let body = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
         #expect(try connection.send("POST", path("zones/modify"), body: body).status == 200)
     }
 
     @discardableResult
-    private func save(_ names: [String], fields: String = "{}", on connection: HTTPConnection) throws -> [Record] {
+    func save(_ names: [String], fields: String = "{}", on connection: HTTPConnection) throws -> [Record] {
         let operations = names.map {
             #"{"operationType":"forceReplace","record":{"recordName":"\#($0)","recordType":"Note","fields":\#(fields)}}"#
         }
@@ -64,7 +64,7 @@ import Testing
         return try #require(try answer.json(Feed.self).zones.first)
     }
 
-    private func upload(_ content: String, on connection: HTTPConnection) throws -> String {
+    func upload(_ content: String, on connection: HTTPConnection) throws -> String {
         struct Tokens: Decodable {
             struct Token: Decodable { var url: String }
             var tokens: [Token]
@@ -114,6 +114,13 @@ import Testing
             try feed(since: early, on: device).ckErrorCode == "CHANGE_TOKEN_EXPIRED",
             "devices are told to fetch anew"
         )
+        let changes = try Command.run([
+            "records", "changes", "--zone", "Notes", "--since", early, "--json", "--container",
+            "iCloud.org.example.backup",
+            "--web-token", "dev-alice", "--url", "http://127.0.0.1:\(again.port)",
+        ])
+        #expect(changes.status == 1 && changes.output.contains(#""code":"CHANGE_TOKEN_EXPIRED""#), "\(changes.output)")
+        #expect(changes.complaint.contains("without --since"))
         let tags = Set(lost.compactMap(\.recordChangeTag))
         let fresh = try save(["n2", "n3", "n4"], on: device).compactMap(\.recordChangeTag)
         #expect(tags.isDisjoint(with: fresh), "no number is given twice")

@@ -100,6 +100,7 @@ extension ConsoleAPI {
         var zones: Int
         var records: Int
         var assets: Int
+        /// Also those that were damaged.
         var missingAssets: Int
         /// When it was last verified, and how many faults were found; neither where it was not.
         var verified: Int64?
@@ -112,7 +113,7 @@ extension ConsoleAPI {
             zones = backup.manifest.zones
             records = backup.manifest.records
             assets = backup.manifest.assets
-            missingAssets = backup.manifest.missingAssets
+            missingAssets = backup.manifest.lackedAssets
             let verdict = backup.verdict
             verified = verdict?.at
             faults = verdict?.faults

@@ -57,6 +57,12 @@ package struct StoreFiles: Sendable {
         missing = used.subtracting(assets.map(\.hash)).sorted()
     }
 
+    /// Where an asset lies in a data folder, or in a backup.
+    package static func path(of hash: String, in home: ContainerEnvironment, folder: String) -> String {
+        let assets = SQLiteStore.Place.assetFolder(ofFile: StoreFolder.path(of: home, in: folder))
+        return "\(assets)/\(hash.prefix(2))/\(hash)"
+    }
+
     /// Whether the content is what its name says.
     package func isWhole(_ asset: Asset) -> Bool {
         guard let (checksum, _) = try? BackupFiles.checksum(of: asset.path) else { return false }

@@ -6,8 +6,8 @@ import RelayCore
 extension Backup {
     /// Makes a backup of a data folder in another, which may be in it; a relay may run and write meanwhile.
     ///
-    /// Each SQLite file is copied as of one commit. Assets are copied after the records that use them, and none is cleared
-    /// away meanwhile: none can slip through. What is there under the backup's name when this returns is whole and on the
+    /// Each SQLite file is copied as of one commit. Assets are kept after the records that use them, and none is cleared
+    /// away meanwhile: none can slip through. The manifest counts those of which there was no sound copy. What is there under the backup's name when this returns is whole and on the
     /// disk.
     ///
     /// - Parameters:
@@ -35,16 +35,18 @@ extension Backup {
             let lock = try BackupLock(on: folder)
             defer { lock.release() }
             if lock.isHeld { removeBrokenOff(in: folder) }
-            try demandRoom(for: data, in: folder, freeBytes)
+            let earlier = Array(all(in: folder, at: now).reversed())
             let hold = AssetHold.copying(of: data)
             defer { hold?.release() }
             let final = freePath(in: folder, at: now)
             let partial = final + ".partial"
+            let assets = BackupAssets(files: files, data: data, target: partial, earlier: earlier)
+            try demandRoom(for: assets, in: folder, freeBytes)
             defer { try? FileManager.default.removeItem(atPath: partial) }
             var manifest = Manifest(made: now.milliseconds, files: [], settings: [], missingAssets: 0)
             for path in try BackupFiles.databases(in: data) {
                 step(path)
-                try copy(path, of: data, to: partial, files, &manifest)
+                try copy(path, assets, &manifest)
             }
             manifest.settings = try BackupFiles.settings(in: data).map { path in
                 step(path)
@@ -65,13 +67,15 @@ extension Backup {
     /// A backup that fills the disk would end in nothing, and the relay beside it could not write meanwhile: as much again as
     /// it takes has to stay free, 0.5 GB being enough.
     private static func demandRoom(
-        for data: String,
+        for assets: BackupAssets,
         in folder: String,
         _ freeBytes: (_ folder: String) -> UInt64?
     ) throws {
         guard let free = freeBytes(folder) else { return }
-        let bytes = try BackupFiles.databases(in: data).reduce(into: Int64(0)) { sum, path in
-            for part in ["", "-wal"] { sum += (try? BackupFiles.size(of: "\(data)/\(path)\(part)")) ?? 0 }
+        let bytes = try BackupFiles.databases(in: assets.data).reduce(into: Int64(0)) { sum, path in
+            for part in ["", "-wal"] { sum += (try? BackupFiles.size(of: "\(assets.data)/\(path)\(part)")) ?? 0 }
+            guard path != "relay.sqlite" else { return }
+            sum += assets.newBytes(in: SQLiteStore.Place.assetFolder(ofFile: path))
         }
         let needed = bytes + min(bytes, 500_000_000)
         if free < UInt64(needed) { throw BackupFailure.noRoom(folder, needed: needed) }
@@ -103,36 +107,43 @@ extension Backup {
         return Manifest.File(path: path, bytes: bytes, checksum: checksum, zones: 0, records: 0, assets: 0)
     }
 
-    private static func copy(
-        _ path: String,
-        of data: String,
-        to target: String,
-        _ files: BackupFiles,
-        _ manifest: inout Manifest
-    ) throws {
-        let copied = "\(target)/\(path)"
-        try files.makeFolder((copied as NSString).deletingLastPathComponent)
-        try copyFile("\(data)/\(path)", to: copied, files)
+    private static func copy(_ path: String, _ assets: BackupAssets, _ manifest: inout Manifest) throws {
+        let copied = "\(assets.target)/\(path)"
+        try assets.files.makeFolder((copied as NSString).deletingLastPathComponent)
+        try copyFile("\(assets.data)/\(path)", to: copied, assets.files)
 
         var file = try file(path, copied: copied)
         if path != "relay.sqlite" {
             let contents = try StoreContents(ofFile: copied)
             file.zones = contents.zones
             file.records = contents.records
-            var assetBytes: Int64 = 0
-            for asset in contents.assets {
-                let place = "\(SQLiteStore.Place.assetFolder(ofFile: path))/\(asset.prefix(2))/\(asset)"
-                if FileManager.default.fileExists(atPath: "\(data)/\(place)") {
-                    try files.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
-                    file.assets += 1
-                    assetBytes += try BackupFiles.size(of: "\(target)/\(place)")
-                } else {
-                    manifest.missingAssets += 1
-                }
-            }
-            file.assetBytes = assetBytes
+            try keep(contents.assets, assets, of: &file, &manifest)
         }
         manifest.files.append(file)
+    }
+
+    private static func keep(
+        _ used: [String],
+        _ assets: BackupAssets,
+        of file: inout Manifest.File,
+        _ manifest: inout Manifest
+    ) throws {
+        let folder = SQLiteStore.Place.assetFolder(ofFile: file.path)
+        var bytes: Int64 = 0
+        for asset in used {
+            let place = "\(folder)/\(asset.prefix(2))/\(asset)"
+            switch try assets.keep(asset, at: place) {
+            case .missing: manifest.missingAssets += 1
+            case .damaged: manifest.damagedAssets = (manifest.damagedAssets ?? 0) + 1
+            case .rescued:
+                manifest.rescuedAssets = (manifest.rescuedAssets ?? 0) + 1
+                fallthrough
+            case .kept:
+                file.assets += 1
+                bytes += try BackupFiles.size(of: "\(assets.target)/\(place)")
+            }
+        }
+        file.assetBytes = bytes
     }
 
     /// Copies a SQLite file as of one commit, while others may write to it; the copy is the owner's alone and on the disk.

@@ -140,8 +140,10 @@ extension Backup {
         let assets = SQLiteStore.Place.assetFolder(ofFile: file.path)
         for asset in try StoreContents(ofFile: target).assets {
             let place = "\(assets)/\(asset.prefix(2))/\(asset)"
-            guard FileManager.default.fileExists(atPath: "\(path)/\(place)") else { continue }
-            try files.copyAsset("\(path)/\(place)", to: "\(fresh)/\(place)")
+            guard files.exists("\(path)/\(place)") else { continue }
+            // No link: what damages the live file would damage the backup.
+            try files.makeFolder(("\(fresh)/\(place)" as NSString).deletingLastPathComponent)
+            try files.copy("\(path)/\(place)", to: "\(fresh)/\(place)")
         }
     }
 }

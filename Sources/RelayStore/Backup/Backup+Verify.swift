@@ -11,6 +11,17 @@ extension Backup {
             + faults(manifest.settings ?? [], step) { try checksumFault(of: $0).map { [$0] } ?? [] }
     }
 
+    /// The assets that its records use and that were not there, or not sound, when it was made: no fault of the backup, but
+    /// not in it.
+    package func lackedAssets() -> [String] {
+        guard manifest.lackedAssets > 0 else { return [] }
+        return manifest.files.filter { $0.path != "relay.sqlite" }.flatMap { file -> [String] in
+            let folder = "\(path)/\(SQLiteStore.Place.assetFolder(ofFile: file.path))"
+            let used = (try? StoreContents(ofFile: "\(path)/\(file.path)").assets) ?? []
+            return used.filter { !FileManager.default.fileExists(atPath: "\(folder)/\($0.prefix(2))/\($0)") }
+        }
+    }
+
     private func faults(
         _ files: [Manifest.File],
         _ step: (String) -> Void,
@@ -86,7 +97,7 @@ extension Backup {
             faults.append("The asset \(asset) is damaged.")
         }
         if found < file.assets {
-            faults.append("\(file.path): \(file.assets - found) assets are gone from the backup.")
+            faults.append("\(file.path): \(file.assets - found) of its assets are gone from the backup.")
         }
         return faults
     }

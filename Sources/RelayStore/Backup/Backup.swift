@@ -3,8 +3,8 @@ package import Records
 
 /// One backup: a folder with a copy of each SQLite file, the assets that their records use, and a manifest.
 ///
-/// A folder and not an archive, since assets never change: where backups lie on the data's own file system they are links
-/// and cost nothing, and whoever copies backups elsewhere copies only what is new.
+/// A folder and not an archive, since assets never change: each is copied once, later backups link to the copy of the one
+/// before and cost nothing, and whoever copies backups elsewhere copies only what is new.
 ///
 /// Not in it: the lock, what SQLite keeps beside its files, assets that no record uses, uploads under
 /// way, other backups and their schedule
@@ -31,6 +31,10 @@ package struct Backup: Sendable {
         package var settings: [File]?
         /// Assets that records used and that were not there to be copied.
         package var missingAssets: Int
+        /// Assets that records used and whose files were not what their names say: they are not in the backup either.
+        package var damagedAssets: Int?
+        /// Assets that are in the backup only because an earlier one had them.
+        package var rescuedAssets: Int?
 
         /// One file, by its path in the data folder; what it counts are zeros where it is no store.
         package struct File: Codable, Hashable, Sendable {
@@ -47,12 +51,13 @@ package struct Backup: Sendable {
 
         /// Whether its numbers can be those of a backup: they are added up, and it may come from somebody else.
         var isPlausible: Bool {
+            let own = [Int64(missingAssets), Int64(damagedAssets ?? 0), Int64(rescuedAssets ?? 0)]
             let counts = (files + (settings ?? [])).flatMap { file -> [Int64] in
                 [file.bytes, Int64(file.zones), Int64(file.records), Int64(file.assets), file.assetBytes ?? 0]
             }
             // Up to the year 9999; no sum of so many of these overflows.
-            return (0...253_402_300_799_999).contains(made) && missingAssets >= 0 && paths.count <= 30_000
-                && counts.allSatisfy { (0...1 << 48).contains($0) }
+            return (0...253_402_300_799_999).contains(made) && paths.count <= 30_000
+                && (own + counts).allSatisfy { (0...1 << 48).contains($0) }
         }
 
         var paths: [String] { (files + (settings ?? [])).map(\.path) }
@@ -66,6 +71,8 @@ package struct Backup: Sendable {
         package var zones: Int { files.reduce(0) { $0 + $1.zones } }
         package var records: Int { files.reduce(0) { $0 + $1.records } }
         package var assets: Int { files.reduce(0) { $0 + $1.assets } }
+        /// What records use and the backup has not.
+        package var lackedAssets: Int { missingAssets + (damagedAssets ?? 0) }
     }
 
     /// What it takes to keep it elsewhere: files and assets.
@@ -138,10 +145,18 @@ package struct Backup: Sendable {
         return try Backup(at: isHere && !FileManager.default.fileExists(atPath: path) ? name : path)
     }
 
+    /// Whether all that records used is in it, and nobody has found a fault since.
+    package var isGood: Bool { manifest.lackedAssets == 0 && (verdict?.faults ?? 0) == 0 }
+
     /// Removes all but the newest `count` of the folder; tells how many went.
+    ///
+    /// Where none of those is good, the newest good one stays besides: it may be the last.
     @discardableResult
     package static func keep(_ count: Int, in folder: String, at now: Timestamp) -> Int {
-        let old = all(in: folder, at: now).dropLast(max(1, count))
+        let all = all(in: folder, at: now)
+        let kept = all.suffix(max(1, count))
+        var old = Array(all.dropLast(kept.count))
+        if !kept.contains(where: \.isGood), let last = old.lastIndex(where: \.isGood) { old.remove(at: last) }
         for backup in old { backup.remove() }
         return old.count
     }

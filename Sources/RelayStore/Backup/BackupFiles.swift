@@ -46,7 +46,11 @@ struct BackupFiles {
             buffer.withUnsafeBytes { hasher.update(bufferPointer: UnsafeRawBufferPointer(rebasing: $0[..<count])) }
             bytes += Int64(count)
         }
-        return (hasher.finalize().map { String(format: "%02x", $0) }.joined(), bytes)
+        return (hex(hasher.finalize()), bytes)
+    }
+
+    private static func hex(_ digest: SHA256.Digest) -> String {
+        digest.map { String(format: "%02x", $0) }.joined()
     }
 
     static func size(of path: String) throws -> Int64 {
@@ -75,8 +79,23 @@ struct BackupFiles {
         try copy(source, to: target)
     }
 
+    /// Whether there is something, or nobody can tell.
+    func exists(_ path: String) -> Bool {
+        let descriptor = disk.open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return errno != ENOENT }
+        close(descriptor)
+        return true
+    }
+
+    /// Copies a file, and gives the hash of what was copied, in hex.
+    func copyHashing(_ source: String, to target: String) throws -> String {
+        var hasher = SHA256()
+        try copy(source, to: target) { hasher.update(bufferPointer: $0) }
+        return Self.hex(hasher.finalize())
+    }
+
     /// Copies a file; the copy is the owner's alone.
-    func copy(_ source: String, to target: String) throws {
+    func copy(_ source: String, to target: String, hearing: (UnsafeRawBufferPointer) -> Void = { _ in }) throws {
         let input = disk.open(source, O_RDONLY | O_CLOEXEC)
         guard input >= 0 else { throw Self.failure(source) }
         defer { close(input) }
@@ -87,7 +106,11 @@ struct BackupFiles {
                 if count < 0, errno == EINTR { continue }
                 guard count >= 0 else { throw Self.failure(source) }
                 guard count > 0 else { return }
-                try buffer.withUnsafeBytes { try put(UnsafeRawBufferPointer(rebasing: $0[..<count]), output, target) }
+                try buffer.withUnsafeBytes {
+                    let piece = UnsafeRawBufferPointer(rebasing: $0[..<count])
+                    hearing(piece)
+                    try put(piece, output, target)
+                }
             }
         }
     }

@@ -59,7 +59,7 @@ package enum FolderCopy {
             for path in BackupFiles.settings(in: data) { try files.copy("\(data)/\(path)", to: "\(partial)/\(path)") }
             chmod(partial, 0o700)
             try files.flushFolders(partial)
-            rmdir(target)
+            // In place of an empty folder, if there is one.
             try files.rename(partial, to: target)
             try files.flush((target as NSString).deletingLastPathComponent)
             return summary
@@ -93,7 +93,11 @@ package enum FolderCopy {
             try files.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
             let (checksum, bytes) = try BackupFiles.checksum(of: "\(target)/\(place)")
             guard checksum.hasPrefix(asset) else {
-                throw BackupFailure.damaged("\(data)/\(place)", ["its content is not what its name says"])
+                throw BackupFailure.unreadable(
+                    "\(data)/\(place)",
+                    "its content is not what its name says, so the folder is not copied. Sound copies of it are told by: "
+                        + "zonecast assets verify"
+                )
             }
             summary.assets += 1
             summary.bytes += bytes

@@ -14,9 +14,9 @@ extension FolderChecks {
         let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
         guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
         guard latest.manifest.made <= moment.milliseconds + 3_600_000 else {
-            let making = "zonecast backup create --data \(folder)"
             return Finding("backup", .advice, "those there are come from a clock that was ahead", next: making)
         }
+        if let fault = fault(of: latest) { return fault }
         let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
         let found = "the newest is \(Self.words(seconds: age)) old"
         guard let schedule else {
@@ -26,7 +26,25 @@ extension FolderChecks {
         return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) are kept")
     }
 
-    private var plan: String { "zonecast backup schedule daily --keep 7 --data \(folder)" }
+    private var plan: String { "zonecast backup schedule daily --keep 7 --data \(folder.shellWord)" }
+    private var making: String { "zonecast backup create --data \(folder.shellWord)" }
+
+    /// What a restore of it would lack.
+    private func fault(of latest: Backup) -> Finding? {
+        let (manifest, faults) = (latest.manifest, latest.verdict?.faults ?? 0)
+        if faults > 0 {
+            let found = "the newest, \(latest.name), has \(faults.of("fault"))"
+            return Finding("backup", .problem, found, next: "make another: \(making)")
+        }
+        let look = "zonecast assets verify --container ID --data \(folder.shellWord)"
+        if manifest.lackedAssets > 0 {
+            let found = "the newest lacks \(manifest.lackedAssets.of("asset")), of which there was no sound copy"
+            return Finding("backup", .problem, found, next: look)
+        }
+        guard let count = manifest.rescuedAssets, count > 0 else { return nil }
+        let found = "\(count.of("asset")) missing or damaged in the data folder; backups have them"
+        return Finding("backup", .problem, found, next: look)
+    }
 
     /// A place that takes no backups; only a thorough look tries it.
     private func fault(of schedule: BackupSchedule) -> Finding? {
@@ -40,7 +58,7 @@ extension FolderChecks {
                 .problem,
                 "no backup can be made: \(error)",
                 next: "mend that, or choose another place: zonecast backup schedule \(schedule.interval.rawValue) "
-                    + "--keep \(schedule.keep) --backups DIR --data \(folder)"
+                    + "--keep \(schedule.keep) --backups DIR --data \(folder.shellWord)"
             )
         }
     }
@@ -60,7 +78,7 @@ extension FolderChecks {
             .problem,
             found + ", and one is due \(schedule.interval.rawValue)",
             next:
-                "is the relay running? Its log says why a backup failed. By hand: zonecast backup create --data \(folder)"
+                "is the relay running? Its log says why a backup failed. By hand: \(making)"
         )
     }
 }

@@ -85,6 +85,7 @@ struct ScheduledBackups: Service {
             guard let backup = try schedule.makeDue(of: data, at: TimeSource.system.now()) else { return }
             failure.withLock { $0 = nil }
             logger.info("Backup \(backup.name) is made.")
+            if let complaint = BackupRow(backup).complaint { logger.error("\(complaint)") }
         } catch {
             failure.withLock { $0 = Failure(schedule: schedule) }
             logger.error("The scheduled backup failed; the next try is in an hour. \(error)")

@@ -15,11 +15,20 @@ extension BackupCommand {
                     of: options.folder.folder,
                     in: options.place,
                     now: TimeSource.system.now(),
+                    disk: try options.disk(),
                     step: { options.step("copying \($0)") }
                 )
             }
             let row = BackupRow(backup)
-            if options.folder.json { return try Terminal.say(json: row) }
+            if options.folder.json {
+                try Terminal.say(json: row)
+            } else {
+                say(row)
+            }
+            if let complaint = row.complaint { throw CommandFailure(.failed, complaint) }
+        }
+
+        private func say(_ row: BackupRow) {
             Terminal.tell("created  \(row.made)  \(row.summary)")
             Terminal.say(row.backup, as: "         ")
             Terminal.tell("next     zonecast backup verify latest \(options.again)")
@@ -67,6 +76,7 @@ extension BackupCommand {
 
         func run() throws {
             let data = options.folder.folder
+            try options.needData()
             if let interval {
                 try set(interval, data)
             } else if let keep {
@@ -81,9 +91,6 @@ extension BackupCommand {
         }
 
         private func set(_ word: String, _ data: String) throws {
-            guard FileManager.default.fileExists(atPath: data + "/relay.sqlite") else {
-                throw CommandFailure(.failed, BackupFailure.nothingThere(data).description)
-            }
             if word == "off" { return BackupSchedule.remove(from: data) }
             guard let interval = BackupSchedule.Interval(rawValue: word) else {
                 throw CommandFailure(.usage, "'\(word)' is not an interval. Say hourly, daily, weekly or off.")
@@ -108,7 +115,7 @@ extension BackupCommand {
         private func save(_ schedule: BackupSchedule, _ data: String) throws {
             do {
                 // A place that takes nothing is told now, not by a log at night.
-                try options.run { try schedule.tryFolder() }
+                try options.run { try schedule.tryFolder(disk: options.disk()) }
             } catch let failure as CommandFailure {
                 throw CommandFailure(failure.exit, "\(failure) Choose another folder with --backups.")
             }

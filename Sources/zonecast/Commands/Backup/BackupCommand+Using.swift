@@ -7,7 +7,7 @@ extension BackupCommand {
     struct Verify: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Check a backup: every file, every zone's log, every asset.",
-            discussion: "Exits 1 when a fault is found, and names each."
+            discussion: "Exits 1 when a fault is found, or something is missing, and names each."
         )
 
         @Argument(help: "The backup's name or path, or latest.")
@@ -18,20 +18,34 @@ extension BackupCommand {
         private struct Answer: Encodable {
             var backup: BackupRow
             var faults: [String]
+            /// Assets that were not there, or not sound, when it was made.
+            var missing: [String]
         }
 
         func run() throws {
             let backup = try options.backup(named: name)
-            let faults = backup.verify(now: TimeSource.system.now()) { options.step("checking \($0)") }
+            let (faults, missing) = BackupOptions.reading(backup) {
+                let faults = backup.verify(now: TimeSource.system.now()) { options.step("checking \($0)") }
+                return (faults, backup.lackedAssets())
+            }
             let row = BackupRow(backup)
             if options.folder.json {
-                try Terminal.say(json: Answer(backup: row, faults: faults))
+                try Terminal.say(json: Answer(backup: row, faults: faults, missing: missing))
             } else {
                 faults.forEach { Terminal.say("fault    \($0)") }
-                if faults.isEmpty { Terminal.tell("good     \(row.made)  \(row.summary)") }
+                missing.forEach { Terminal.say("missing  \($0)") }
+                let word = faults.isEmpty ? missing.isEmpty ? "good     " : "partly   " : nil
+                if let word { Terminal.tell("\(word)\(row.made)  \(row.summary)") }
             }
             guard faults.isEmpty else {
                 throw CommandFailure(.failed, "\(backup.name) cannot be trusted. Make another: zonecast backup create")
+            }
+            guard missing.isEmpty else {
+                throw CommandFailure(
+                    .failed,
+                    "\(backup.name) can be restored, but without \(missing.count.of("asset")) that records use. An earlier backup "
+                        + "may have more: zonecast backup list"
+                )
             }
         }
     }
@@ -56,7 +70,7 @@ extension BackupCommand {
         func run() throws {
             let data = options.folder.folder
             let backup = try options.backup(named: name)
-            let faults = backup.verify { options.step("checking \($0)") }
+            let faults = BackupOptions.reading(backup) { backup.verify { options.step("checking \($0)") } }
             guard faults.isEmpty || force else {
                 faults.forEach { Terminal.complain("fault    \($0)") }
                 throw CommandFailure(.failed, "The backup has faults. Restore another, or this one with --force.")
@@ -71,6 +85,7 @@ extension BackupCommand {
                     to: data,
                     now: TimeSource.system.now(),
                     draw: { UInt64.random(in: .min ... .max) },
+                    disk: FolderOwner.disk(from: backup.path),
                     step: { options.step("restoring \($0)") }
                 )
             }
@@ -86,9 +101,9 @@ extension BackupCommand {
             Terminal.tell("restored  \(BackupRow(backup).made)  \(BackupRow(backup).summary)")
             if let old { Terminal.tell("before    \(old)  (delete it once all is well)") }
             if BackupSchedule(of: data) == nil {
-                Terminal.tell("          zonecast backup schedule daily --keep 7 --data \(data.shellWord)")
+                Terminal.tell("backups   zonecast backup schedule daily --keep 7 --data \(data.shellWord)")
             }
-            Terminal.tell("next      zonecast serve --data \(data.shellWord)")
+            Terminal.tell("next      \(PackageFiles.start(on: data))")
         }
     }
 }

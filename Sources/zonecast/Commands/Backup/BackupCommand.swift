@@ -35,6 +35,13 @@ struct BackupOptions: ParsableArguments {
     /// What makes a backup here, for whoever has none.
     private var making: String { "zonecast backup create \(again)" }
 
+    /// Throws where there are no data to speak of.
+    func needData() throws {
+        guard FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") else {
+            throw CommandFailure(.nothingThere(folder.folder))
+        }
+    }
+
     /// "There are none", for a place where there could be some; throws where there could not, or nobody may look.
     func none() throws -> String {
         for path in [folder.folder, place] {
@@ -45,15 +52,28 @@ struct BackupOptions: ParsableArguments {
                 throw CommandFailure(.failed, "There is no folder \(backups). Name that of the backups with --backups.")
             }
         } else if !FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") {
-            throw CommandFailure(.failed, BackupFailure.nothingThere(folder.folder).description)
+            throw CommandFailure(.nothingThere(folder.folder))
         }
         return "There are no backups in \(place) yet. Make one with: \(making)"
     }
 
-    /// The backup that a person names.
+    /// The backup that a person names; root may keep some where the owner of the data folder cannot look.
     func backup(named name: String) throws -> Backup {
         if name == "latest", Backup.all(in: place).isEmpty { throw CommandFailure(.failed, try none()) }
-        return try run { try Backup.named(name, in: place, at: TimeSource.system.now()) }
+        let find = { try Backup.named(name, in: place, at: TimeSource.system.now()) }
+        return try run { backups == nil && !name.contains("/") ? try find() : try FolderOwner.asCaller(find) }
+    }
+
+    /// Reads a backup, as root where only root can.
+    static func reading<Value>(_ backup: Backup, _ body: () -> Value) -> Value {
+        access(backup.path, R_OK | X_OK) == 0 ? body() : FolderOwner.asCaller(body)
+    }
+
+    /// Where backups are written, once it is clear that they can be; to be asked as the data folder's owner.
+    func disk() throws -> DiskCalls {
+        guard let backups else { return .system }
+        if let refusal = FolderOwner.refusal(writingIn: backups) { throw CommandFailure(.notAllowed, refusal) }
+        return FolderOwner.disk(to: backups, besides: folder.folder)
     }
 
     /// Runs `body` and says what went wrong in it.
@@ -62,8 +82,7 @@ struct BackupOptions: ParsableArguments {
         do {
             return try body()
         } catch let failure as BackupFailure {
-            if case .busy = failure { throw CommandFailure(.conflict, failure.description) }
-            throw CommandFailure(.failed, failure.description)
+            throw CommandFailure(failure)
         }
     }
 
@@ -82,6 +101,8 @@ struct BackupRow: Encodable {
     var records: Int
     var assets: Int
     var missingAssets: Int
+    var damagedAssets: Int
+    var rescuedAssets: Int
     /// When it was last verified, and how many faults were found.
     var verified: String?
     var faults: Int?
@@ -95,6 +116,8 @@ struct BackupRow: Encodable {
         records = manifest.records
         assets = manifest.assets
         missingAssets = manifest.missingAssets
+        damagedAssets = manifest.damagedAssets ?? 0
+        rescuedAssets = manifest.rescuedAssets ?? 0
         let verdict = backup.verdict
         verified = verdict.map { Timestamp(milliseconds: $0.at).iso8601 }
         faults = verdict?.faults
@@ -102,17 +125,36 @@ struct BackupRow: Encodable {
 
     var cells: [String] {
         [
-            made, ByteCount.text(bytes), "\(zones)", "\(records)", "\(assets)",
-            verified.map { (faults ?? 0) == 0 ? $0 : "\($0), \(faults ?? 0) faults" } ?? "no",
+            made, ByteCount.text(bytes), "\(zones)", "\(records)", lacks.isEmpty ? "\(assets)" : "\(assets), \(lacks)",
+            verified.map { (faults ?? 0) == 0 ? $0 : "\($0), \((faults ?? 0).of("fault"))" } ?? "no",
             (backup as NSString).lastPathComponent,
         ]
     }
 
     /// `18 MB  312 zones  2041 records  17 assets, 0 missing`.
     var summary: String {
-        let records = records == 1 ? "1 record" : "\(records) records"
-        let zones = zones == 1 ? "1 zone" : "\(zones) zones"
-        return "\(ByteCount.text(bytes))  \(zones)  \(records)  \(assets) assets, \(missingAssets) missing"
+        let counts = [ByteCount.text(bytes), zones.of("zone"), records.of("record"), assets.of("asset")]
+        return counts.joined(separator: "  ") + ", \(lacks.isEmpty ? "0 missing" : lacks)"
+    }
+
+    /// What it has not.
+    private var lacks: String {
+        let counts = [(missingAssets, "missing"), (damagedAssets, "damaged")].filter { $0.0 > 0 }
+        return counts.map { "\($0.0) \($0.1)" }.joined(separator: ", ")
+    }
+
+    /// What is wrong with the data folder that it was made of; `nil` where nothing is.
+    var complaint: String? {
+        let see = "Which, and where there are sound copies: zonecast assets verify --container ID"
+        if missingAssets + damagedAssets > 0 {
+            return
+                "The backup is made, but of some assets there is no sound copy, neither in the data folder nor in an earlier "
+                + "backup: \(lacks). \(see)"
+        }
+        guard rescuedAssets > 0 else { return nil }
+        return
+            "The backup is whole, but \(rescuedAssets.of("asset")) of the data folder \(rescuedAssets == 1 ? "is" : "are") "
+            + "missing or damaged, and came from an earlier backup. \(see)"
     }
 }
 

@@ -29,13 +29,24 @@ struct FeedOptions: ParsableArguments {
             let answer = try await remote.call("changes/zone", body)
             guard let page = answer.list("zones").first else { break }
             if page["serverErrorCode"] != nil {
-                throw CommandFailure(.failed, page.text("reason") ?? "The zone cannot be read.")
+                throw Self.failure(page, since: token)
             }
             try take(page.list("records"))
             token = page.text("syncToken") ?? token
             hasMore = try page["moreComing"]?.bool() ?? false
         }
         return token
+    }
+
+    /// Why there is no page; of a token that is none any more also what to do.
+    private static func failure(_ page: JSONValue, since token: String?) -> CommandFailure {
+        var failure = CommandFailure(refusal: page)
+        guard let code = page.text("ckErrorCode"), code == "CHANGE_TOKEN_EXPIRED" else { return failure }
+        failure.code = code
+        failure.description =
+            "\(code): the zone was reset, restored from a backup, or forgot what came so long ago. Fetch it anew, without --since; "
+            + "apps with the SDK do so by themselves."
+        return failure
     }
 }
 

@@ -75,14 +75,22 @@ struct AssetsCommand: ParsableCommand {
             var assets: Int
             var damaged: [String]
             var missing: [String]
+            /// By asset: the path of a sound copy in a backup.
+            var copies: [String: String]
         }
 
         func run() throws {
             guard let files = try AssetsCommand.files(home, options) else {
-                return try say(Answer(assets: 0, damaged: [], missing: []))
+                return try say(Answer(assets: 0, damaged: [], missing: [], copies: [:]))
             }
             let damaged = files.assets.filter { !files.isWhole($0) }.map(\.hash)
-            try say(Answer(assets: files.assets.count, damaged: damaged, missing: files.missing))
+            let backups =
+                BackupSchedule(of: options.folder)?.folder ?? BackupSchedule.standardFolder(of: options.folder)
+            let copies = (damaged + files.missing).map { hash in
+                (hash, Backup.copies(of: hash, in: home.home, among: backups).first)
+            }
+            let found = Dictionary(copies.compactMap { hash, path in path.map { (hash, $0) } }) { first, _ in first }
+            try say(Answer(assets: files.assets.count, damaged: damaged, missing: files.missing, copies: found))
         }
 
         private func say(_ answer: Answer) throws {
@@ -90,17 +98,29 @@ struct AssetsCommand: ParsableCommand {
                 try Terminal.say(json: answer)
             } else {
                 Terminal.say(
-                    "\(answer.assets) assets read, \(answer.damaged.count) damaged, \(answer.missing.count) missing"
+                    "\(answer.assets.of("asset")) read, \(answer.damaged.count) damaged, \(answer.missing.count) missing"
                 )
-                for hash in answer.damaged { Terminal.say("damaged  \(hash)") }
-                for hash in answer.missing { Terminal.say("missing  \(hash)") }
+                for hash in answer.damaged { say("damaged", hash, answer) }
+                for hash in answer.missing { say("missing", hash, answer) }
             }
-            guard answer.damaged.isEmpty, answer.missing.isEmpty else {
-                throw CommandFailure(
-                    .failed,
-                    "Some assets are not what records say. A backup has them: zonecast backup list"
-                )
-            }
+            let bad = answer.damaged.count + answer.missing.count
+            guard bad > 0 else { return }
+            let lost = bad - answer.copies.count
+            throw CommandFailure(
+                .failed,
+                "\(bad.of("asset")) \(bad == 1 ? "is" : "are") not what records say. "
+                    + (lost == 0
+                        ? "The backups have sound copies: put them back as shown."
+                        : "Of \(lost) the backups have no sound copy: an app that holds one can save it anew.")
+            )
+        }
+
+        private func say(_ word: String, _ hash: String, _ answer: Answer) {
+            Terminal.say("\(word)  \(hash)")
+            guard let copy = answer.copies[hash] else { return }
+            let live = StoreFiles.path(of: hash, in: home.home, folder: options.folder)
+            // Never into the file that is there: an old backup may be a link to it.
+            Terminal.tell("         cp -p --remove-destination \(copy.shellWord) \(live.shellWord)")
         }
     }
 

@@ -45,7 +45,7 @@ extension StorageCommand {
         func run() throws {
             let (from, to) = (try Self.folder(source ?? options.folder), try Self.folder(target))
             guard FileManager.default.fileExists(atPath: from + "/relay.sqlite") else {
-                throw CommandFailure(.failed, BackupFailure.nothingThere(from).description)
+                throw CommandFailure(.nothingThere(from))
             }
             let lock = try FolderLock.forUpkeep(
                 of: from,
@@ -54,11 +54,13 @@ extension StorageCommand {
             defer { withExtendedLifetime(lock) {} }
             let summary: FolderCopy.Summary
             do throws(BackupFailure) {
-                summary = try FolderCopy.make(of: from, at: to) { step in
+                summary = try FolderCopy.make(of: from, at: to, disk: FolderOwner.disk(to: to, besides: from)) { step in
                     if !options.json, isatty(STDERR_FILENO) == 1 { Terminal.complain("  \(step)") }
                 }
             } catch {
-                throw CommandFailure(.failed, error.description)
+                // Its contents are gone; the folder itself may be where only root may remove it.
+                _ = FolderOwner.asCaller { rmdir(URL(fileURLWithPath: to).standardizedFileURL.path + ".partial") }
+                throw CommandFailure(error)
             }
             if options.json {
                 return try Terminal.say(
@@ -74,8 +76,11 @@ extension StorageCommand {
                     )
                 )
             }
-            Terminal.tell("copied    \(summary.zones) zones, \(summary.records) records, \(summary.assets) assets")
-            Terminal.tell("verified  \(summary.rows) rows and every asset are equal; tokens held by clients stay valid")
+            let counts = [summary.zones.of("zone"), summary.records.of("record"), summary.assets.of("asset")]
+            Terminal.tell("copied    \(counts.joined(separator: ", "))")
+            Terminal.tell(
+                "verified  \(summary.rows.of("row")) and every asset are equal; tokens held by clients stay valid"
+            )
             Terminal.tell("next      zonecast serve --data \(to.shellWord)")
             Terminal.tell("          and never again \(from): move it away, or delete it once all is well")
         }
@@ -123,7 +128,7 @@ extension StorageCommand {
         func run() throws {
             let data = options.folder
             guard FileManager.default.fileExists(atPath: data + "/relay.sqlite") else {
-                throw CommandFailure(.failed, BackupFailure.nothingThere(data).description)
+                throw CommandFailure(.nothingThere(data))
             }
             FolderOwner.become(ownerOf: data)
             let before = try layout(data)
