@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import NIOSSL
 import RelayCore
 import RelayGateways
 import RelayServer
@@ -28,6 +29,15 @@ struct PushChoices: Sendable {
         settings.apns = try apnsKeyFile.map { try apple(file: $0) }
         settings.fcm = try fcmAccountFile.map { try google(file: $0) }
         return settings
+    }
+
+    /// Whom push services are trusted by besides the system's authorities; `nil` where the configuration names no file.
+    func trustRoots() throws -> [NIOSSLCertificate]? {
+        guard let trustFile else { return nil }
+        guard let roots = try? NIOSSLCertificate.fromPEMFile(trustFile), !roots.isEmpty else {
+            throw CommandFailure(.usage, "push.trust-file: \(trustFile) is no readable PEM file with certificates.")
+        }
+        return roots
     }
 
     /// The services there are, for the console.

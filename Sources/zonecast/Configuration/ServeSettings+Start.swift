@@ -12,6 +12,7 @@ extension ServeSettings {
             { _ = try metricsToken() },
             // Any key does: only the files are looked at.
             { _ = try push.settings(relayKey: [UInt8](repeating: 1, count: 32)) },
+            { _ = try push.trustRoots() },
             { if traces.endpoint != nil { _ = try traces.tokenFile.map { try Tracing.token(in: $0) } } },
             { if alerts.receiver != nil { _ = try alerts.settings() } },
         ]

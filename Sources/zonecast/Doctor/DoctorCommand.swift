@@ -111,8 +111,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     private func checkFolder(_ report: inout DoctorReport) async {
         guard let settings = await settings(&report) else { return }
-        FolderOwner.become(ownerOf: settings.data)
-        let checks = FolderChecks(folder: settings.data, isThorough: !quick)
+        let checks = FolderChecks(folder: settings.data, isThorough: !quick, configuration: config)
         let storage = checks.storage()
         report.add(storage)
         guard storage.grade != .problem || checks.opens else { return }
@@ -139,25 +138,42 @@ struct DoctorCommand: AsyncParsableCommand {
         do {
             let flags = folder.data.map { ["data": $0] } ?? [:]
             let reading = try await ConfigurationReading(flags: flags, environment: environment, file: file)
-            let set = reading.origins.values.count { $0 != .standard }
-            let place = file.map { " (\($0))" } ?? ", no file"
-            report.add(Finding("configuration", .good, "\(set == 1 ? "1 key" : "\(set) keys") set, 0 unknown\(place)"))
+            FolderOwner.become(ownerOf: reading.settings.data)
+            report.add(startFault(reading.settings) ?? configuration(reading))
             return reading.settings
         } catch {
-            let next = "zonecast config reference lists what can be set"
-            let found = "\(error)".split(separator: "\n").joined(separator: " ")
-            report.add(Finding("configuration", .problem, found, next: next))
+            report.add(configurationFault(error))
             return nil
         }
     }
 
-    /// What the settings are read from: for who names nothing, where the package keeps it.
-    private var file: String? {
-        let environment = ProcessInfo.processInfo.environment
-        if let named = config ?? environment["ZONECAST_CONFIG"] { return named }
-        guard folder.data == nil, environment["ZONECAST_DATA"] == nil else { return nil }
-        return PackageFiles.configurationIfThere
+    private func configuration(_ reading: ConfigurationReading) -> Finding {
+        let set = reading.origins.values.count { $0 != .standard }
+        return Finding(
+            "configuration",
+            .good,
+            "\(set.of("key")) set, 0 unknown\(file.map { " (\($0))" } ?? ", no file")"
+        )
     }
+
+    /// As whom it would start: what that user cannot read, the relay could not either.
+    private func startFault(_ settings: ServeSettings) -> Finding? {
+        guard !quick else { return nil }
+        do {
+            try settings.checkStart()
+            return nil
+        } catch {
+            return configurationFault(error)
+        }
+    }
+
+    private func configurationFault(_ error: any Error) -> Finding {
+        let found = "\(error)".split(separator: "\n").joined(separator: " ")
+        return Finding("configuration", .problem, found, next: "zonecast config reference lists what can be set")
+    }
+
+    /// What the settings are read from: for who names nothing, where the package keeps it.
+    private var file: String? { PackageFiles.settings(named: config, data: folder.data) }
 
     private func notRunning(_ settings: ServeSettings) async -> Finding {
         if let fault = await ListenError.ofTrying(settings.server) {
@@ -177,7 +193,7 @@ struct DoctorCommand: AsyncParsableCommand {
             "listening",
             quick ? .problem : .advice,
             "no relay runs on \(settings.data); only the folder was checked",
-            next: "zonecast serve --data \(settings.data), or with systemd: systemctl start zonecast"
+            next: PackageFiles.start(on: settings.data, by: file)
         )
     }
 

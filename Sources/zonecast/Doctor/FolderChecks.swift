@@ -16,10 +16,17 @@ struct FolderChecks: Sendable {
     var isThorough: Bool
     /// What the trial file is written by.
     var disk = DiskCalls.system
+    /// The file that the person has named for it.
+    var configuration: String?
+
+    /// What names the same once more, for the doctor.
+    private var again: String {
+        configuration.map { "--config \($0.shellWord)" } ?? "--data \(folder.shellWord)"
+    }
 
     func storage() -> Finding {
         if let refusal = FolderAccess.refusal(folder) {
-            return Finding("storage", .problem, refusal, next: "sudo zonecast doctor --data \(folder)")
+            return Finding("storage", .problem, refusal, next: "sudo zonecast doctor \(again)")
         }
         if AccountStore.isLost(in: folder) {
             return damaged("\(folder)/relay.sqlite is missing or empty: without it nobody finds their data")
@@ -29,7 +36,7 @@ struct FolderChecks: Sendable {
                 "storage",
                 .problem,
                 "there is no relay data in \(folder)",
-                next: "name the folder with --data, or begin with: zonecast init --data \(folder)"
+                next: "name the folder with --data, or begin with: zonecast init --data \(folder.shellWord)"
             )
         }
         if let fault = FolderShape(folder: folder).fault {
@@ -51,11 +58,11 @@ struct FolderChecks: Sendable {
     }
 
     private func unusable(_ found: String) -> Finding {
-        Finding("storage", .problem, found, next: "look who owns it: ls -ld \(folder); run this as that user")
+        Finding("storage", .problem, found, next: "look who owns it: ls -ld \(folder.shellWord); run this as that user")
     }
 
     private func damaged(_ found: String) -> Finding {
-        Finding("storage", .problem, found, next: "zonecast backup restore latest --data \(folder)")
+        Finding("storage", .problem, found, next: "zonecast backup restore latest --data \(folder.shellWord)")
     }
 
     private func look() throws -> Finding {
@@ -85,7 +92,7 @@ struct FolderChecks: Sendable {
             return Finding("storage", .advice, found, next: "make room before it is below 0.5 GB")
         }
         guard Self.isPrivate(folder) else {
-            return Finding("storage", .advice, found + ", readable by others", next: "chmod 700 \(folder)")
+            return Finding("storage", .advice, found + ", readable by others", next: "chmod 700 \(folder.shellWord)")
         }
         return Finding("storage", .good, found)
     }

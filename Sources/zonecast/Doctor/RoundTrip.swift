@@ -23,7 +23,8 @@ struct RoundTrip: Sendable {
     let address: ProbeAddress
     let credentials: DoctorCredentials
     private let zone = "doctor-\(UUID().uuidString.prefix(8))"
-    private let record = UUID().uuidString
+    /// The share of a zone: a save that needs no record type, so none is left in the app's schema.
+    private let record = "cloudkit.zoneshare"
 
     init(address: ProbeAddress, credentials: DoctorCredentials) {
         self.address = address
@@ -136,7 +137,7 @@ struct RoundTrip: Sendable {
 
     private var save: String {
         #"{"zoneID":{"zoneName":"\#(zone)"},"operations":[{"operationType":"create","record":"#
-            + #"{"recordName":"\#(record)","recordType":"DoctorNote","fields":{}}}]}"#
+            + #"{"recordName":"\#(record)","recordType":"cloudkit.share","fields":{}}}]}"#
     }
 
     private func subscription(_ type: String) -> String {

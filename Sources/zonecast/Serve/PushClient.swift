@@ -27,12 +27,7 @@ struct PushClient: Service {
     /// Shut down by the caller.
     static func connections(_ choices: PushChoices) throws -> HTTPClient {
         var tls = TLSConfiguration.makeClientConfiguration()
-        if let file = choices.trustFile {
-            guard let roots = try? NIOSSLCertificate.fromPEMFile(file), !roots.isEmpty else {
-                throw CommandFailure(.usage, "push.trust-file: \(file) is no readable PEM file with certificates.")
-            }
-            tls.additionalTrustRoots = [.certificates(roots)]
-        }
+        if let roots = try choices.trustRoots() { tls.additionalTrustRoots = [.certificates(roots)] }
         var configuration = HTTPClient.Configuration.outgoing(connect: .seconds(10), read: .seconds(30))
         configuration.tlsConfiguration = tls
         return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)

@@ -98,6 +98,32 @@ import Testing
         #expect(diagnosis["configuration"]?.found.contains("line 1: \"storag\" is not a key") == true)
     }
 
+    @Test func whatARelayWouldRefuseIsNotWell() throws {
+        let made = try Command.run(["container", "create", "iCloud.org.example.app", "--data", folder.path])
+        #expect(made.status == 0)
+        let file = folder.path + "/settings.yaml"
+        for key in ["metrics.token-file", "push.trust-file", "push.fcm-account-file"] {
+            try "data: '\(folder.path)'\n\(key): /nope\n".write(toFile: file, atomically: true, encoding: .utf8)
+            let found = try doctor("--config", file)
+            // Also a file that only matters with other keys is to be there.
+            #expect(found.status == 1 && found.diagnosis["configuration"]?.found.contains(key) == true, "\(found)")
+            #expect(found.diagnosis["storage"]?.grade != nil, "the rest is looked at all the same")
+            #expect(try Command.run(["config", "check", file]).status == 2)
+        }
+    }
+
+    @Test func hintsAreWhatCanBeTyped() throws {
+        let place = folder.path + "/with a space"
+        let made = try Command.run(["container", "create", "iCloud.org.example.app", "--data", place])
+        #expect(made.status == 0)
+        let found = try doctor("--data", place).diagnosis
+        #expect(found["backup"]?.next?.hasSuffix("--data '\(place)'") == true)
+        #expect(found["listening"]?.next == "zonecast serve --data '\(place)'")
+        let file = folder.path + "/settings.yaml"
+        try "data: '\(place)'\n".write(toFile: file, atomically: true, encoding: .utf8)
+        #expect(try doctor("--config", file).diagnosis["listening"]?.next == "zonecast serve --config \(file)")
+    }
+
     @Test func fromElsewhereARelayIsTriedWithAUsersTokens() throws {
         let relay = try RelayProcess(folder: folder.path)
         let url = "http://127.0.0.1:\(relay.port)"
@@ -105,6 +131,10 @@ import Testing
         #expect(status == 0)
         #expect(diagnosis["round trip"]?.grade == "good", "\(diagnosis["round trip"]?.found ?? "")")
         #expect(try doctor("--url", url).diagnosis["round trip"]?.grade == "advice")
+        let app = ["--container", "iCloud.org.example.app"]
+        #expect(try doctor("--url", url, "--web-token", "dev-alice", app[0], app[1]).status == 0)
+        let schema = try Command.run(["schema", "export", "--data", folder.path] + app)
+        #expect(schema.status == 0 && !schema.output.contains("Doctor"), "nothing to promote is left: \(schema.output)")
         let wrong = try doctor("--url", url, "--web-token", "nonsense")
         #expect(wrong.status == 1)
         #expect(wrong.diagnosis["round trip"]?.found.contains("AUTHENTICATION") == true)

@@ -13,6 +13,8 @@ struct BenchClient: Sendable {
         var zone: String
         /// Begins the names of its records.
         var mark: String
+        /// A type of the app's; `nil` where the container is the bench's own.
+        var type: String?
 
         var zoneID: String { #"{"zoneName":"\#(zone)"}"# }
     }
@@ -40,11 +42,14 @@ struct BenchClient: Sendable {
     /// Saves new records, all in one request.
     func save(_ names: [String]) async throws {
         let operations = names.map { name in
-            #"{"operationType":"create","record":{"recordName":"\#(name)","recordType":"Bench","fields":"#
-                + #"{"title":{"value":"Buy milk"},"count":{"value":\#(name.utf8.count)}}}}"#
+            let own = #"{"title":{"value":"Buy milk"},"count":{"value":\#(name.utf8.count)}}"#
+            return #"{"operationType":"create","record":{"recordName":"\#(name)","recordType":\#(type),"#
+                + #""fields":\#(place.type == nil ? own : "{}")}}"#
         }
         try await modify(operations)
     }
+
+    private var type: String { quoted(place.type ?? "Bench") }
 
     private func modify(_ operations: [String]) async throws {
         let list = operations.joined(separator: ",")
@@ -70,10 +75,11 @@ struct BenchClient: Sendable {
 
     /// Fifty records by a query.
     func query() async throws {
+        let own = #"{"fieldName":"title","comparator":"BEGINS_WITH","fieldValue":{"value":"Buy"}}"#
         try await post(
             "records/query",
-            #"{"zoneID":\#(place.zoneID),"resultsLimit":50,"query":{"recordType":"Bench","#
-                + #""filterBy":[{"fieldName":"title","comparator":"BEGINS_WITH","fieldValue":{"value":"Buy"}}]}}"#
+            #"{"zoneID":\#(place.zoneID),"resultsLimit":50,"query":{"recordType":\#(type),"#
+                + #""filterBy":[\#(place.type == nil ? own : "")]}}"#
         )
     }
 

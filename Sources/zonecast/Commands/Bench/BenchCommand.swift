@@ -16,8 +16,9 @@ struct BenchCommand: AsyncParsableCommand {
 
             Without --url it starts a relay of its own, and removes that again. \
             Clients and relay share the machine then, so the figures are of both \
-            together. All happens in a zone (for public: on records of type Bench) of \
-            the bench's own, which goes afterwards.
+            together. All happens in a zone (for public: on records) of the bench's own, \
+            which goes afterwards. In a container of an app's it saves records of a type \
+            that the app has, without fields, so that nothing is added to its schema.
             """
     )
 
@@ -27,7 +28,9 @@ struct BenchCommand: AsyncParsableCommand {
     @Option(help: "The relay. (default: $ZONECAST_URL, else one of its own)")
     var url: String?
     @Option(help: ArgumentHelp("The container.", valueName: "id"))
-    var container = "iCloud.zonecast.bench"
+    var container = Self.ownContainer
+    @Option(help: ArgumentHelp("A record type of that container, where it is not the bench's own.", valueName: "type"))
+    var type: String?
     @Option(help: "development or production.")
     var environment: Records.Environment = .development
     @Option(help: "The user's web auth token; dev-NAME for a relay with --dev. (default: $ZONECAST_WEB_TOKEN)")
@@ -41,7 +44,14 @@ struct BenchCommand: AsyncParsableCommand {
     @Flag(help: "Answer with one line of JSON.")
     var json = false
 
+    private static let ownContainer = "iCloud.zonecast.bench"
+
     func validate() throws {
+        guard type != nil || container == Self.ownContainer else {
+            throw ValidationError(
+                "Name a record type of \(container) with --type: one of the bench's own would stay in its schema."
+            )
+        }
         guard ContainerID(container) != nil else { throw ValidationError(ContainerID.rule(brokenBy: container)) }
         guard (1...60).contains(seconds) else { throw ValidationError("--seconds is a number from 1 to 60.") }
         guard (1...64).contains(clients) else { throw ValidationError("--clients is a number from 1 to 64.") }
@@ -56,11 +66,15 @@ struct BenchCommand: AsyncParsableCommand {
 
     private func onOwnRelay() async throws {
         let folder = NSTemporaryDirectory() + "zonecast-bench-\(UUID().uuidString)"
-        defer { try? FileManager.default.removeItem(atPath: folder) }
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         let relay = DemoRelay(folder: folder, port: 0)
+        // Also where it is told to stop before its time.
+        let ending = EndingSignals {
+            relay.stop()
+            try? FileManager.default.removeItem(atPath: folder)
+        }
+        defer { ending.end() }
         try await relay.start()
-        defer { relay.stop() }
         try await measure(relay.url.absoluteString)
     }
 
@@ -84,7 +98,8 @@ struct BenchCommand: AsyncParsableCommand {
                 ),
                 database: load.database,
                 zone: load == .public ? ZoneID.defaultName : own,
-                mark: own
+                mark: own,
+                type: type
             ),
             clients: clients,
             time: .seconds(seconds)

@@ -49,7 +49,7 @@ struct BenchRun: Sendable {
                 try await patiently { try await keeper.delete(names) }
             }
         } catch {
-            let what = load == .public ? "Records of type Bench" : "The zone \(place.zone)"
+            let what = load == .public ? "Records of type \(place.type ?? "Bench")" : "The zone \(place.zone)"
             Terminal.complain("\(what) could not be deleted again: \(Self.words(error))")
         }
     }
