@@ -82,6 +82,9 @@ struct Demo: AsyncParsableCommand {
         guard (3...100).contains(clients) else { throw ValidationError("--clients takes 3 to 100.") }
         for token in webToken where !token.contains("=") { throw ValidationError("--web-token takes USER=TOKEN.") }
         guard (1...3600).contains(boardSeconds) else { throw ValidationError("--board-seconds takes 1 to 3600.") }
+        guard url == nil || port == 0 else {
+            throw ValidationError("--port is for a relay of the demo's own, without --url.")
+        }
         guard (0...65_535).contains(port) else { throw ValidationError("--port takes 0 to 65535; 0 is any free one.") }
         if let pace, !(0...60).contains(pace) { throw ValidationError("--pace takes 0 to 60 seconds.") }
         guard script == .chaos || (seconds == nil && seed == nil) else {

@@ -25,11 +25,13 @@ final class DemoClient: Sendable {
         let journal = place.journal
         network = DemoNetwork(url: place.url) { notice in
             let what = notice.zone.map { DemoOverheard.zone($0.zoneName) } ?? "database"
-            journal.note("relay", "→ notice", "\(name)  (\(what) changed, no content)")
-        } answered: { request, response in
-            for step in DemoOverheard.steps(request, response, client: name) {
-                journal.note(step.who, step.what, step.detail)
-            }
+            journal.hear(DemoOverheard.Step("relay", "→ notice", "\(name)  (\(what) changed, no content)"), by: name)
+        } sending: { request in
+            DemoOverheard.isWrite(request) ? journal.writeBegins() : nil
+        } answered: { request, response, write in
+            let steps = response.map { DemoOverheard.steps(request, $0, client: name) } ?? []
+            guard let write else { return steps.forEach { journal.hear($0, by: name) } }
+            journal.writeEnded(write, of: name, steps)
         }
     }
 

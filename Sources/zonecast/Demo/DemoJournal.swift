@@ -34,6 +34,20 @@ final class DemoJournal: Sendable {
         var delays: [Double] = []
         var isCounting = false
         var isConcluded = false
+        /// Requests whose answer is still to come.
+        var writes: Set<Int> = []
+        var lastWrite = 0
+        var held: [Held] = []
+    }
+
+    /// What a client has heard while others waited for the answer to a write that may be the cause.
+    ///
+    /// The relay commits, then tells everybody at once: a notice may be here before the writer's own answer, by which alone the
+    /// commit is known. The story has them in the order in which they happened.
+    private struct Held {
+        var step: DemoOverheard.Step
+        var client: String
+        var writes: Set<Int>
     }
 
     private let state = Mutex(State())
@@ -46,7 +60,52 @@ final class DemoJournal: Sendable {
     var seconds: Double { (ContinuousClock.now - start).milliseconds / 1000 }
 
     func note(_ who: String, _ what: String, _ detail: String) {
-        state.withLock { take(DemoLine(seconds: seconds, who: who, what: what, detail: detail), &$0) }
+        state.withLock { state in
+            let step = DemoOverheard.Step(who, what, detail)
+            // Behind what the same client has heard before.
+            guard let last = state.held.last(where: { $0.client == who }) else { return take(step, &state) }
+            state.held.append(Held(step: step, client: who, writes: last.writes))
+        }
+    }
+
+    /// What a client hears from the relay; behind the writes that are under way.
+    func hear(_ step: DemoOverheard.Step, by client: String) {
+        state.withLock { state in
+            let isFirst = state.writes.isEmpty && !state.held.contains { $0.client == client }
+            guard !isFirst else { return take(step, &state) }
+            state.held.append(Held(step: step, client: client, writes: state.writes))
+        }
+    }
+
+    /// Gives the write's number, for its end.
+    func writeBegins() -> Int {
+        state.withLock { state in
+            state.lastWrite += 1
+            state.writes.insert(state.lastWrite)
+            return state.lastWrite
+        }
+    }
+
+    /// A write is answered, or is not any more; `steps` are what the answer says.
+    func writeEnded(_ number: Int, of client: String, _ steps: [DemoOverheard.Step]) {
+        state.withLock { state in
+            // What its client has done before comes first.
+            release(&state) { $0.client == client }
+            for step in steps { take(step, &state) }
+            state.writes.remove(number)
+            for index in state.held.indices { state.held[index].writes.remove(number) }
+            release(&state) { $0.writes.isEmpty }
+        }
+    }
+
+    private func release(_ state: inout State, _ isDue: (Held) -> Bool) {
+        let due = state.held.filter(isDue)
+        state.held.removeAll(where: isDue)
+        for held in due { take(held.step, &state) }
+    }
+
+    private func take(_ step: DemoOverheard.Step, _ state: inout State) {
+        take(DemoLine(seconds: seconds, who: step.who, what: step.what, detail: step.detail), &state)
     }
 
     /// A script's verdict: the last line that is put out.
@@ -54,6 +113,7 @@ final class DemoJournal: Sendable {
     /// Clients go on until they are closed; what they say after it is only kept.
     func conclude(_ who: String, _ detail: String) {
         state.withLock { state in
+            release(&state) { _ in true }
             take(DemoLine(seconds: seconds, who: who, what: "check", detail: detail), &state)
             state.isConcluded = true
         }

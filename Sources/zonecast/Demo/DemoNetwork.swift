@@ -16,15 +16,19 @@ final class DemoNetwork: RelayTransport, SocketConnector {
     private let sockets = SystemSockets.connector
     private let state = Mutex(State())
     private let heard: @Sendable (Notice) -> Void
-    private let answered: @Sendable (RelayRequest, RelayResponse) -> Void
+    private let sending: @Sendable (RelayRequest) -> Int?
+    private let answered: @Sendable (RelayRequest, RelayResponse?, Int?) -> Void
 
+    /// `sending` may give a request a number, with which `answered` tells how it ended, without a response where none came.
     init(
         url: URL,
         heard: @escaping @Sendable (Notice) -> Void,
-        answered: @escaping @Sendable (RelayRequest, RelayResponse) -> Void
+        sending: @escaping @Sendable (RelayRequest) -> Int?,
+        answered: @escaping @Sendable (RelayRequest, RelayResponse?, Int?) -> Void
     ) {
         http = NetworkTransport.to(url, timeout: 15)
         self.heard = heard
+        self.sending = sending
         self.answered = answered
     }
 
@@ -46,10 +50,17 @@ final class DemoNetwork: RelayTransport, SocketConnector {
 
     func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
         guard isOnline else { throw .offline }
-        let response = try await http.send(request)
-        // What comes back after the switch was thrown is lost, as it would be.
-        guard isOnline else { throw .answerLost("the client was taken offline") }
-        answered(request, response)
+        let number = sending(request)
+        let response: RelayResponse
+        do throws(TransportError) {
+            response = try await http.send(request)
+            // What comes back after the switch was thrown is lost, as it would be.
+            guard isOnline else { throw .answerLost("the client was taken offline") }
+        } catch {
+            answered(request, nil, number)
+            throw error
+        }
+        answered(request, response, number)
         return response
     }
 

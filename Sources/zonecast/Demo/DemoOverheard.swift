@@ -9,6 +9,19 @@ enum DemoOverheard {
         var who: String
         var what: String
         var detail: String
+
+        init(_ who: String, _ what: String, _ detail: String) {
+            self.who = who
+            self.what = what
+            self.detail = detail
+        }
+
+        init(who: String, what: String, detail: String) { self.init(who, what, detail) }
+    }
+
+    /// Whether others may hear of what it does.
+    static func isWrite(_ request: RelayRequest) -> Bool {
+        ["/records/modify", "/records/move", "/zones/modify"].contains { request.path.hasSuffix($0) }
     }
 
     static func steps(_ request: RelayRequest, _ response: RelayResponse, client: String) -> [Step] {

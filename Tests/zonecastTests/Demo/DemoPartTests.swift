@@ -6,6 +6,31 @@ import ZoneKit
 
 /// What the log makes of the bytes that a client exchanged with its relay.
 @Suite struct DemoOverheardTests {
+    @Test func whatOthersHearComesBehindTheCommit() {
+        let journal = DemoJournal(.none)
+        journal.note("alice/phone", "save", "milk")
+        let write = journal.writeBegins()
+        journal.hear(.init("relay", "→ notice", "alice/laptop"), by: "alice/laptop")
+        journal.hear(.init("alice/laptop", "fetch", "1 changed"), by: "alice/laptop")
+        journal.note("alice/laptop", "shows", "milk")
+        journal.note("bob/tablet", "save", "bread")
+        journal.writeEnded(write, of: "alice/phone", [.init("relay", "commit", "milk")])
+        journal.hear(.init("relay", "→ notice", "bob/tablet"), by: "bob/tablet")
+        let expected = ["save", "save", "commit", "→ notice", "fetch", "shows", "→ notice"]
+        #expect(journal.last(10).map(\.what) == expected)
+    }
+
+    @Test func nothingIsHeldForGood() {
+        let journal = DemoJournal(.none)
+        let writes = [journal.writeBegins(), journal.writeBegins()]
+        journal.hear(.init("relay", "→ notice", "bob/tablet"), by: "bob/tablet")
+        // The first was never answered.
+        journal.writeEnded(writes[0], of: "alice/phone", [])
+        #expect(journal.last(10).isEmpty)
+        journal.writeEnded(writes[1], of: "bob/tablet", [.init("relay", "commit", "bread")])
+        #expect(journal.last(10).map(\.what) == ["→ notice", "commit"])
+    }
+
     private func steps(_ path: String, _ answer: String, asked: String = "{}") -> [DemoOverheard.Step] {
         let request = RelayRequest(method: .post, path: "/database/1/c/development/" + path, body: Array(asked.utf8))
         let response = RelayResponse(status: 200, body: Array(answer.utf8))
