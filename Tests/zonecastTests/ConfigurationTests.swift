@@ -83,6 +83,15 @@ import Testing
     }
 
     /// A key's value as `config show` writes it.
+    @Test func whatIsWrittenIsReadAgain() async throws {
+        for place in [
+            "/srv/a", "/srv/with a space", #"/srv/a "quoted" one"#, "/srv/it's", #"/srv/both ' and ""#, #"C:\d"#,
+        ] {
+            let text = "data: \(ConfigurationText.written(place))\ndev: true\n"
+            #expect(try await written("data", read(text)) == place, "\(text)")
+        }
+    }
+
     private func written(_ name: String, _ reading: ConfigurationReading) throws -> String {
         try #require(ConfigurationKeys.all.first { $0.name == name }).read(reading.settings)
     }

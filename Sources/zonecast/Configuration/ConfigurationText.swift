@@ -20,7 +20,9 @@ enum ConfigurationText {
 
     /// A value as YAML takes it.
     static func written(_ value: String) -> String {
-        value.isEmpty || value.contains { " #,[]{}\"'".contains($0) } ? "\"\(value)\"" : value
+        // Between single quotes everything stands for itself, and one of them twice.
+        if value.contains(where: { "\"\\".contains($0) }) { return "'\(value.replacing("'", with: "''"))'" }
+        return value.isEmpty || value.contains { " #,[]{}'".contains($0) } ? "\"\(value)\"" : value
     }
 
     /// Makes the file, or adds at its end the keys that it lacks; what is set in it stays as it is.
