@@ -99,7 +99,7 @@ extension ConsoleAPI {
                 Step(isDone: schemaChanges == 0 && hasTypes, text: "Promote the schema to production", page: "schema"),
                 Step(isDone: backups.schedule != nil, text: "Let the relay make backups by itself", page: "backups"),
                 Step(
-                    isDone: facts.isDev || facts.publicURL != nil,
+                    isDone: facts.publicURL != nil,
                     text: "Set public-url, where browsers reach the relay",
                     page: "configuration"
                 ),

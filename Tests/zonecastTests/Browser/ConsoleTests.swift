@@ -130,6 +130,28 @@ struct ConsoleTests {
         #expect(page.requests.allSatisfy { $0.hasPrefix(own) || $0.hasPrefix("data:") || $0.hasPrefix("blob:") })
     }
 
+    @Test func anAddressOfNothingShowsNothingElse() throws {
+        let stage = try Stage()
+        try stage.fill()
+        #expect(try Command.run(["container", "create", "_a", "--data", stage.folder.path]).status == 0)
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        #expect(
+            try page.text("document.getElementById('container').value") == Self.container,
+            "apps' containers are first"
+        )
+        let here = "#/\(Self.container)"
+        let addresses = [
+            "#/iCloud.none/development/zones", "\(here)/staging/zones", "\(here)/development/none", "#/%E0%A4%A",
+        ]
+        for address in addresses {
+            try page.text("(document.body.dataset.ready = '', location.hash = '\(address)')")
+            try page.wait(for: isReady("none"))
+            #expect(try page.text("document.querySelector('main h1').innerText") == "Not here", "\(address)")
+        }
+        try go(page, "zones")
+    }
+
     @Test func darkAndNarrowItFits() throws {
         let stage = try Stage()
         try stage.fill()

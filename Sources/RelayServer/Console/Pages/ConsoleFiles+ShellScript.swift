@@ -11,11 +11,19 @@ extension ConsoleFiles {
         import { passwordForm, signIn, signOut } from "./signin.js";
         import { sections } from "./sections.js";
 
+        /** The relay's own containers, such as doctor's, behind those of apps. */
+        const inOrder = (containers) => [
+          ...containers.filter(({ name }) => !name.startsWith("_")), ...containers.filter(({ name }) => name.startsWith("_")),
+        ];
+
+        /** A part of an address; what cannot be decoded stands for itself. @param {string} part */
+        const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
+
         export class Shell {
           /** @param {Element} app @param {{ name: string, version: string, isDev: boolean, containers: { name: string }[] }} welcome */
           constructor(app, welcome) {
             this.app = app;
-            this.welcome = welcome;
+            this.welcome = { ...welcome, containers: inOrder(welcome.containers) };
             this.main = h("main", { id: "main", tabindex: -1 });
             this.pages = sections.flatMap((section) => section.pages);
             /** Ends what the page before has begun. @type {AbortController | undefined} */ this.life = undefined;
@@ -48,7 +56,7 @@ extension ConsoleFiles {
           /** @returns {[string, string, string, URLSearchParams]} */
           address() {
             const [path, query = ""] = location.hash.slice(1).split("?");
-            const [, container = "", environment = "", page = ""] = path.split("/").map(decodeURIComponent);
+            const [, container = "", environment = "", page = ""] = path.split("/").map(decoded);
             return [container, environment, page, new URLSearchParams(query)];
           }
 
@@ -106,7 +114,17 @@ extension ConsoleFiles {
             }
           }
 
+          /** What an address names that is not here, as a sentence. @returns {string | undefined} */
+          stranger() {
+            const [container, environment, page] = this.address();
+            if (container && !this.welcome.containers.some(({ name }) => name === container)) return `There is no container ${container} on this relay.`;
+            if (environment && environment !== "development" && environment !== "production") return `There is no environment ${environment}, only development and production.`;
+            if (page && !this.pages.some(({ id }) => id === page)) return `The console has no page ${page}.`;
+          }
+
           async show() {
+            const stranger = this.stranger();
+            if (stranger) return this.nothing(stranger);
             const [container, environment, name, parameters] = this.address();
             const isElsewhere = container !== place.container || environment !== place.environment;
             if (container && isElsewhere && this.welcome.containers.some((one) => one.name === container)) {
@@ -136,6 +154,17 @@ extension ConsoleFiles {
             if (this.page === page) document.body.dataset.ready = page.id;
           }
 
+          /** In place of a page: another one's data would pass for what was asked for. @param {string} words */
+          nothing(words) {
+            this.life?.abort();
+            this.page = undefined;
+            this.mark();
+            document.title = "Not here · Zonecast Console";
+            fill(this.main, h("div.title", null, h("h1", null, "Not here")), h("p.trouble", { role: "alert" }, words),
+              h("p", null, h("a", { href: this.link("overview") }, `Overview of ${place.container}`)));
+            document.body.dataset.ready = "none";
+          }
+
           /** Does something every so often while the page is shown and looked at. @param {AbortSignal} signal */
           every(milliseconds, signal, act) {
             const timer = setInterval(async () => {
@@ -153,7 +182,7 @@ extension ConsoleFiles {
           /** A --dev relay makes containers when they are first used. @param {string[]} names */
           learn(names) {
             if (names.length === this.welcome.containers.length) return;
-            this.welcome.containers = names.map((name) => ({ name }));
+            this.welcome.containers = inOrder(names.map((name) => ({ name })));
             this.frame();
           }
 
