@@ -79,7 +79,7 @@ import Testing
         #expect(try world.shares("permission", "Notes", "--may", "none", "--yes").status == 0)
         #expect(try world.shares("list", as: "bob@example.org").output.hasPrefix("Nothing is shared."))
         let stopped = try world.shares("stop", "Notes", "--return-to", "Home")
-        #expect(stopped.output == "stopped  1 records are in Home\n", "\(stopped.complaint)")
+        #expect(stopped.output == "stopped  1 record is in Home\n", "\(stopped.complaint)")
         #expect(try world.shares("accept", link, as: "bob@example.org").status == 1)
     }
 

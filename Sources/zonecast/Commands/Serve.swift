@@ -53,6 +53,10 @@ struct Serve: AsyncParsableCommand {
     )
     var config: String?
 
+    func validate() throws {
+        if data?.isEmpty == true { throw ValidationError("--data is empty. Name the data folder.") }
+    }
+
     func run() async throws {
         let restart = SuddenRestart()
         let environment = ProcessInfo.processInfo.environment

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Foundation
 import Records
 import RelayStore
@@ -16,19 +17,41 @@ struct InitAnswers {
     /// Asks on the terminal for what was not given; an empty line leaves it out.
     mutating func ask() throws {
         if domain == nil {
-            let text = try Self.line("Name that clients will reach the relay by (empty: this machine only)")
-            guard text.map(InitCommand.isName) ?? true else {
-                throw CommandFailure(.usage, "\"\(text ?? "")\" is not a name like sync.example.org.")
+            domain = try Self.answer("Name that clients will reach the relay by (empty: this machine only)") { text in
+                guard InitCommand.isName(text) else {
+                    throw ValidationError("\"\(text)\" is not a name like sync.example.org.")
+                }
+                return text
             }
-            domain = text
         }
         if container == nil {
             let proposal = domain.flatMap(Self.container) ?? ContainerID("iCloud.org.example.notes")
-            let text = try Self.line("First container (empty: \(proposal?.name ?? ""))")
-            container = text.map { ContainerID($0) } ?? proposal
-            guard container != nil else { throw CommandFailure(.usage, "That is no name for a container.") }
+            container =
+                try Self.answer("First container (empty: \(proposal?.name ?? ""))") { text in
+                    guard let container = ContainerID(text) else {
+                        throw ValidationError(ContainerID.rule(brokenBy: text))
+                    }
+                    return container
+                } ?? proposal
         }
-        if admin == nil { admin = try Self.line("E-mail address of the first admin (empty: none)") }
+        if admin == nil {
+            admin = try Self.answer("E-mail address of the first admin (empty: none)") { text in
+                try InitCommand.checkAdmin(text)
+                return text
+            }
+        }
+    }
+
+    /// Asks until the answer is good, or empty.
+    private static func answer<Value>(_ prompt: String, _ take: (String) throws -> Value) throws -> Value? {
+        while let text = try line(prompt) {
+            do {
+                return try take(text)
+            } catch {
+                Terminal.complain("\((error as? ValidationError)?.message ?? "\(error)")")
+            }
+        }
+        return nil
     }
 
     /// - Throws: where the input ends: whoever leaves has not chosen the empty answer.

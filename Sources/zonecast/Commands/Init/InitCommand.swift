@@ -81,9 +81,9 @@ struct InitCommand: AsyncParsableCommand {
     }
 
     /// Before anything is written: what is refused at the end has half of it done.
-    private static func checkAdmin(_ address: String?) throws {
+    static func checkAdmin(_ address: String?) throws {
         guard let address, AccountRules.canonicalEmail(address) == nil else { return }
-        throw ValidationError("--admin: \"\(address)\" is not an e-mail address. Write it like name@example.org.")
+        throw ValidationError("\"\(address)\" is not an e-mail address. Write it like name@example.org.")
     }
 
     /// The package's folder where the package's files are.

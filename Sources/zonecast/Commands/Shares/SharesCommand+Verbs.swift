@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Records
+import RelayCore
 import Wire
 
 extension SharesCommand {
@@ -123,11 +124,23 @@ extension SharesCommand {
             )
         }
 
+        /// `nil` for what is none of the three.
+        private static func key(of text: String) -> String? {
+            if text.hasPrefix("_") { return "userRecordName" }
+            if text.contains("@") { return "emailAddress" }
+            return AccountRules.canonicalPhone(text) == nil ? nil : "phoneNumber"
+        }
+
         func run() async throws {
             let share = try await options.share()
             let right = (write ? ShareRight.write : .read).word
-            let added = who.map { text in
-                let key = text.hasPrefix("_") ? "userRecordName" : text.contains("@") ? "emailAddress" : "phoneNumber"
+            let added = try who.map { text in
+                guard let key = Self.key(of: text) else {
+                    throw CommandFailure(
+                        .usage,
+                        "\"\(text)\" is no e-mail address, telephone number with its country (+49…) or user record name (_…)."
+                    )
+                }
                 return #"{"permission":"\#(right)","userIdentity":{"lookupInfo":{"\#(key)":\#(quoted(text))}}}"#
             }
             let known = share.list("participants")
@@ -298,7 +311,8 @@ extension SharesCommand {
             if answer["serverErrorCode"] != nil {
                 throw CommandFailure(refusal: answer.list("records").first { $0["serverErrorCode"] != nil } ?? answer)
             }
-            try told("stopped", returnTo, "stopped  \(answer.list("records").count) records are in \(returnTo)")
+            let moved = answer.list("records").count
+            try told("stopped", returnTo, "stopped  \(moved.of("record")) \(moved == 1 ? "is" : "are") in \(returnTo)")
         }
 
         /// `zone`: where the records are now.
