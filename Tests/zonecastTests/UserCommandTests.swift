@@ -199,19 +199,36 @@ import Testing
         #expect(shown.containers.map(\.container) == [container])
         #expect(shown.containers.first.map { $0.bytes > 0 && $0.zones == 2 } == true, "\(shown)")
 
+        let place = "/database/1/\(container)/development/public"
+        func ask(_ operation: String, _ body: String) throws -> String {
+            let path = "\(place)/\(operation)?ckWebAuthToken=dev-ada"
+            return String(decoding: try connection.send("POST", path, body: body).body, as: UTF8.self)
+        }
+        let name = try #require(try ask("users/caller", "{}").firstMatch(of: /"userRecordName":"([^"]+)"/)).1
+        let own = #"{"recordName":"\#(name)","recordType":"Users","fields":{"motto":{"value":"my own words"}}}"#
+        let post = #"{"recordName":"post","recordType":"Post","fields":{}}"#
+        let saved = try ask(
+            "records/modify",
+            #"{"operations":[{"operationType":"forceUpdate","record":\#(own)},{"operationType":"create","record":\#(post)}]}"#
+        )
+        #expect(!saved.contains("serverErrorCode"), "\(saved)")
+
         let export = try zonecast("user", "export", "dev-ada")
         #expect(export.status == 0, "\(export.complaint)")
-        #expect(export.output.split(separator: "\n").count == 5 && export.complaint == "5 records of dev-ada\n")
-        #expect(export.output.contains(#""recordName":"n3""#))
+        #expect(export.output.split(separator: "\n").count == 7 && export.complaint == "7 records of dev-ada\n")
+        #expect(export.output.contains(#""recordName":"n3""#) && export.output.contains("my own words"))
+        #expect(export.output.contains(#""database":"public","zone":"_defaultZone","record":{"recordName":"post""#))
 
         #expect(try zonecast("user", "delete", "dev-ada").status == 2, "nobody can be asked here")
         // Whom the relay lets in no more can still be deleted.
         #expect(try zonecast("user", "disable", "dev-ada").status == 0)
-        #expect(try zonecast("user", "export", "dev-ada").complaint == "5 records of dev-ada\n")
+        #expect(try zonecast("user", "export", "dev-ada").complaint == "7 records of dev-ada\n")
         #expect(try zonecast("user", "show", "dev-ada", "--json").json(Shown.self).signIns == 0, "visits end")
         let deleted = try zonecast("user", "delete", "dev-ada", "--yes")
         #expect(deleted.status == 0 && deleted.output.contains("2 zones"), "\(deleted.complaint)")
         #expect(try zonecast("user", "show", "dev-ada").status == 1)
+        let left = try ask("records/lookup", #"{"records":[{"recordName":"\#(name)"}]}"#)
+        #expect(left.contains(#""recordType":"Users""#) && !left.contains("my own words"), "\(left)")
         let audit = try zonecast("console", "audit", "--json").output
         #expect(audit.contains("user.export") && audit.contains("user.delete"))
         // Somebody of that name begins anew.

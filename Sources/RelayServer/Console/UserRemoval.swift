@@ -62,8 +62,22 @@ struct UserRemoval {
                 }
             }
         }
+        for (home, profile) in try call.parts.accounts.profiles(of: account.id) {
+            try await clearUserRecord(of: profile.user, in: home)
+        }
         try call.parts.accounts.removeAccount(account.id)
         return count
+    }
+
+    /// What the app has put there goes; the record itself is the relay's.
+    private func clearUserRecord(of user: UserID, in home: ContainerEnvironment) async throws {
+        struct Change: Encodable {
+            struct One: Encodable { var recordName: String, recordType = "Users", fields = [String: String]() }
+            struct Operation: Encodable { var operationType = "forceReplace", record: One }
+            var operations: [Operation]
+        }
+        let body = Change(operations: [.init(record: .init(recordName: user.recordName))])
+        let _: Nothing = try await call.ask("records/modify", body, for: user, in: home, database: "public")
     }
 
     /// As every participant leaves: by deleting the shares in it that they are in.

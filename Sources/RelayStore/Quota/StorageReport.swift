@@ -72,21 +72,46 @@ package struct StorageReport: Sendable {
         in home: ContainerEnvironment,
         folder: String
     ) throws -> [String] {
+        try names(
+            """
+            SELECT r.name FROM user u JOIN zone z ON z.owner = u.id JOIN record r ON r.zone = z.id
+            WHERE u.name = ? AND z.name = ? AND z.deleted = 0 AND r.deleted = 0 ORDER BY r.name
+            """,
+            [user.recordName, ZoneID.defaultName],
+            in: home,
+            folder
+        )
+    }
+
+    /// Names of the live records in the public database that a user has made, the one of type `Users` among them.
+    package static func publicNames(
+        madeBy user: UserID,
+        in home: ContainerEnvironment,
+        folder: String
+    ) throws -> [String] {
+        try names(
+            """
+            SELECT r.name FROM user u JOIN record r ON r.created_by = u.id
+            WHERE u.name = ? AND r.zone = 1 AND r.deleted = 0 ORDER BY r.name
+            """,
+            [user.recordName],
+            in: home,
+            folder
+        )
+    }
+
+    private static func names(
+        _ sql: String,
+        _ arguments: StatementArguments,
+        in home: ContainerEnvironment,
+        _ folder: String
+    ) throws -> [String] {
         let path = StoreFolder.path(of: home, in: folder)
         guard FileManager.default.fileExists(atPath: path) else { return [] }
         do {
             let connections = try StoreConnections(.file(path: path))
             defer { connections.close() }
-            return try connections.read { database in
-                try String.fetchAll(
-                    database,
-                    sql: """
-                        SELECT r.name FROM user u JOIN zone z ON z.owner = u.id JOIN record r ON r.zone = z.id
-                        WHERE u.name = ? AND z.name = ? AND z.deleted = 0 AND r.deleted = 0 ORDER BY r.name
-                        """,
-                    arguments: [user.recordName, ZoneID.defaultName]
-                )
-            }
+            return try connections.read { try String.fetchAll($0, sql: sql, arguments: arguments) }
         } catch {
             throw DirectoryError(error, in: path)
         }

@@ -29,7 +29,12 @@ struct WireConnection: Sendable {
 
     /// Sends one operation of a database; a refusal of one item is a refusal here too.
     @discardableResult
-    func post(_ operation: String, in database: String, _ body: String) async throws -> JSONValue {
+    func post(
+        _ operation: String,
+        in database: String,
+        _ body: String,
+        itemsMayFail: Bool = false
+    ) async throws -> JSONValue {
         let answer = try await probe.send(
             "POST",
             "/database/1/\(credentials.container)/\(credentials.environment)/\(database)/\(operation)?"
@@ -40,7 +45,7 @@ struct WireConnection: Sendable {
         guard let root = try? JSONDocument(parsing: answer.body, limits: .response).root else {
             throw Refusal(code: "\(answer.status)", reason: "The answer is none of a relay's.", status: answer.status)
         }
-        let items = root.list("records") + root.list("zones") + root.list("subscriptions")
+        let items = itemsMayFail ? [] : root.list("records") + root.list("zones") + root.list("subscriptions")
         if let refused = ([root] + items).first(where: { $0["serverErrorCode"] != nil }) {
             throw Refusal(
                 code: refused.text("serverErrorCode") ?? "",

@@ -9,7 +9,7 @@ import Wire
 extension UserCommand {
     struct Export: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Print all records of a user's private databases, one line of JSON each.",
+            abstract: "Print all records of a user, private and public ones, one line of JSON each.",
             discussion: """
                 For a person who asks for a copy of their data. Asks the running relay as that user, and is in the audit log.
                 Assets are named by their checksums; fetch them with the downloadURL of each, good for an hour.
@@ -47,16 +47,22 @@ extension UserCommand {
                     guard let name = zone["zoneID"]?.text("zoneName") else { continue }
                     try await visit.records(of: name) { record in
                         count += 1
-                        Terminal.say(Self.line(record, name, home))
+                        Terminal.say(Self.line(record, "private", name, home))
                     }
+                }
+                try await visit.publicRecords { record in
+                    count += 1
+                    Terminal.say(Self.line(record, "public", ZoneID.defaultName, home))
                 }
             }
             return count
         }
 
-        private static func line(_ record: JSONValue, _ zone: String, _ home: ContainerEnvironment) -> String {
+        private static func line(_ record: JSONValue, _ database: String, _ zone: String, _ home: ContainerEnvironment)
+            -> String
+        {
             #"{"container":\#(quoted(home.container.name)),"environment":"\#(home.environment.rawValue)","#
-                + #""zone":\#(quoted(zone)),"record":\#(record.line)}"#
+                + #""database":"\#(database)","zone":\#(quoted(zone)),"record":\#(record.line)}"#
         }
     }
 
@@ -65,8 +71,8 @@ extension UserCommand {
             abstract: "Delete a user: their private databases, shares and sign-ins, and the account.",
             discussion: """
                 Asks the running relay as that user, so that people they shared with are told. What they saved in public
-                databases and in other people's zones stays there, under a name that is nobody's any more. There is no way
-                back but a backup.
+                databases and in other people's zones stays there, under a name that is nobody's any more; of the name an empty
+                record and an empty default zone stay. There is no way back but a backup.
                 """
         )
 
@@ -88,14 +94,17 @@ extension UserCommand {
                     for home in homes {
                         let visit = try await UserVisit(of: account, in: home, visits, folder: options.folder)
                         defer { visit.end() }
-                        try await UserCommand.asked { zones += try await empty(visit) }
+                        try await UserCommand.asked {
+                            zones += try await empty(visit)
+                            try await visit.clearUserRecord()
+                        }
                     }
                     return zones
                 }
             }
             try options.change("user.delete", email) { try $0.removeAccount(try UserCommand.account(email, in: $0).id) }
             if options.json { return try Terminal.say(json: ["zones": zones]) }
-            Terminal.tell("deleted  \(email)  \(zones) zones")
+            Terminal.tell("deleted  \(email)  \(zones.of("zone"))")
         }
 
         private func confirm() throws {

@@ -92,13 +92,28 @@ struct UserVisit {
 
     /// Names from the file, records from the relay.
     private func defaultRecords(_ visit: (JSONValue) -> Void) async throws {
-        let names = try StorageReport.defaultZoneNames(of: user, in: home, folder: folder)
+        try await look(up: try StorageReport.defaultZoneNames(of: user, in: home, folder: folder), in: "private", visit)
+    }
+
+    /// Hands over what they have saved in the public database, and may read there; their `Users` record too.
+    func publicRecords(_ visit: (JSONValue) -> Void) async throws {
+        try await look(up: try StorageReport.publicNames(madeBy: user, in: home, folder: folder), in: "public", visit)
+    }
+
+    /// Takes out of their `Users` record what the app has put there; the record itself is the relay's.
+    func clearUserRecord() async throws {
+        let record = #"{"recordName":\#(quoted(user.recordName)),"recordType":"Users","fields":{}}"#
+        let body = #"{"operations":[{"operationType":"forceReplace","record":\#(record)}]}"#
+        try await connection.post("records/modify", in: "public", body)
+    }
+
+    private func look(up names: [String], in database: String, _ visit: (JSONValue) -> Void) async throws {
         for start in stride(from: 0, to: names.count, by: 200) {
             let list = names[start..<min(start + 200, names.count)].map { #"{"recordName":\#(quoted($0))}"# }
             let body = #"{"records":[\#(list.joined(separator: ","))]}"#
-            for record in try await connection.post("records/lookup", in: "private", body).list("records") {
-                visit(record)
-            }
+            // What they may not read of their own is left out.
+            let answer = try await connection.post("records/lookup", in: database, body, itemsMayFail: true)
+            for record in answer.list("records") where record["serverErrorCode"] == nil { visit(record) }
         }
     }
 }
