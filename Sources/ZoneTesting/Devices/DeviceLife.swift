@@ -7,9 +7,9 @@ final class DeviceLife: Sendable {
     private struct State {
         var awaited: [Awaited] = []
         var whenOver: [@Sendable () -> Void] = []
-        /// The folder as it was at the crash.
-        var snapshot: URL?
         var home: URL?
+        /// The folder as it was at the crash, or why it could not be kept.
+        var left: Result<URL, any Error>?
     }
 
     private struct Awaited {
@@ -61,26 +61,48 @@ final class DeviceLife: Sendable {
     }
 
     /// Ends everything of this life where it stands, and keeps the files as they are now.
+    ///
+    /// Whoever finds it ended by another thread comes back when the files are kept: the next life begins with them.
     func end() {
-        guard !party.isGone else { return }
-        party.end()
-        let (home, calls) = state.withLock { ($0.home, $0.whenOver) }
-        if let home {
+        let calls = state.withLock { state -> [@Sendable () -> Void] in
+            guard !party.isGone else { return [] }
+            party.end()
             // What is in the middle of a transaction now may not come to its end in the copy.
-            let copy = home.deletingLastPathComponent().appendingPathComponent("\(deviceID)-\(number)-left")
-            try? FileManager.default.copyItem(at: home, to: copy)
-            state.withLock { $0.snapshot = copy }
+            state.left = state.home.map { home in Result { try self.copy(home) } }
+            return state.whenOver
         }
         calls.forEach { $0() }
     }
 
+    /// File by file: a thread that is at work still may take some away, such as the log of a store that it closes.
+    private func copy(_ home: URL) throws -> URL {
+        let copy = try files.make("devices/\(deviceID)-\(number)-left")
+        let disk = FileManager.default
+        for path in try disk.subpathsOfDirectory(atPath: home.path) {
+            let (from, to) = (home.appendingPathComponent(path), copy.appendingPathComponent(path))
+            var isFolder: ObjCBool = false
+            guard disk.fileExists(atPath: from.path, isDirectory: &isFolder) else { continue }
+            do {
+                if isFolder.boolValue {
+                    try disk.createDirectory(at: to, withIntermediateDirectories: true)
+                } else {
+                    try disk.copyItem(at: from, to: to)
+                }
+            } catch {
+                if disk.fileExists(atPath: from.path) { throw error }
+            }
+        }
+        return copy
+    }
+
     /// The next life, with what this one has left.
     func next(in relay: TestRelay) throws -> DeviceLife {
-        let (snapshot, home) = state.withLock { ($0.snapshot, $0.home) }
         let number = number + 1
-        guard home != nil else { return DeviceLife(number: number, deviceID, in: relay) }
+        guard let left = try state.withLock({ $0.left })?.get() else {
+            return DeviceLife(number: number, deviceID, in: relay)
+        }
         let folder = try files.make("devices").appendingPathComponent("\(deviceID)-\(number)")
-        if let snapshot { try FileManager.default.moveItem(at: snapshot, to: folder) }
+        try FileManager.default.moveItem(at: left, to: folder)
         return DeviceLife(number: number, deviceID, in: relay, home: folder)
     }
 }

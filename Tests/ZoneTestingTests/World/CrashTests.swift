@@ -64,6 +64,18 @@ import ZoneTesting
         try mirror.newBackgroundContext().fetch(SettleTests.Task.self).map(\.title).sorted()
     }
 
+    /// A program that crashes at a place does so on a thread of its own, and may not be done with it yet.
+    @Test func theNextLifeHasAllFilesWhoeverEndedTheLast() throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let folder = try device.folder()
+        let names = (0..<500).map { "\($0)" }
+        for name in names { try Data(name.utf8).write(to: folder.appendingPathComponent(name)) }
+        Thread { device.crash() }.start()
+        while !device.hasCrashed { sched_yield() }
+        let again = try device.restarted().folder()
+        #expect(try FileManager.default.contentsOfDirectory(atPath: again.path).sorted() == names.sorted())
+    }
+
     @Test func aCrashedDeviceDoesNothingMore() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let phone = Notebook(on: device)
