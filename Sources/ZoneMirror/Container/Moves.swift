@@ -13,7 +13,8 @@ extension MirroredContainer {
     ///   - object: A saved object.
     ///   - store: Where it is to be.
     /// - Returns: The object as it is in the other store.
-    /// - Throws: `unknownStore`, `permissionFailure` where the user may not delete it, and what SQLite throws.
+    /// - Throws: `unknownStore`, `permissionFailure` where the user may not delete it, and what SQLite throws; then it is where
+    ///   it was.
     @discardableResult
     public func move<T: SyncedRecord>(_ object: T, to store: StoreID) throws(MirrorError) -> T {
         guard let file = stores.file(store), let table = file.mapping.tables[T.entityName] else {
@@ -30,8 +31,16 @@ extension MirroredContainer {
         try context.insert(copy)
         try context.assign(copy, to: store)
         try context.save()
-        try context.delete(T.self, id: RecordName(object.id.text))
-        try context.save()
+        do {
+            try context.delete(T.self, id: RecordName(object.id.text))
+            try context.save()
+        } catch {
+            // It stays where it is, and there alone.
+            context.rollback()
+            try context.delete(T.self, id: name)
+            try context.save()
+            throw error
+        }
         return try context.object(T.self, name) ?? copy
     }
 }
