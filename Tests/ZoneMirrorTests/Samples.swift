@@ -50,6 +50,7 @@ struct Tag: SyncedRecord, Equatable {
     init() {}
 
     init(word: String) { self.word = word }
+    init(id: RecordName) { self.id = id }
 }
 
 let notesModel = MirrorModel(Note.self, Folder.self, Tag.self)

@@ -152,11 +152,14 @@ struct RefusedRow {
             row = row.indices.map { now[$0] == theirs[$0] ? values[$0] : now[$0] }
         }
         let zone = try known?.zone ?? file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0
-        row = try names.toLocal(row, table, zone: zone, db).values
+        let local = try names.toLocal(row, table, zone: zone, db)
         if current == nil {
-            try table.insert(db, oid, row)
+            try table.insert(db, oid, local.values)
         } else {
-            try table.update(db, oid, row)
+            try table.update(db, oid, local.values)
+        }
+        for link in local.unresolved {
+            try OpenLinks.keep(db, oid, table.name, table.columns[link.column].name, zone, to: link.name)
         }
         // Where the object kept the change, no statement has touched it.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }

@@ -102,7 +102,9 @@ extension MirrorContext {
         let there = here == "source" ? "target" : "source"
         var ids: Set<String> = []
         for file in stores.files(holding: pair.tableName) {
-            let sql = "SELECT \(there.quoted) FROM \(pair.tableName.quoted) WHERE \(here.quoted) = ?"
+            // An end that is not here yet is nobody's.
+            let ends = "\(here.quoted) = ? AND \(there.quoted) IS NOT NULL"
+            let sql = "SELECT \(there.quoted) FROM \(pair.tableName.quoted) WHERE \(ends)"
             ids.formUnion(try read(file) { try String.fetchSet($0, sql: sql, arguments: [object.id.text]) })
         }
         guard let table = stores.table(pair.tableName), let (mine, theirs) = table.positions(here, there) else {

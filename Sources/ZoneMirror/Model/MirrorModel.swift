@@ -86,6 +86,8 @@ struct ColumnForm: Hashable, Sendable {
 
     let name: String
     let kind: Kind
+    /// The other entity's column that leads back, where there is place for one at both ends.
+    var back: String?
 
     var link: Relationship? {
         if case .link(let relationship) = kind { relationship } else { nil }
@@ -139,7 +141,10 @@ extension MirrorModel {
 
     private func table(_ entity: Entity) -> TableForm {
         let attributes = entity.attributes.map { ColumnForm(name: $0.name, kind: .attribute($0)) }
-        let links = entity.relationships.filter { !$0.isToMany }.map { ColumnForm(name: $0.name, kind: .link($0)) }
+        let links = entity.relationships.filter { !$0.isToMany }.map { link in
+            let back = inverse(of: link).flatMap { $0.isToMany ? nil : $0.name }
+            return ColumnForm(name: link.name, kind: .link(link), back: back)
+        }
         return TableForm(name: entity.name, kind: .entity(entity), columns: attributes + links)
     }
 

@@ -11,6 +11,8 @@ struct RecordMapping: Sendable {
     let tables: [String: TableForm]
     /// In the order of the model.
     let tableNames: [String]
+    /// By table the columns that lead to it, with their tables.
+    let incoming: [String: [(table: TableForm, column: String)]]
     private let entityField: String
     /// Where records say when their properties were edited.
     let editTimesField: String
@@ -25,6 +27,11 @@ struct RecordMapping: Sendable {
         self.prefix = prefix
         self.tables = Dictionary(tables.map { ($0.name, $0) }) { $1 }
         tableNames = tables.map(\.name)
+        incoming = tables.reduce(into: [:]) { incoming, table in
+            for column in table.columns {
+                if let link = column.link { incoming[link.destination, default: []].append((table, column.name)) }
+            }
+        }
         columnFields = Dictionary(tables.map { ($0.name, $0.columns.map { prefix + $0.name }) }) { $1 }
         entityField = prefix + "entityName"
         editTimesField = prefix + EditTimes.name

@@ -88,10 +88,11 @@ struct EntityTables {
             if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
             for sql in deleteRules(table) { try db.execute(sql: sql) }
             for sql in oneToOne(table) { try db.execute(sql: sql) }
+            if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
         }
     }
 
-    private static let notImporting = "(SELECT importing FROM mirror_local) = 0"
+    static let notImporting = "(SELECT importing FROM mirror_local) = 0"
 
     private func captures(_ table: TableForm) -> [String] {
         let name = table.name.quoted
@@ -123,6 +124,7 @@ struct EntityTables {
             \(change("old.id", text, .delete, names: "NULL", kept: kept(table)))
             \(outbox("old.id", text, "delete"))
             \(unsent)
+            \(isMirrored ? "DELETE FROM mirror_link WHERE oid = old.id;" : "")
             \(isMirrored && !table.timed.isEmpty ? "DELETE FROM mirror_edit WHERE oid = old.id;" : "")
             END
             """,
@@ -236,40 +238,6 @@ struct EntityTables {
         // What follows from a deletion elsewhere arrives from there; here the link alone goes.
         case .cascade: return ["DELETE FROM \(table) WHERE \(name) = old.id AND \(Self.notImporting);", nullify]
         case .nullify, .deny: return [nullify]
-        }
-    }
-
-    // MARK: One to one
-
-    /// Keeps the other side of a one-to-one link in step, whichever of the two is written first.
-    private func oneToOne(_ table: TableForm) -> [String] {
-        table.columns.flatMap { column -> [String] in
-            guard let link = column.link, let back = model.inverse(of: link), !back.isToMany else { return [] }
-            let (other, there, here) = (link.destination.quoted, back.name.quoted, column.name.quoted)
-            let (name, own) = ("mirror_\(table.name)_\(column.name)", table.name.quoted)
-            let join = "UPDATE \(other) SET \(there) = new.id WHERE id = new.\(here) AND \(there) IS NOT new.id;"
-            return [
-                """
-                CREATE TRIGGER \("\(name)_other".quoted) AFTER UPDATE OF \(here) ON \(own)
-                WHEN old.\(here) IS NOT new.\(here) AND \(Self.notImporting) BEGIN
-                UPDATE \(other) SET \(there) = NULL WHERE id = old.\(here) AND \(there) = new.id;
-                \(join)
-                END
-                """,
-                """
-                CREATE TRIGGER \("\(name)_joins".quoted) AFTER INSERT ON \(own)
-                WHEN new.\(here) IS NOT NULL AND \(Self.notImporting) BEGIN
-                \(join)
-                END
-                """,
-                """
-                CREATE TRIGGER \("\(name)_joined".quoted) AFTER INSERT ON \(own)
-                WHEN new.\(here) IS NULL AND \(Self.notImporting)
-                AND EXISTS (SELECT 1 FROM \(other) WHERE \(there) = new.id) BEGIN
-                UPDATE \(own) SET \(here) = (SELECT id FROM \(other) WHERE \(there) = new.id LIMIT 1) WHERE id = new.id;
-                END
-                """,
-            ]
         }
     }
 }

@@ -29,11 +29,21 @@ final class NameSpace {
             ?? false
     }
 
-    func toLocal(_ values: [DatabaseValue], _ table: TableForm, zone: Int64, _ db: Database) throws -> Local {
+    /// `holder`: whose row it is, as the relay has it; for the user's own, `nil`, the other ends of links are written with it.
+    func toLocal(
+        _ values: [DatabaseValue],
+        _ table: TableForm,
+        of holder: (name: String, oid: String)? = nil,
+        zone: Int64,
+        _ db: Database
+    ) throws -> Local {
         var local = Local(values: values)
         for column in table.links {
             guard let name = String.fromDatabaseValue(values[column]) else { continue }
-            if let oid = try identity(of: name, zone, table.columns[column].link?.destination, db) {
+            let form = table.columns[column]
+            if let oid = try identity(of: name, zone, form.link?.destination, db),
+                try holder.map({ try isMutual(form, to: oid, from: values, table, $0, db) }) ?? true
+            {
                 local.values[column] = oid.databaseValue
             } else {
                 local.values[column] = .null
@@ -55,7 +65,9 @@ final class NameSpace {
                 AND z.owner = (SELECT owner FROM mirror_zone WHERE id = ?)
                 """
             let statement = try db.cachedStatement(sql: elsewhere)
-            if let oid = try String.fetchOne(statement, arguments: [name, destination, zone]) { return oid }
+            if let oid = try String.fetchOne(statement, arguments: [name, destination, zone]) {
+                return try isMissing(oid, destination, db) ? nil : oid
+            }
         }
         // An object of ours that is not sent yet.
         guard let destination, try db.tableExists(destination) else { return nil }
@@ -72,17 +84,43 @@ final class NameSpace {
         return try Int.fetchOne(db.cachedStatement(sql: sql), arguments: [oid]) == nil
     }
 
+    private func isMutual(
+        _ column: ColumnForm,
+        to target: String,
+        from values: [DatabaseValue],
+        _ table: TableForm,
+        _ holder: (name: String, oid: String),
+        _ db: Database
+    ) throws -> Bool {
+        // Its own other end says what it is about to say.
+        if target == holder.oid, let position = column.back.flatMap({ table.index[$0] }) {
+            return values[position] == holder.name.databaseValue
+        }
+        return try leadsBack(column, from: target, to: holder.oid, named: holder.name, db)
+    }
+
+    /// Whether the object at a link's other end says the same, where it has to.
+    func leadsBack(
+        _ column: ColumnForm,
+        from target: String,
+        to holder: String,
+        named name: String? = nil,
+        _ db: Database
+    ) throws -> Bool {
+        guard let back = column.back, let destination = column.link?.destination else { return true }
+        let sql = "SELECT \(back.quoted) FROM \(destination.quoted) WHERE id = ?"
+        if let shown = try String.fetchOne(db.cachedStatement(sql: sql), arguments: [target]) { return shown == holder }
+        guard let open = try OpenLinks.target(db, of: target, back) else { return false }
+        return try open == name ?? KnownRecord.find(db, oid: holder)?.name ?? holder
+    }
+
     /// With links as record names, those whose target is not here included.
     func toRelay(_ row: [DatabaseValue], _ table: TableForm, _ oid: String, _ db: Database) throws -> [DatabaseValue] {
         guard !table.links.isEmpty else { return row }
         var values = row
         for column in table.links {
             if row[column].isNull {
-                let sql = "SELECT target FROM mirror_link WHERE oid = ? AND col = ?"
-                let target = try String.fetchOne(
-                    db.cachedStatement(sql: sql),
-                    arguments: [oid, table.columns[column].name]
-                )
+                let target = try OpenLinks.target(db, of: oid, table.columns[column].name)
                 if let target { values[column] = target.databaseValue }
             } else if hasAliases, let target = String.fromDatabaseValue(row[column]) {
                 let sql = "SELECT name FROM mirror_record WHERE oid = ?"

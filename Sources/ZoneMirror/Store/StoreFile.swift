@@ -62,7 +62,7 @@ final class StoreFile: Sendable {
             try StoreTables.create(db)
             // A new version of this module may write other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
-            let mark = "4 \(isMirrored) \(layout.tracksHistory) \(shape)"
+            let mark = "5 \(isMirrored) \(layout.tracksHistory) \(shape)"
             guard try State.text(db, .layout) != mark else { return }
             try checkEncryption(db, tables)
             let isNew = try State.text(db, .layout) == nil

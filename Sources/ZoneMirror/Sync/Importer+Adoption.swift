@@ -14,7 +14,6 @@ extension Importer {
                 sql: "UPDATE mirror_record SET oid = ?, entity = ? WHERE zone = ? AND name = ?",
                 arguments: [oid, table.name, zone.id, name]
             )
-            if hasLinks { try resolveLinks(to: name, zone: zone.id, as: oid) }
             try askForFiles(of: oid, fields, table.columns, type)
         }
         for (name, columns) in added {
@@ -43,12 +42,14 @@ extension Importer {
         for oid in oids {
             guard let known = try KnownRecord.find(db, oid: oid), var row = try table.row(db, oid) else { continue }
             let zone = known.zone
-            let theirs = try names.toLocal(mapping.row(of: known.serverFields(), in: table), table, zone: zone, db)
+            let fields = mapping.row(of: known.serverFields(), in: table)
+            let theirs = try names.toLocal(fields, table, of: (known.name, oid), zone: zone, db)
             for column in columns {
                 if let position = table.index[column.name] { row[position] = theirs.values[position] }
             }
             try table.update(db, oid, row)
             try keep(theirs.unresolved, of: table, oid, zone)
+            if hasLinks { try resolveLinks(to: known.name, zone: zone, as: oid, table) }
             try askForFiles(of: oid, known.allFields(), columns, known.type)
         }
     }

@@ -28,7 +28,7 @@ extension Importer {
         let sql = "SELECT name FROM mirror_record WHERE zone = ?"
         let names = try String.fetchAll(db, sql: sql, arguments: [zone.id])
         let isShared = file.description.cloud?.scope == .shared
-        var dropped: [String] = []
+        var (dropped, gone): ([String], [String]) = ([], [])
         for name in names {
             guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
             if loss == .encryptedDataReset, let oid = known.oid, let entity = known.entity {
@@ -57,7 +57,9 @@ extension Importer {
             }
             if let oid = known.oid, try OutboxRow.find(db, oid) != nil { dropped.append(oid) }
             try remove(known, keepingPending: false)
+            gone.append(name)
         }
+        for name in gone { try dropPairs(with: name, zone: zone.id) }
         try db.execute(
             sql: """
                 UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0, isEnding = 0 WHERE id = ?

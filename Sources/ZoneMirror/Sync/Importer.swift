@@ -21,8 +21,9 @@ final class Importer {
     var conflicts: [String] = []
     /// The record that is being taken in.
     private(set) var arriving: Record?
-    private var hasOutbox: Bool
-    private(set) var hasLinks: Bool
+    var hasOutbox: Bool
+    /// Some links are open.
+    var hasLinks: Bool
     /// Objects of this store are on their way to other zones.
     let hasMoves: Bool
     /// Zones out of which records have turned up in others: what was read of them before is older than that.
@@ -88,7 +89,7 @@ final class Importer {
         let table = ready.table
         guard try entry?.record(record, zone, table.name, ready.fields) == true else { return false }
         var row = NameSpace.Local(values: ready.row)
-        if !table.links.isEmpty { row = try names.toLocal(ready.row, table, zone: zone.id, db) }
+        if !table.links.isEmpty { row = try names.toLocal(ready.row, table, of: (name, name), zone: zone.id, db) }
         guard try entry?.row(table, name, row.values) == true else {
             // Another program's row, or one of ours that was not sent yet, has the name.
             try entry?.forget(name, in: zone)
@@ -96,7 +97,7 @@ final class Importer {
         }
         try entry?.change(transaction, name, table.name)
         if !row.unresolved.isEmpty { try keep(row.unresolved, of: table, name, zone.id) }
-        if hasLinks { try resolveLinks(to: name, zone: zone.id, as: name) }
+        if hasLinks { try resolveLinks(to: name, zone: zone.id, as: name, table) }
         count += 1
         return true
     }
@@ -140,7 +141,6 @@ final class Importer {
             fields: fields,
             seen: zone.sweep
         )
-        if hasLinks, known?.oid == nil { try resolveLinks(to: record.id.recordName, zone: zone.id, as: oid) }
     }
 
     /// Puts the row where it belongs and says under which identity.
@@ -156,11 +156,13 @@ final class Importer {
             return oid
         }
         let name = record.id.recordName
-        let row = try names.toLocal(theirs, table, zone: zone.id, db)
+        let row = try names.toLocal(theirs, table, of: (name, name), zone: zone.id, db)
         // A record of another zone may have the name and stand in another table.
         let isTaken = try KnownRecord.zone(db, oid: name).map { $0 != zone.id } ?? false
         if try !isTaken && table.insertIfNew(db, name, row.values) {
-            try added(table, name, row, zone)
+            try keep(row.unresolved, of: table, name, zone.id)
+            if hasLinks { try resolveLinks(to: name, zone: zone.id, as: name, table) }
+            try note(table, name, .insert, names: nil)
             return name
         }
         // The name is taken: by an object of ours that was made under the same name and not sent yet, or by a record of
@@ -171,15 +173,10 @@ final class Importer {
         }
         if let moved = try movedHere(table, name, theirs, zone) { return moved }
         let other = UUID().uuidString
-        try table.insert(db, other, row.values)
         names.hasAliases = true
-        try added(table, other, row, zone)
+        _ = try write(theirs, to: table, other, named: name, over: nil, zone: zone.id)
+        try note(table, other, .insert, names: nil)
         return other
-    }
-
-    private func added(_ table: TableForm, _ oid: String, _ row: NameSpace.Local, _ zone: KnownZone) throws {
-        try keep(row.unresolved, of: table, oid, zone.id)
-        try note(table, oid, .insert, names: nil)
     }
 
     private func mark(_ known: KnownRecord, _ sweep: Int64) throws {
@@ -197,6 +194,7 @@ final class Importer {
         _ zone: KnownZone
     ) throws {
         let pending = hasOutbox ? try OutboxRow.find(db, oid) : nil
+        let name = known?.name ?? oid
         guard let current = try table.row(db, oid) else {
             // Deleted here, and not yet there.
             if let pending, pending.operation == .delete,
@@ -205,60 +203,16 @@ final class Importer {
                 return
             }
             try OutboxRow.drop(db, oid)
-            let row = try names.toLocal(theirs, table, zone: zone.id, db)
-            try table.insert(db, oid, row.values)
-            return try added(table, oid, row, zone)
+            _ = try write(theirs, to: table, oid, named: name, over: nil, zone: zone.id)
+            return try note(table, oid, .insert, names: nil)
         }
         var values = theirs
         if pending?.operation == .save {
             values = try merge(table, oid, theirs, current, known, zone)
         }
-        let row = try names.toLocal(values, table, zone: zone.id, db)
-        try db.execute(sql: "DELETE FROM mirror_link WHERE oid = ?", arguments: [oid])
-        try keep(row.unresolved, of: table, oid, zone.id)
-        let changed = table.columns.indices.filter { current[$0] != row.values[$0] }
+        let changed = try write(values, to: table, oid, named: name, over: current, zone: zone.id)
         guard !changed.isEmpty else { return }
-        try table.update(db, oid, row.values)
         try note(table, oid, .update, names: changed.map { table.columns[$0].name }.joined(separator: ","))
-    }
-
-    // MARK: Links
-
-    /// Remembers links whose target is not here yet.
-    func keep(
-        _ unresolved: [NameSpace.Unresolved],
-        of table: TableForm,
-        _ oid: String,
-        _ zone: Int64
-    ) throws {
-        for link in unresolved {
-            hasLinks = true
-            try db.cachedStatement(
-                sql: "INSERT OR REPLACE INTO mirror_link(oid, entity, col, zone, target) VALUES (?, ?, ?, ?, ?)"
-            ).execute(arguments: [oid, table.name, table.columns[link.column].name, zone, link.name])
-        }
-    }
-
-    /// The target of some links has come.
-    func resolveLinks(to name: String, zone: Int64, as oid: String) throws {
-        // Also from other zones of the same owner: a sharing may have stopped at the link.
-        let sql = """
-            SELECT oid, entity, col, zone FROM mirror_link WHERE target = ?1 AND (zone = ?2 OR zone IN
-                (SELECT id FROM mirror_zone WHERE owner = (SELECT owner FROM mirror_zone WHERE id = ?2)))
-            """
-        let rows = try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [name, zone])
-        let own = rows.isEmpty ? nil : try KnownRecord.find(db, oid: oid)?.entity
-        for row in rows {
-            let (holder, entity, column): (String, String, String) = (row[0], row[1], row[2])
-            guard let table = mapping.tables[entity], let position = table.index[column] else { continue }
-            let isNear = row[3] == zone
-            guard isNear || table.columns[position].link?.destination == own else { continue }
-            try db.cachedStatement(
-                sql: "UPDATE \(entity.quoted) SET \(column.quoted) = ? WHERE id = ? AND \(column.quoted) IS NULL"
-            ).execute(arguments: [oid, holder])
-            try db.cachedStatement(sql: "DELETE FROM mirror_link WHERE oid = ? AND col = ?")
-                .execute(arguments: [holder, column])
-        }
     }
 
     // MARK: Deletions
@@ -267,18 +221,17 @@ final class Importer {
     func remove(_ name: String, zone: KnownZone, movedTo goal: String? = nil) throws {
         guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else {
             if hasMoves { try originalIsGone(name, zone, movedTo: goal) }
+            if goal == nil { try dropPairs(with: name, zone: zone.id) }
             return
         }
-        if let goal { try expect(known, in: try KnownZone.make(db, ZoneID(goal))) } else { try remove(known) }
+        if let goal { return try expect(known, in: try KnownZone.make(db, ZoneID(goal))) }
+        try remove(known)
+        try dropPairs(with: name, zone: zone.id)
     }
 
     /// The relay has this record no more.
     func remove(_ known: KnownRecord, keepingPending: Bool = true) throws {
         count += 1
-        try db.execute(
-            sql: "DELETE FROM mirror_link WHERE zone = ? AND target = ?",
-            arguments: [known.zone, known.name]
-        )
         if known.type == Share.recordType, try ShareCache.remove(db, zone: known.zone, named: known.name),
             let zone = try KnownZone.find(db, id: known.zone)
         {
@@ -297,8 +250,7 @@ final class Importer {
         }
         try OutboxRow.drop(db, oid)
         try noteDeletion(table, oid)
-        try table.delete(db, oid)
-        try db.execute(sql: "DELETE FROM mirror_link WHERE oid = ?", arguments: [oid])
+        try takeAway(table, oid, named: known.name)
         try KnownRecord.remove(db, id: known.id)
     }
 
@@ -316,7 +268,7 @@ final class Importer {
 
     // MARK: History
 
-    private func note(_ table: TableForm, _ oid: String, _ kind: ChangeKind, names: String?) throws {
+    func note(_ table: TableForm, _ oid: String, _ kind: ChangeKind, names: String?) throws {
         try db.cachedStatement(
             sql: "INSERT INTO mirror_change(txn, oid, entity, kind, names) VALUES (?, ?, ?, ?, ?)"
         ).run([

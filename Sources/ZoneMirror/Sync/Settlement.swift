@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import Records
 import SyncCore
+import Wire
 import ZoneKit
 
 /// What became of one request, written into the store as it is read.
@@ -36,6 +37,8 @@ struct Settlement {
     private var merges: [(Outgoing, Record)] = []
     private var refusals: [(Outgoing, CKError)] = []
     private var deletions: [Outgoing] = []
+    /// Deleted, and named by links of others.
+    private var missed: [Outgoing] = []
     private(set) var result = Result()
 
     init(_ db: Database, _ file: StoreFile, now: Date, isOwnZone: Bool) throws {
@@ -52,7 +55,7 @@ struct Settlement {
             try exporter.saved(item, as: record)
             result.sent += 1
         case .deleted, .saved:
-            try exporter.deleted(item)
+            try deleted(item)
             result.sent += 1
             // A deletion makes space.
             if try State.text(db, .quotaIsFull) != nil {
@@ -114,7 +117,7 @@ struct Settlement {
             }
             result.goesOn = true
         case .acceptDeletion: deletions.append(item)
-        case .done: try exporter.deleted(item)
+        case .done: try deleted(item)
         case .wait:
             try exporter.failed(item, error)
             try exporter.hold(item.oid, error.errorDescription ?? "")
@@ -131,11 +134,16 @@ struct Settlement {
         }
     }
 
+    private mutating func deleted(_ item: Outgoing) throws {
+        try exporter.deleted(item)
+        if try OpenLinks.lead(db, to: item.write.recordName) { missed.append(item) }
+    }
+
     /// Does what counts as the relay's hand: merges, deletions, and taking refused changes back.
     mutating func end() throws {
-        guard !merges.isEmpty || !refusals.isEmpty || !deletions.isEmpty else { return }
+        guard !merges.isEmpty || !refusals.isEmpty || !deletions.isEmpty || !missed.isEmpty else { return }
         let (db, file, now) = (db, file, now)
-        let (merges, refusals, deletions) = (merges, refusals, deletions)
+        let (merges, refusals, deletions, missed) = (merges, refusals, deletions, missed)
         try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
             let importer = try Importer(db, file, transaction: transaction, now: now)
             for (item, record) in merges {
@@ -145,6 +153,9 @@ struct Settlement {
                 if let known = try KnownRecord.find(db, oid: item.oid) {
                     try importer.remove(known, keepingPending: false)
                 }
+            }
+            for item in deletions + missed {
+                try importer.dropPairs(with: item.write.recordName, zone: try KnownZone.make(db, item.zone).id)
             }
             for (item, error) in refusals { try importer.refuse(item, error) }
         }
@@ -177,17 +188,15 @@ extension Importer {
     func revert(_ oid: String, _ table: TableForm, _ current: [DatabaseValue]?) throws {
         let known = try KnownRecord.find(db, oid: oid)
         guard let known, known.tag != nil else {
-            if current != nil { try table.delete(db, oid) }
-            if let known { try KnownRecord.remove(db, id: known.id) }
+            if current != nil { try takeAway(table, oid, named: known?.name ?? oid) }
+            if let known {
+                try dropPairs(with: known.name, zone: known.zone)
+                try KnownRecord.remove(db, id: known.id)
+            }
             return
         }
         let theirs = mapping.row(of: known.serverFields(), in: table)
-        let row = try names.toLocal(theirs, table, zone: known.zone, db)
-        if current == nil {
-            try table.insert(db, oid, row.values)
-        } else {
-            try table.update(db, oid, row.values)
-        }
+        _ = try write(theirs, to: table, oid, named: known.name, over: current, zone: known.zone)
         try noteReversal(table, oid, wasGone: current == nil)
     }
 }

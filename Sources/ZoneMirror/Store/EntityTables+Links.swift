@@ -1,0 +1,62 @@
+extension EntityTables {
+    /// Keeps the other side of a one-to-one link in step, whichever of the two is written first.
+    func oneToOne(_ table: TableForm) -> [String] {
+        table.columns.flatMap { column -> [String] in
+            guard let link = column.link, let back = column.back else { return [] }
+            let (other, there, here) = (link.destination.quoted, back.quoted, column.name.quoted)
+            let (name, own) = ("mirror_\(table.name)_\(column.name)", table.name.quoted)
+            let join = "UPDATE \(other) SET \(there) = new.id WHERE id = new.\(here) AND \(there) IS NOT new.id;"
+            return [
+                """
+                CREATE TRIGGER \("\(name)_other".quoted) AFTER UPDATE OF \(here) ON \(own)
+                WHEN old.\(here) IS NOT new.\(here) AND \(Self.notImporting) BEGIN
+                UPDATE \(other) SET \(there) = NULL WHERE id = old.\(here) AND \(there) = new.id;
+                \(join)
+                END
+                """,
+                """
+                CREATE TRIGGER \("\(name)_joins".quoted) AFTER INSERT ON \(own)
+                WHEN new.\(here) IS NOT NULL AND \(Self.notImporting) BEGIN
+                \(join)
+                END
+                """,
+                """
+                CREATE TRIGGER \("\(name)_joined".quoted) AFTER INSERT ON \(own)
+                WHEN new.\(here) IS NULL AND \(Self.notImporting)
+                AND EXISTS (SELECT 1 FROM \(other) WHERE \(there) = new.id) BEGIN
+                UPDATE \(own) SET \(here) = (SELECT id FROM \(other) WHERE \(there) = new.id LIMIT 1) WHERE id = new.id;
+                END
+                """,
+            ]
+        }
+    }
+
+    /// An object made here may be what records of the relay lead to: those links are shown from now on, and nothing is to be
+    /// sent for that.
+    ///
+    /// Those of one to one wait until it leads back, which is written with both ends.
+    func arrivals(_ table: TableForm) -> [String] {
+        let shows = tables.flatMap { other in
+            other.columns.filter { $0.link?.destination == table.name && $0.back == nil }.map { column in
+                let (name, own) = (other.name, column.name)
+                let open = "mirror_link WHERE target = new.id AND entity = \(name.literal) AND col = \(own.literal)"
+                return """
+                    UPDATE \(name.quoted) SET \(own.quoted) = new.id
+                    WHERE \(own.quoted) IS NULL AND id IN (SELECT oid FROM \(open));
+                    DELETE FROM \(open);
+                    """
+            }
+        }
+        guard !shows.isEmpty else { return [] }
+        return [
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_arrives".quoted) AFTER INSERT ON \(table.name.quoted)
+            WHEN \(Self.notImporting) AND EXISTS (SELECT 1 FROM mirror_link WHERE target = new.id) BEGIN
+            UPDATE mirror_local SET importing = 1;
+            \(shows.joined(separator: "\n"))
+            UPDATE mirror_local SET importing = 0;
+            END
+            """
+        ]
+    }
+}

@@ -1,0 +1,121 @@
+import GRDB
+import SyncCore
+import ZoneKit
+
+/// Links as the relay's records have them, and as objects show them.
+///
+/// A link is shown where the object at its other end is here, and, where that has room for one only, leads back. All others
+/// are open: the column is empty, `mirror_link` has the name, and the link comes about when that becomes true. So what is
+/// shown depends on the records and not on the order in which they came, and nothing that arrives is a change of the user's.
+extension Importer {
+    /// Writes an object's values, its links as record names; says which columns are others than before.
+    func write(
+        _ values: [DatabaseValue],
+        to table: TableForm,
+        _ oid: String,
+        named name: String,
+        over current: [DatabaseValue]?,
+        zone: Int64
+    ) throws -> [Int] {
+        let row = try names.toLocal(values, table, of: (name, oid), zone: zone, db)
+        try OpenLinks.forget(db, of: oid)
+        try keep(row.unresolved, of: table, oid, zone)
+        let changed = table.columns.indices.filter { current?[$0] != row.values[$0] }
+        if let current {
+            for position in changed { try partFrom(current[position], table.columns[position], oid, name) }
+            if !changed.isEmpty { try table.update(db, oid, row.values) }
+        } else {
+            try table.insert(db, oid, row.values)
+        }
+        if hasLinks { try resolveLinks(to: name, zone: zone, as: oid, table) }
+        return changed
+    }
+
+    /// Remembers links that cannot be shown yet.
+    func keep(_ unresolved: [NameSpace.Unresolved], of table: TableForm, _ oid: String, _ zone: Int64) throws {
+        for link in unresolved { try keepOpen(table, table.columns[link.column].name, of: oid, zone, to: link.name) }
+    }
+
+    private func keepOpen(
+        _ table: TableForm,
+        _ column: String,
+        of oid: String,
+        _ zone: Int64,
+        to name: String
+    ) throws {
+        hasLinks = true
+        try OpenLinks.keep(db, oid, table.name, column, zone, to: name)
+    }
+
+    /// The target of some links has come, or leads back now.
+    func resolveLinks(to name: String, zone: Int64, as oid: String, _ target: TableForm) throws {
+        // Also from other zones of the same owner: a sharing may have stopped at the link.
+        let sql = """
+            SELECT oid, entity, col FROM mirror_link WHERE target = ?1 AND (zone = ?2 OR zone IN
+                (SELECT id FROM mirror_zone WHERE owner = (SELECT owner FROM mirror_zone WHERE id = ?2)))
+            """
+        for row in try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [name, zone]) {
+            let (holder, entity, column): (String, String, String) = (row[0], row[1], row[2])
+            guard let table = mapping.tables[entity], let form = table.index[column].map({ table.columns[$0] }),
+                form.link?.destination == target.name, try names.leadsBack(form, from: oid, to: holder, db)
+            else { continue }
+            try db.cachedStatement(
+                sql: "UPDATE \(entity.quoted) SET \(column.quoted) = ? WHERE id = ? AND \(column.quoted) IS NULL"
+            ).execute(arguments: [oid, holder])
+            if db.changesCount > 0 { try note(table, holder, .update, names: column) }
+            try OpenLinks.forget(db, of: holder, column)
+        }
+    }
+
+    /// An object leads elsewhere: that the other one leads to it is open from now on.
+    private func partFrom(_ other: DatabaseValue, _ column: ColumnForm, _ oid: String, _ name: String) throws {
+        guard let back = column.back, let other = String.fromDatabaseValue(other), other != oid,
+            let table = column.link.flatMap({ mapping.tables[$0.destination] }),
+            let position = table.index[back], try table.row(db, other)?[position] == oid.databaseValue
+        else { return }
+        try open(table, back, of: other, to: name)
+    }
+
+    private func open(_ table: TableForm, _ column: String, of holder: String, to name: String) throws {
+        let sql = "UPDATE \(table.name.quoted) SET \(column.quoted) = NULL WHERE id = ?"
+        try db.cachedStatement(sql: sql).execute(arguments: [holder])
+        let zone = try KnownRecord.zone(db, oid: holder) ?? file.homeZone.map { try KnownZone.make(db, $0).id }
+        try keepOpen(table, column, of: holder, zone ?? 0, to: name)
+        try note(table, holder, .update, names: column)
+    }
+
+    // MARK: Deletions
+
+    /// Deletes a row by the relay's hand: links to it are open, and come about again with an object of that name.
+    func takeAway(_ table: TableForm, _ oid: String, named name: String) throws {
+        for (other, column) in mapping.incoming[table.name] ?? [] {
+            let sql = "SELECT id FROM \(other.name.quoted) WHERE \(column.quoted) = ? AND id <> ?"
+            for holder in try String.fetchAll(db.cachedStatement(sql: sql), arguments: [oid, oid]) {
+                try open(other, column, of: holder, to: name)
+            }
+        }
+        try table.delete(db, oid)
+        try OpenLinks.forget(db, of: oid)
+    }
+
+    /// The relay has an object no more: the records that pair it with others go too, where the user may delete them.
+    ///
+    /// Whoever deleted it did not know of those that others were making meanwhile.
+    func dropPairs(with name: String, zone: Int64) throws {
+        guard hasLinks else { return }
+        let sql = "SELECT oid, entity FROM mirror_link WHERE target = ? AND zone = ?"
+        for row in try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [name, zone]) {
+            let (oid, entity): (String, String) = (row[0], row[1])
+            guard let table = mapping.tables[entity], table.entity == nil, try mayDelete(oid) else { continue }
+            try table.delete(db, oid)
+            try OpenLinks.forget(db, of: oid)
+            try OutboxRow.add(db, oid, entity: entity, .delete)
+            hasOutbox = true
+        }
+    }
+
+    private func mayDelete(_ oid: String) throws -> Bool {
+        let account = Account(user: try State.text(db, .account), standing: .signedIn)
+        return try Permissions(file: file, account: account).canDelete(db, oid: oid)
+    }
+}
