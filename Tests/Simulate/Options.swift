@@ -12,6 +12,8 @@ struct Options {
     /// How often to run an ordinary test in place of seeds, to see what it costs.
     var twoUsers: Int?
     var plant: String?
+    /// Mirrors whose objects are linked, in place of everything.
+    var isOfMirrors = false
     /// How many runs may be made to find fewer steps that fail; with a planted fault none, and little is told, unless asked.
     var tries: Int?
     var showsTrace = false
@@ -35,6 +37,7 @@ struct Options {
             case "--seconds": seconds = Double(try Self.number(&rest, of: word))
             case "--processor-seconds": processorSeconds = Double(try Self.number(&rest, of: word))
             case "--two-users": twoUsers = Int(try Self.number(&rest, of: word))
+            case "--mirrors": isOfMirrors = true
             case "--plant": plant = rest.popFirst()
             case "--tries": tries = Int(try Self.number(&rest, of: word))
             case "--trace": showsTrace = true
@@ -42,8 +45,8 @@ struct Options {
             default:
                 throw Unknown(
                     description:
-                        "\(word) is unknown. simulate takes --seed, --seeds, --seconds, --processor-seconds, --plant, "
-                        + "--tries, --two-users, --each, --trace."
+                        "\(word) is unknown. simulate takes --seed, --seeds, --seconds, --processor-seconds, --mirrors, "
+                        + "--plant, --tries, --two-users, --each, --trace."
                 )
             }
         }

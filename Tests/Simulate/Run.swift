@@ -40,7 +40,7 @@ struct Run {
         let limit = ProcessorTime.now + options.processorSeconds
         for seed in options.seeds {
             guard (ContinuousClock.now - start).seconds < options.seconds, ProcessorTime.now < limit else { break }
-            let scenario = Scenario(seed: seed)
+            let scenario = Scenario(seed: seed, options.isOfMirrors ? .mirrors : .everything)
             let steps = scenario.steps()
             if let fault, !scenario.canMeet(fault, in: steps) { continue }
             guard let outcome = try? Simulation(scenario, steps: steps, home: home).run() else {
@@ -106,7 +106,8 @@ struct Run {
         Simulate.say("The last of the trace:")
         (again ?? outcome).trace.suffix(60).forEach { Simulate.say("  \($0)") }
         let plant = options.plant.map { " --plant \($0)" } ?? ""
-        Simulate.say("To repeat it: simulate --seed \(scenario.seed) --trace\(plant)")
+        let kind = options.isOfMirrors ? " --mirrors" : ""
+        Simulate.say("To repeat it: simulate --seed \(scenario.seed) --trace\(kind)\(plant)")
     }
 }
 

@@ -2,7 +2,7 @@ import Foundation
 import Simulation
 import ZoneTesting
 
-/// `simulate [--seeds A..<B | --seed N] [--seconds S] [--plant FAULT] [--trace]`: runs seeds one after the other.
+/// `simulate [--seeds A..<B | --seed N] [--seconds S] [--mirrors] [--plant FAULT] [--trace]`: runs seeds one after the other.
 ///
 /// Says `{"seeds": …}` in one line at the end; a seed that goes wrong is printed whole, and ends the run with 1. With a
 /// planted fault it is the other way round: 0 where some seed found it.

@@ -3,6 +3,7 @@ import ZoneTesting
 /// What kind of run a seed stands for: everything about it but the single steps.
 package struct Scenario: Sendable, CustomStringConvertible {
     package var seed: UInt64
+    var kind: Kind
     /// The relay keeps its records in files, and is restarted and killed.
     var isOnDisk: Bool
     /// carol's devices, with mirrors, take part.
@@ -18,13 +19,21 @@ package struct Scenario: Sendable, CustomStringConvertible {
     var weather: Weather
     var stepCount: Int
 
-    package init(seed: UInt64) {
+    package enum Kind: Sendable {
+        /// Engines and a plain client, mirrors now and then.
+        case everything
+        /// Mirrors of one user, whose objects are linked in every way.
+        case mirrors
+    }
+
+    package init(seed: UInt64, _ kind: Kind = .everything) {
         self.seed = seed
+        self.kind = kind
         // Not a multiple of the seed: the source steps by one, and neighbours would be nearly the same run.
         var random = SeededRandom(seed: seed ^ 0x5CE2_A210_0000_0000).generator
         func chance(_ share: Double) -> Bool { Double.random(in: 0..<1, using: &random) < share }
         isOnDisk = chance(0.45)
-        hasMirrors = chance(0.25)
+        hasMirrors = chance(0.25) && kind == .everything
         hasPublicMirrors = chance(0.4)
         hasFaultyDisk = chance(0.7)
         checkpointPages = [8, 40, 200, 8_000].randomElement(using: &random) ?? 8_000
@@ -46,11 +55,13 @@ package struct Scenario: Sendable, CustomStringConvertible {
     }
 
     /// Engines, the plain client, mirrors.
-    var programCount: Int { hasMirrors ? hasPublicMirrors ? 9 : 7 : 4 }
+    var programCount: Int { kind == .mirrors ? 3 : hasMirrors ? hasPublicMirrors ? 9 : 7 : 4 }
+
+    private var cast: String { kind == .mirrors ? "linked mirrors" : hasMirrors ? "engines and mirrors" : "engines" }
 
     package var description: String {
         """
-        seed \(seed): \(isOnDisk ? "files, log of \(checkpointPages) pages" : "memory"), \(hasMirrors ? "engines and mirrors" : "engines"), \
+        seed \(seed): \(isOnDisk ? "files, log of \(checkpointPages) pages" : "memory"), \(cast), \
         \(itemsPerRequest) items a request, \(stepCount) steps
         weather: request lost \(weather.losesRequest), answer lost \(weather.losesAnswer), doubled \(weather.doubles), \
         throttled \(weather.throttles), busy \(weather.isBusy), notice dropped \(weather.dropsNotice), doubled \

@@ -56,6 +56,9 @@ extension Simulation {
         for (index, program) in programs.enumerated() {
             let name = "\(program.device.user ?? "")'s \(program.device.name) (program \(index))"
             if !program.unsent().isEmpty { judge.accuse("b", "\(name) has not sent \(program.unsent())") }
+            for pair in (program as? LinkedProgram)?.orphans(in: truth) ?? [] {
+                judge.accuse("b", "the relay has \(pair), and not what it links")
+            }
             guard let holdings = program.holdings() else {
                 judge.accuse("b", "\(name) cannot be read")
                 continue

@@ -156,7 +156,8 @@ package final class Simulation {
     // MARK: Beginning and end
 
     private func begin() {
-        let users = ["alice", "bob", "erin"] + (scenario.hasMirrors ? ["carol", "dave"] : [])
+        let hasCarol = scenario.hasMirrors || scenario.kind == .mirrors
+        let users = ["alice", "bob", "erin"] + (hasCarol ? ["carol", "dave"] : [])
         let key = FixedKey()
         hands = [("alice", "hand"), ("bob", "hand"), ("alice", "left hand"), ("erin", "hand")].map { user, name in
             Hand(relay.device(of: user, named: name, encryptionKey: user == "alice" ? key : nil), judge: judge)
@@ -172,7 +173,15 @@ package final class Simulation {
         }
         judge.people.withLock { $0 = people }
         judge.state.withLock { $0.loner = people["erin"] ?? "" }
-        programs = [engine("alice", "phone"), engine("alice", "laptop"), engine("bob", "phone")]
+        programs = scenario.kind == .mirrors ? ["phone", "laptop", "tablet"].map(linkedMirror) : everything()
+        hands[0].makeZones()
+        settle("the beginning")
+        for program in programs { program.device.network.weather = scenario.weather }
+        for hand in hands { hand.device.network.weather = scenario.weather }
+    }
+
+    private func everything() -> [any Program] {
+        var programs = [engine("alice", "phone"), engine("alice", "laptop"), engine("bob", "phone")]
         programs.append(
             WebProgram(relay.device(of: "alice", named: "web"), userName: people["alice"] ?? "", judge: judge)
         )
@@ -184,10 +193,11 @@ package final class Simulation {
                 programs += [mirror("carol", "board", .everybodys), mirror("dave", "board", .everybodys)]
             }
         }
-        hands[0].makeZones()
-        settle("the beginning")
-        for program in programs { program.device.network.weather = scenario.weather }
-        for hand in hands { hand.device.network.weather = scenario.weather }
+        return programs
+    }
+
+    private func linkedMirror(_ name: String) -> any Program {
+        LinkedProgram(relay.device(of: "carol", named: name), userName: people["carol"] ?? "", judge: judge)
     }
 
     private func engine(_ user: String, _ name: String) -> any Program {
@@ -203,6 +213,11 @@ package final class Simulation {
         judge.note("calm")
         calmDown()
         settle("after the faults")
+        if scenario.kind == .mirrors {
+            // Knows nothing but what the relay has: whatever the others know beside that shows.
+            programs.append(linkedMirror("new phone"))
+            settle("a new device")
+        }
         // What is changed now everybody hears of by notices alone.
         for (index, program) in programs.enumerated() { program.edit(0, "last\(index)", "a", "last \(index)") }
         settle("the last changes")

@@ -55,6 +55,7 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case picture(PictureDeed)
         case link(LinkDeed)
         case lower(Limit)
+        case relate(program: Int, Relation)
         /// A program's user changes much, and so many turns later, in the middle of sending it, something happens.
         case rush(program: Int, zone: Int, turns: Int, Surprise)
 
@@ -152,7 +153,7 @@ extension Scenario {
         return (0..<stepCount).map { number in
             let isPatient = Int.random(in: 0..<20, using: &random) == 0
             let pause = Int64.random(in: 0...(isPatient ? 120_000 : 2_500), using: &random)
-            return Step(pause: pause, deed: deed(&random), number: number)
+            return Step(pause: pause, deed: kind == .mirrors ? deedOfMirrors(&random) : deed(&random), number: number)
         }
     }
 
@@ -205,7 +206,7 @@ extension Scenario {
         }
     }
 
-    private func relayDeed(_ kind: Int, _ turns: Int, _ random: inout SeededRandom.Generator) -> Step.Deed {
+    func relayDeed(_ kind: Int, _ turns: Int, _ random: inout SeededRandom.Generator) -> Step.Deed {
         switch kind {
         case 0: .restartRelay
         case 1: .killRelay(turns: turns)

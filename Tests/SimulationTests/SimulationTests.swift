@@ -13,6 +13,13 @@ import Testing
         #expect(run.total("seeds") == "\(count)")
     }
 
+    /// Objects that are linked in every way, and names that are used again: half a second a run.
+    @Test func linkedMirrorsHoldTheSame() async throws {
+        let run = try await SimulateProgram.run("--mirrors", "--seeds", "1..<61")
+        #expect(run.isGood, "\(run.output)")
+        #expect(run.total("seeds") == "60")
+    }
+
     @Test func oneSeedIsOneRun() async throws {
         let first = try await SimulateProgram.run("--seeds", "1..<6")
         let second = try await SimulateProgram.run("--seeds", "1..<6")

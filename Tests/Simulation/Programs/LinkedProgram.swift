@@ -1,0 +1,252 @@
+import Foundation
+import Synchronization
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// What the programs of linked mirrors hold: with every kind of link to others of its own kind, and to boxes.
+struct Knot: SyncedRecord, Equatable {
+    var id = RecordName()
+    var a: String?
+    var b: String?
+    var box = ToOne<Box>(inverse: "knots")
+    var above = ToOne<Knot>(inverse: "below")
+    /// What hangs below it goes with it.
+    var below = ToMany<Knot>(inverse: "above", deleteRule: .cascade)
+    var lid = ToOne<Box>(inverse: "lid")
+    var next = ToOne<Knot>(inverse: "previous")
+    var previous = ToOne<Knot>(inverse: "next")
+    var tags = ToMany<Box>(inverse: "tagged")
+    var friends = ToMany<Knot>(inverse: "friendOf")
+    var friendOf = ToMany<Knot>(inverse: "friends")
+
+    init() {}
+    init(id: RecordName) { self.id = id }
+}
+
+/// Holds knots in three ways.
+struct Box: SyncedRecord, Equatable {
+    var id = RecordName()
+    var knots = ToMany<Knot>(inverse: "box")
+    var lid = ToOne<Knot>(inverse: "lid")
+    var tagged = ToMany<Knot>(inverse: "tags")
+
+    init() {}
+    init(id: RecordName) { self.id = id }
+}
+
+/// One link made or ended; objects that are missing are made for it.
+struct Relation: Hashable, Sendable {
+    enum Kind: Hashable, Sendable, CaseIterable {
+        case box, above, lid, next, tag, friend
+        /// Whether it leads to a box.
+        var isToBox: Bool { [.box, .lid, .tag].contains(self) }
+    }
+
+    var kind: Kind
+    /// A knot.
+    var from: Int
+    /// A knot or a box.
+    var to: Int
+    var isEnd: Bool
+}
+
+/// An application over a mirror of the user's private database, with objects that are linked in every way.
+final class LinkedProgram: Program, @unchecked Sendable {
+    // Unchecked for `device`: touched by the thread that steps the world, between two steps.
+    private(set) var device: TestDevice
+    private let userName: String
+    private let judge: Judge
+    private let container = Mutex<MirroredContainer?>(nil)
+
+    init(_ device: TestDevice, userName: String, judge: Judge) {
+        self.device = device
+        self.judge = judge
+        self.userName = userName
+        begin(on: device)
+    }
+
+    func begin(on device: TestDevice) {
+        self.device = device
+        container.withLock { $0 = nil }
+        let judge = judge
+        Task(executorPreference: device.party) { [weak self] in
+            do {
+                let made = try await device.mirror(of: MirrorModel(Knot.self, Box.self))
+                self?.container.withLock { $0 = made }
+            } catch {
+                judge.accuse("k", "\(device.name) cannot open its store: \(error)")
+            }
+        }
+    }
+
+    // MARK: Changes
+
+    func edit(_ zone: Int, _ record: String, _ field: String, _ value: String) {
+        change { context in
+            try Self.make(Knot.self, record, context)
+            try context.edit(Knot.self, RecordName(record)) { knot in
+                if field == "a" { knot.a = value } else { knot.b = value }
+            }
+        }
+    }
+
+    /// Of the names one is a box's.
+    func delete(_ zone: Int, _ record: String) {
+        change { context in
+            if zone == 1, try context.object(Box.self, Self.box(record)) != nil {
+                try context.delete(Box.self, id: Self.box(record))
+            } else if try context.object(Knot.self, RecordName(record)) != nil {
+                try context.delete(Knot.self, id: RecordName(record))
+            }
+        }
+    }
+
+    func relate(_ relation: Relation) {
+        let (from, to) = (RecordName("r\(relation.from)"), "r\(relation.to)")
+        change { context in
+            let knot = try Self.make(Knot.self, from.text, context)
+            let box = relation.kind.isToBox ? try Self.make(Box.self, Self.box(to).text, context) : Box()
+            let other = relation.kind.isToBox ? Knot() : try Self.make(Knot.self, to, context)
+            let isEnd = relation.isEnd
+            switch relation.kind {
+            case .box: try context.edit(Knot.self, from) { $0.box.target = isEnd ? nil : box.id }
+            case .above: try context.edit(Knot.self, from) { $0.above.target = isEnd ? nil : other.id }
+            case .lid: try context.edit(Knot.self, from) { $0.lid.target = isEnd ? nil : box.id }
+            case .next: try context.edit(Knot.self, from) { $0.next.target = isEnd ? nil : other.id }
+            case .tag where isEnd: try context.unlink(knot, \.tags, box)
+            case .tag: try context.link(knot, \.tags, box)
+            case .friend where isEnd: try context.unlink(knot, \.friends, other)
+            case .friend: try context.link(knot, \.friends, other)
+            }
+        }
+    }
+
+    private static func box(_ record: String) -> RecordName { RecordName("box-\(record)") }
+
+    @discardableResult
+    private static func make<T: SyncedRecord>(_ type: T.Type, _ name: String, _ context: MirrorContext) throws -> T {
+        if let known = try context.object(T.self, RecordName(name)) { return known }
+        var new = T()
+        new.id = RecordName(name)
+        try context.insert(new)
+        return new
+    }
+
+    private func change(_ body: (MirrorContext) throws -> Void) {
+        guard let container = container.withLock({ $0 }) else { return }
+        let context = container.newBackgroundContext()
+        context.mergePolicy = .mergeByPropertyObjectTrump
+        do {
+            try body(context)
+            try context.save()
+        } catch {
+            judge.accuse("a", "\(device.name) cannot save: \(error)")
+        }
+    }
+
+    func retry() {}
+    func unsent() -> [String] { [] }
+
+    // MARK: What is held
+
+    private var zone: ZoneName { ZoneName(owner: userName, name: "mirrored") }
+
+    /// Objects with their texts, and with what each link is said to lead to.
+    func holdings() -> [ZoneName: [String: [String: String]]]? {
+        guard let context = container.withLock({ $0 })?.newBackgroundContext() else { return nil }
+        var records: [String: [String: String]] = [:]
+        do {
+            for knot in try context.fetch(Knot.self) { records[knot.id.text] = try Self.fields(of: knot, context) }
+            for box in try context.fetch(Box.self) {
+                var fields: [String: String] = [:]
+                fields["lid"] = box.lid.target?.text
+                fields["knots"] = Self.list(try context.related(to: box, \.knots).map(\.id.text))
+                fields["tagged"] = Self.list(try context.related(to: box, \.tagged).map(\.id.text))
+                records[box.id.text] = fields
+            }
+        } catch {
+            judge.note("\(device.name) cannot be read: \(error)")
+            return nil
+        }
+        return [zone: records]
+    }
+
+    private static func fields(of knot: Knot, _ context: MirrorContext) throws -> [String: String] {
+        var fields: [String: String] = [:]
+        fields["a"] = knot.a
+        fields["b"] = knot.b
+        fields["box"] = knot.box.target?.text
+        fields["above"] = knot.above.target?.text
+        fields["lid"] = knot.lid.target?.text
+        fields["next"] = knot.next.target?.text
+        fields["previous"] = knot.previous.target?.text
+        fields["below"] = list(try context.related(to: knot, \.below).map(\.id.text))
+        fields["tags"] = list(try context.related(to: knot, \.tags).map(\.id.text))
+        fields["friends"] = list(try context.related(to: knot, \.friends).map(\.id.text))
+        fields["friendOf"] = list(try context.related(to: knot, \.friendOf).map(\.id.text))
+        return fields
+    }
+
+    private static func list(_ names: some Collection<String>) -> String? {
+        names.isEmpty ? nil : names.sorted().joined(separator: " ")
+    }
+
+    // MARK: What has to be held
+
+    /// The same, from nothing but the relay's records: a link counts where both its ends are there, and one of one to one
+    /// where both say so.
+    func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
+        let records = self.records(in: truth)
+        var (all, many): ([String: [String: String]], [String: [String: [String]]]) = ([:], [:])
+        for (name, fields) in records where fields["CD_entityName"] != nil {
+            var own = fields.filter { $0.key == "CD_a" || $0.key == "CD_b" }
+            for (link, back) in Self.singles {
+                guard let target = fields["CD_\(link)"], let there = records[target] else { continue }
+                if let back {
+                    if there["CD_\(back)"] == name { own["CD_\(link)"] = target }
+                } else {
+                    own["CD_\(link)"] = target
+                    many[target, default: [:]][link == "box" ? "knots" : "below", default: []].append(name)
+                }
+            }
+            all[name] = Dictionary(uniqueKeysWithValues: own.map { (String($0.key.dropFirst(3)), $0.value) })
+        }
+        for pair in records.values.compactMap(Pair.init) where pair.ends.allSatisfy({ all[$0] != nil }) {
+            many[pair.ends[0], default: [:]][pair.links[0], default: []].append(pair.ends[1])
+            many[pair.ends[1], default: [:]][pair.links[1], default: []].append(pair.ends[0])
+        }
+        for (name, lists) in many { for (link, ends) in lists { all[name]?[link] = Self.list(ends) } }
+        return [zone: all.mapValues { Version(change: 0, fields: $0) }]
+    }
+
+    /// Links to one, with what leads back where that is one too.
+    private static let singles = [
+        ("box", nil), ("above", nil), ("lid", "lid"), ("next", "previous"), ("previous", "next"),
+    ]
+
+    /// Pairs of which an end is gone: nobody shows them, and whoever makes an object of that name would find it linked.
+    func orphans(in truth: Truth) -> [String] {
+        let records = self.records(in: truth)
+        return records.filter { record in
+            Pair(record.value).map { $0.ends.contains { records[$0] == nil } } ?? false
+        }.map(\.key).sorted()
+    }
+
+    private func records(in truth: Truth) -> [String: [String: String]] {
+        let zones = truth.zones.keys.filter { $0.owner == userName && $0.name.hasPrefix("com.apple") }
+        return zones.reduce(into: [:]) { $0.merge(truth[$1].mapValues(\.fields)) { $1 } }
+    }
+}
+
+/// A record of a link of many to many.
+private struct Pair {
+    var ends: [String]
+    var links: [String]
+
+    init?(_ fields: [String: String]) {
+        guard let names = fields["CD_recordNames"], let relationships = fields["CD_relationships"] else { return nil }
+        ends = names.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+        links = relationships.split(separator: ":").map(String.init)
+    }
+}
