@@ -2,6 +2,7 @@ package import Foundation
 import Records
 import Synchronization
 import ZoneKit
+import ZoneMirror
 import ZoneTesting
 
 /// One run: a relay, its users' devices, a bad network, and one seed for all of it.
@@ -197,7 +198,15 @@ package final class Simulation {
     }
 
     private func linkedMirror(_ name: String) -> any Program {
-        LinkedProgram(relay.device(of: "carol", named: name), userName: people["carol"] ?? "", judge: judge)
+        // Those that decide; with `error` the user has to.
+        let policies = MergePolicy.allCases.filter { $0 != .error }
+        let policy = policies[Int(scenario.seed % UInt64(policies.count))]
+        return LinkedProgram(
+            relay.device(of: "carol", named: name),
+            policy,
+            userName: people["carol"] ?? "",
+            judge: judge
+        )
     }
 
     private func engine(_ user: String, _ name: String) -> any Program {

@@ -9,7 +9,7 @@ struct SoakPart: Sendable {
     var weight: Double
     var run: @Sendable (SoakSlice) async throws -> SoakReport
 
-    static let all: [SoakPart] = [simulator, history, crowd, steps, folders, damage] + fuzz
+    static let all: [SoakPart] = simulators + [history, crowd, steps, folders, damage] + fuzz
 }
 
 /// The time and the chance that a part has.
@@ -34,7 +34,12 @@ struct SoakReport: Sendable {
 
 extension SoakPart {
     /// Simulated worlds: a program of its own, built beside this one.
-    private static let simulator = SoakPart(name: "simulator", weight: 6) { slice in
+    private static let simulators = [
+        SoakPart(name: "simulator", weight: 5) { try simulate($0) },
+        SoakPart(name: "linked-mirrors", weight: 1) { try simulate($0, "--mirrors") },
+    ]
+
+    private static func simulate(_ slice: SoakSlice, _ words: String...) throws -> SoakReport {
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
             .appendingPathComponent("simulate")
         guard FileManager.default.isExecutableFile(atPath: program.path) else {
@@ -43,7 +48,8 @@ extension SoakPart {
         let process = Process()
         process.executableURL = program
         let seconds = max(1, Int((slice.deadline - .now) / .seconds(1)))
-        process.arguments = ["--seeds", "\(slice.seed)..<\(slice.seed + 1_000_000_000)", "--seconds", "\(seconds)"]
+        let seeds = "\(slice.seed)..<\(slice.seed + 1_000_000_000)"
+        process.arguments = words + ["--seeds", seeds, "--seconds", "\(seconds)"]
         let output = Pipe()
         process.standardOutput = output
         try process.run()

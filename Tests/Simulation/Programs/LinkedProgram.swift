@@ -57,10 +57,12 @@ final class LinkedProgram: Program, @unchecked Sendable {
     private(set) var device: TestDevice
     private let userName: String
     private let judge: Judge
+    private let policy: MergePolicy
     private let container = Mutex<MirroredContainer?>(nil)
 
-    init(_ device: TestDevice, userName: String, judge: Judge) {
+    init(_ device: TestDevice, _ policy: MergePolicy, userName: String, judge: Judge) {
         self.device = device
+        self.policy = policy
         self.judge = judge
         self.userName = userName
         begin(on: device)
@@ -69,10 +71,11 @@ final class LinkedProgram: Program, @unchecked Sendable {
     func begin(on device: TestDevice) {
         self.device = device
         container.withLock { $0 = nil }
-        let judge = judge
+        let (judge, policy) = (judge, policy)
         Task(executorPreference: device.party) { [weak self] in
             do {
-                let made = try await device.mirror(of: MirrorModel(Knot.self, Box.self))
+                let model = MirrorModel(Knot.self, Box.self)
+                let made = try await device.mirror(of: model) { $0.cloud?.mergePolicy = policy }
                 self?.container.withLock { $0 = made }
             } catch {
                 judge.accuse("k", "\(device.name) cannot open its store: \(error)")
