@@ -15,6 +15,7 @@ extension SQLiteWriter {
             guard let whole = try self.zone(zone.id) else { throw .zoneNotFound }
             return try put(records, replacing: replaced, in: whole, by: device)
         }
+        rootSearch = nil
         try attempt {
             // It may have been written to in this very commit, since the caller looked.
             var zone = memory.zones[zone.number] ?? zone

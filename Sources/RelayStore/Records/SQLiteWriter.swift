@@ -51,6 +51,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     var touchedShares: [ZoneID: Set<Int64>] = [:]
     /// Hierarchies that came to be shared and whose records have still to be entered.
     var newHierarchies: [(share: Int64, root: String)] = []
+    /// `nil` until somebody asks, and after each write.
+    var rootSearch: ShareRootSearch?
     let epoch: UInt64
     /// Writes of a generation of those that may be repeated.
     let rememberedWrites: Int

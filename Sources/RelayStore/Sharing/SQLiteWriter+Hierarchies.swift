@@ -126,7 +126,7 @@ extension SQLiteWriter {
         }
     }
 
-    private func children(of name: String, in zone: Zone) throws -> [String] {
+    func children(of name: String, in zone: Zone) throws -> [String] {
         let statement = try SQL(
             "SELECT source FROM reference WHERE zone = ? AND target = ? AND kind = 3",
             in: database
@@ -179,19 +179,5 @@ extension SQLiteWriter {
         if number != change { statement.bind(5, number) }
         try statement.run()
         update.latest[new] = max(update.latest[new] ?? 0, change)
-    }
-
-    /// Whether some record below this one is the root of a share.
-    func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool {
-        try attempt {
-            var waiting = try children(of: name, in: zone)
-            var seen: Set<String> = [name]
-            while let name = waiting.popLast() {
-                guard seen.insert(name).inserted else { continue }
-                if try liveRecord(named: name, in: zone)?.shareMark?.record != nil { return true }
-                waiting += try children(of: name, in: zone)
-            }
-            return false
-        }
     }
 }

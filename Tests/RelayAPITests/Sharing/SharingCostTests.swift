@@ -142,4 +142,40 @@ import Wire
         let watched = try await saveCost(world, zone: "Notes")
         #expect(watched == unwatched + (isHierarchy ? 1 : 0), "\(watched) statements, unwatched \(unwatched)")
     }
+
+    /// How often one request asks the writer for what is below a record.
+    private func walks(_ world: World, _ operations: [String]) async throws -> (answer: Answer, count: Int) {
+        let counter = Counter()
+        let store = try store(world)
+        try await store.write { writer throws(RelayError) in
+            (writer as? SQLiteWriter)?.database.trace(options: .statement) { event in
+                guard case .statement(let statement) = event else { return }
+                if statement.sql.hasSuffix("FROM reference WHERE zone = ? AND target = ? AND kind = 3") {
+                    counter.add()
+                }
+            }
+        }
+        let answer = try await world.modify(operations, atomic: false)
+        try await store.write { writer throws(RelayError) in (writer as? SQLiteWriter)?.database.trace() }
+        return (answer, counter.value)
+    }
+
+    /// A branch that is set below a shared root record by record is walked through once, whether it may go there or not.
+    @Test(arguments: [false, true]) func aBranchIsWalkedThroughOnce(_ holdsAShare: Bool) async throws {
+        let world = try world()
+        let length = 20
+        try await world.makeZone(notes: ["root", "c0"])
+        try await world.modify((1..<length).map { HierarchyShareTests.child("c\($0)", of: "c\($0 - 1)") }).checked()
+        try await world.modify((0..<60).map { HierarchyShareTests.child("n\($0)", of: "c\(length - 1)") }).checked()
+        try await world.one(World.share(name: "of root", root: "root"))
+        if holdsAShare { try await world.one(World.share(name: "of n30", root: "n30")) }
+        let (answer, count) = try await walks(
+            world,
+            (0..<length).map { HierarchyShareTests.child("c\($0)", of: "root") }
+        )
+        let codes = try answer.items("records").map { $0.text("ckErrorCode") }
+        #expect(codes.allSatisfy { $0 == (holdsAShare ? "ALREADY_SHARED" : nil) })
+        // Once to look for shares, and once to move what is below.
+        #expect(count <= 2 * (length + 60), "\(count)")
+    }
 }

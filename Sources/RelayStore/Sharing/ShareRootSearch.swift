@@ -1,0 +1,72 @@
+import Records
+import RelayCore
+
+/// What is known of where share roots are in one zone, while nothing is written to it.
+///
+/// A request may set the parents of a whole branch, record by record: each part of it is walked through once.
+struct ShareRootSearch {
+    let zone: Int64
+    fileprivate let roots: Set<String>
+    /// Whether a share's root is below, of all records that were passed.
+    fileprivate var known: [String: Bool] = [:]
+
+    /// Records that are passed for one write, in the time that is everybody's.
+    fileprivate static let limit = 200_000
+
+    /// Goes down from a record until it meets a root.
+    fileprivate mutating func isRoot(below name: String, childrenOf: (String) throws -> [String]) throws -> Bool {
+        if let known = known[name] { return known }
+        var way = [(name: name, rest: try childrenOf(name)[...])]
+        // Parents may go round in a circle, which each of its records is on.
+        var circle: [String] = []
+        var isFound = false
+        known[name] = false
+        while !isFound, !way.isEmpty {
+            guard let child = way[way.count - 1].rest.popFirst() else {
+                way.removeLast()
+                continue
+            }
+            if child == name { circle = way.map(\.name) }
+            isFound = roots.contains(child) || known[child] == true
+            guard known[child] == nil, !isFound else { continue }
+            guard known.count < Self.limit else { throw RelayError.tooManyBelow }
+            known[child] = false
+            way.append((child, try childrenOf(child)[...]))
+        }
+        if isFound {
+            for name in way.map(\.name) + circle { known[name] = true }
+        }
+        return isFound
+    }
+}
+
+extension SQLiteWriter {
+    /// Whether some record below this one is the root of a share.
+    func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool {
+        try attempt {
+            var search = try rootSearch.flatMap { $0.zone == zone.number ? $0 : nil } ?? newSearch(in: zone)
+            guard !search.roots.isEmpty else { return false }
+            // Not held twice while it is changed.
+            rootSearch = nil
+            defer { rootSearch = search }
+            return try search.isRoot(below: name) { try children(of: $0, in: zone) }
+        }
+    }
+
+    private func newSearch(in zone: Zone) throws -> ShareRootSearch {
+        let statement = try SQL("SELECT root FROM share WHERE zone = ? AND root IS NOT NULL", in: database)
+        defer { statement.reset() }
+        statement.bind(1, zone.number)
+        var roots: Set<String> = []
+        while try statement.step() { roots.insert(statement.text(0)) }
+        return ShareRootSearch(zone: zone.number, roots: roots)
+    }
+}
+
+extension RelayError {
+    fileprivate static let tooManyBelow = RelayError(
+        .badRequest,
+        "Too many records are below those that are to be shared, or moved into a share. Move some of them first.",
+        fineCode: .limitExceeded
+    )
+}
