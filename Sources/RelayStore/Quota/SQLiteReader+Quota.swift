@@ -17,13 +17,17 @@ extension SQLiteReader {
         }
     }
 
+    /// Counted by their default zones, which users have from their first request on: whoever was only named has none, be
+    /// there such a user or not.
     func committedUserCount() throws(RelayError) -> Int {
         try attempt {
-            let statement = try SQL("SELECT count(*) FROM user", in: database)
+            let statement = try SQL(
+                "SELECT count(*) FROM zone_row WHERE owner <> 1 AND name = ? AND deleted = 0",
+                in: database
+            )
             defer { statement.reset() }
-            guard try statement.step() else { return 0 }
-            // Number 1 is the owner of the public database.
-            return max(0, Int(statement.int(0)) - 1)
+            statement.bind(1, ZoneID.defaultName)
+            return try statement.step() ? Int(statement.int(0)) : 0
         }
     }
 

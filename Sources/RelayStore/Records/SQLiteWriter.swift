@@ -166,7 +166,6 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         statement.bind(1, user.recordName)
         try statement.run()
         names.add(user: user, number: database.lastInsertedRowID)
-        if let count = memory.userCount { memory.userCount = count + 1 }
         return database.lastInsertedRowID
     }
 
@@ -184,6 +183,11 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             memory.userCount = count
             return count
         }
+    }
+
+    private func countUsers(_ more: Int, with zone: Zone) {
+        guard zone.id.isDefault, !zone.isPublic, let count = memory.userCount else { return }
+        memory.userCount = count + more
     }
 
     func hasAsset(_ hash: AssetHash) -> Bool { assets.isUsable(hash) }
@@ -226,6 +230,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             let zone = Zone(number: database.lastInsertedRowID, id: id, identity: identity, lastChange: change)
             try write(CollectionOfOne(zone), by: self.statement(.stampZone))
             memory.zones.keep(zone)
+            countUsers(1, with: zone)
             try enterRun(of: change, zone: zone.number)
             changedZones.made(zone)
             note(zone, by: device, of: id.owner)
@@ -246,6 +251,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
             try statement.run()
             try write(CollectionOfOne(zone), by: self.statement(.stampZone))
             memory.zones.forget(zone)
+            countUsers(-1, with: zone)
             memory.use[zone.id.owner] = nil
             stamped.remove(zone.number)
             note(zone, by: device, of: zone.id.owner)

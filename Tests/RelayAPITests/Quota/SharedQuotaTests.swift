@@ -1,6 +1,7 @@
 import Records
 import RelayAPI
 import RelayCore
+import RelayStore
 import Testing
 import Wire
 
@@ -102,5 +103,28 @@ import Wire
         // Nobody else learns that it is there.
         let stranger = try await world.world.ask("shared/assets/upload", as: ShareWorld.carol, body)
         #expect(stranger.status == 404 && stranger.code == "ZONE_NOT_FOUND")
+    }
+
+    /// Whoever is only named has not come, be there such a user or not: the public database's bounds grow with users.
+    @Test func namesOfParticipantsAreNoUsers() async throws {
+        let world = try ShareWorld()
+        try await world.makeZone()
+        let container = try #require(ContainerID(world.world.container))
+        let store = try world.world.stores.store(of: ContainerEnvironment(container, .development))
+        func users() async throws -> [Int] {
+            let known = try await store.write { writer throws(RelayError) in try writer.userCount }
+            return [known, try store.read { reader throws(RelayError) in try reader.userCount }]
+        }
+        #expect(try await users() == [1, 1])
+        let people = (1...30).map { number in
+            let digits = String(number, radix: 16)
+            let name = "_" + String(repeating: "0", count: 32 - digits.count) + digits
+            return #"{"permission":"READ_ONLY","userIdentity":{"lookupInfo":{"userRecordName":"\#(name)"}}}"#
+        }
+        let share = try await world.one(ShareWorld.share(with: people))
+        #expect(try share.required("participants").elements().count == 31)
+        #expect(try await users() == [1, 1])
+        _ = try await world.name(of: ShareWorld.bob)
+        #expect(try await users() == [2, 2])
     }
 }
