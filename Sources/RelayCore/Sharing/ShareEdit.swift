@@ -58,6 +58,7 @@ package struct ShareEdit: Sendable {
     /// Allows requests, or denies some; somebody who is blocked is out too.
     private func answer(_ input: AccessRequestsInput?, of share: inout Share) throws(RelayError) {
         if let input {
+            guard input.blocked.count <= Share.requesterLimit else { throw .tooManyBlocked }
             share.allowsAccessRequests = input.isAllowed ?? share.allowsAccessRequests
             let unblocked = Set(input.unblocked)
             share.blocked.removeAll { unblocked.contains($0.recordName) }
@@ -69,9 +70,7 @@ package struct ShareEdit: Sendable {
             }
             let gone = Set(input.denied + input.blocked)
             share.requesters.removeAll { gone.contains($0.recordName) }
-            guard share.blocked.count <= Share.requesterLimit else {
-                throw .badRequest("At most \(Share.requesterLimit) people can be blocked from a share.")
-            }
+            guard share.blocked.count <= Share.requesterLimit else { throw .tooManyBlocked }
         }
         let invited = Set(share.participants.compactMap(\.user))
         share.requesters.removeAll { invited.contains($0) }
@@ -85,12 +84,18 @@ package struct ShareEdit: Sendable {
         return UserID(name)
     }
 
+    /// Whether a list is worth a look at each: somebody may stand in it twice, by address and by number.
+    package static func isPlausible(_ list: [ParticipantInput]) -> Bool {
+        list.count { !$0.isRemoved } <= 2 * Share.participantLimit
+    }
+
     /// The share's participants as `wanted` has them.
     private func participants(
         _ wanted: [ParticipantInput],
         of share: Share,
         mayChange: Bool
     ) throws(RelayError) -> [Share.Participant] {
+        guard Self.isPlausible(wanted) else { throw .tooManyParticipants }
         var kept: [String: Share.Participant] = [:]
         var added: [Share.Participant] = []
         for input in wanted where !isOwner(input) && !input.isRemoved {
@@ -128,8 +133,10 @@ package struct ShareEdit: Sendable {
         among others: [Share.Participant]
     ) -> Share.Participant {
         // A program knows whom it makes a link for by the number it has given them itself.
-        let ids = Set((share.participants + others).map(\.id) + [Self.ownerID])
-        let wanted = input.isForAnybody ? input.id.flatMap { Self.isID($0) && !ids.contains($0) ? $0 : nil } : nil
+        let wanted = input.id.flatMap { id -> String? in
+            guard input.isForAnybody, Self.isID(id), id != Self.ownerID else { return nil }
+            return (share.participants + others).contains { $0.id == id } ? nil : id
+        }
         var participant = Share.Participant(
             id: wanted ?? newID(),
             role: input.role == .administrator ? .administrator : .user,
@@ -186,6 +193,9 @@ extension RelayError {
         .badRequest,
         "A share has at most \(Share.participantLimit) participants, its owner among them. Remove somebody first.",
         fineCode: .tooManyParticipants
+    )
+    fileprivate static let tooManyBlocked = RelayError.badRequest(
+        "At most \(Share.requesterLimit) people can be blocked from a share."
     )
     static let alreadyShared = RelayError(
         .badRequest,

@@ -1,0 +1,56 @@
+import Records
+import RelayCore
+import Synchronization
+import Testing
+import Wire
+
+@Suite struct ShareEditTests {
+    private let owner = UserID("_00000000000000000000000000000001")
+
+    private func input(_ json: String) throws -> ShareInput {
+        try ShareInput(try JSONDocument(parsing: Array(json.utf8)).root)
+    }
+
+    private static func user(_ number: Int) -> String {
+        let digits = String(number, radix: 16)
+        return "_" + String(repeating: "0", count: 32 - digits.count) + digits
+    }
+
+    private static func list(_ range: Range<Int>, removed: Bool = false) -> String {
+        let status = removed ? "REMOVED" : "INVITED"
+        let people = range.map {
+            #"{"acceptanceStatus":"\#(status)","userIdentity":{"userRecordName":"\#(user($0))"}}"#
+        }
+        return people.joined(separator: ",")
+    }
+
+    /// A request of 4 MiB can name some thirty thousand: they are refused before anybody looks for each among all others.
+    @Test func aListOfTooManyIsNotWorkedThrough() throws {
+        let made = Mutex(0)
+        let edit = ShareEdit(owner: owner, now: Timestamp(milliseconds: 1)) { made.withLock { String($0.next()) } }
+        let many = try input(#"{"participants":[\#(Self.list(2..<2_000))]}"#)
+        #expect(throws: RelayError.self) { try edit.make(many, root: nil, shortGUID: "link") }
+        #expect(made.withLock { $0 } == 0)
+        // Those who are to go do not count.
+        let few = try input(#"{"participants":[\#(Self.list(2..<20)),\#(Self.list(20..<600, removed: true))]}"#)
+        #expect(try edit.make(few, root: nil, shortGUID: "link").participants.count == 18)
+    }
+
+    @Test func aListOfTooManyToBlockIsNotWorkedThrough() throws {
+        let edit = ShareEdit(owner: owner, now: Timestamp(milliseconds: 1)) { "new" }
+        func block(_ count: Int) throws -> Share {
+            // Again and again the same.
+            let names = (0..<count).map { #""\#(Self.user(2 + $0 % 50))""# }.joined(separator: ",")
+            return try edit.make(try input(#"{"accessRequests":{"block":[\#(names)]}}"#), root: nil, shortGUID: "link")
+        }
+        #expect(try block(100).blocked.count == 50)
+        #expect(throws: RelayError.self) { try block(101) }
+    }
+}
+
+extension Int {
+    fileprivate mutating func next() -> Int {
+        self += 1
+        return self
+    }
+}
