@@ -105,7 +105,7 @@ package struct MoveRecords: Sendable {
         let to = try writer.zone(destination)
         if to == nil { try checkNewZone(in: writer) }
         let asked = if let items { items } else { try all(of: from, in: writer) }
-        var move = Move(request: self, source: from, destination: to)
+        var move = FoundForMove(request: self, source: from, destination: to)
         try move.load(asked, from: writer)
         var outcomes = asked.map { move.judge($0) }
         for (index, item) in asked.enumerated() where outcomes[index].error == nil && move.moving[item.name] != nil {
@@ -128,17 +128,26 @@ package struct MoveRecords: Sendable {
     private func repeated(in writer: any StoreWriter) throws(RelayError) -> Result {
         let to = try writer.zone(destination)
         let names = items?.map(\.name) ?? []
-        let there = try to.map { zone throws(RelayError) in try writer.records(named: names, in: zone) } ?? [:]
+        var there: [String: StoredRecord] = [:]
+        for part in Self.parts(of: names) {
+            guard let to else { break }
+            // Of their contents nothing is said.
+            for (name, var record) in try writer.records(named: part, in: to) where !record.isDeleted {
+                record.fields = FieldsJSON.empty
+                there[name] = record
+            }
+        }
         return Result(
             source: try writer.zone(source),
             destination: to,
             outcomes: names.map { name in
-                there[name].flatMap { $0.isDeleted ? nil : .moved($0) } ?? .leftSince(name: name)
+                there[name].map { .moved($0) } ?? .leftSince(name: name)
             }
         )
     }
 
-    private func carryOut(_ move: Move, _ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError) -> Result
+    private func carryOut(_ move: FoundForMove, _ outcomes: [Outcome], in writer: any StoreWriter) throws(RelayError)
+        -> Result
     {
         let device = database.caller.deviceID
         let to = if let zone = move.destination { zone } else { try writer.makeZone(destination, by: device) }
@@ -169,6 +178,11 @@ package struct MoveRecords: Sendable {
     }
 
     // MARK: Records
+
+    /// Names of records that are loaded together, before it is known how large they are.
+    static func parts(of names: [String]) -> [[String]] {
+        stride(from: 0, to: names.count, by: 200).map { Array(names[$0..<min($0 + 200, names.count)]) }
+    }
 
     private func arrival(of record: StoredRecord, number: UInt64) throws(RelayError) -> StoredRecord {
         var record = record
@@ -234,91 +248,5 @@ package struct MoveRecords: Sendable {
         guard count <= limits.zonesPerUser else {
             throw RelayError(.quotaExceeded, "A user may have \(limits.zonesPerUser) zones. Delete one first.")
         }
-    }
-}
-
-/// What one move has found, before anything is written.
-private struct Move {
-    let request: MoveRecords
-    let source: Zone?
-    let destination: Zone?
-    /// The live records that are to go.
-    var moving: [String: StoredRecord] = [:]
-    /// What stands under the same names in the destination, tombstones included.
-    var before: [String: StoredRecord] = [:]
-
-    mutating func load(_ items: [MoveRecords.Item], from writer: any StoreWriter) throws(RelayError) {
-        let names = items.map(\.name)
-        if let destination { before = try writer.records(named: names, in: destination) }
-        guard let source else { return }
-        var bytes = 0
-        for start in stride(from: 0, to: names.count, by: Self.part) {
-            let part = Array(names[start..<min(start + Self.part, names.count)])
-            for (name, record) in try writer.records(named: part, in: source) where !record.isDeleted {
-                moving[name] = record
-                bytes += record.fields.count
-            }
-            guard bytes <= request.limits.bytesPerMove else { throw .tooManyBytes(request.limits.bytesPerMove) }
-        }
-    }
-
-    /// Records that are loaded together, before it is known how large they are.
-    private static let part = 200
-
-    func judge(_ item: MoveRecords.Item) -> MoveRecords.Outcome {
-        let there = before[item.name].flatMap { $0.isDeleted ? nil : $0 }
-        func refusal(_ error: RelayError) -> MoveRecords.Outcome {
-            .failed(name: item.name, error, server: error.code == .conflict ? moving[item.name] : there)
-        }
-        guard let record = moving[item.name] else { return there.map { .moved($0) } ?? refusal(.recordNotFound) }
-        if there != nil {
-            return refusal(RelayError(.exists, "The destination has a record of that name already."))
-        }
-        if record.isShare { return refusal(.badRequest("A share's own record stays in its zone.")) }
-        if record.shareMark?.record != nil, !request.deletesSource { return refusal(.alreadyShared) }
-        if let tag = item.changeTag, tag != record.changeTag {
-            return refusal(RelayError(.conflict, "client oplock error moving record"))
-        }
-        if record.parent != nil, request.destination.isDefault {
-            return refusal(.badRequest("Only records of a custom zone have a parent."))
-        }
-        return .moved(record)
-    }
-
-    /// Why a record cannot go, when something that binds it or that it binds stays behind.
-    func tornReference(of name: String, in writer: any StoreWriter) throws(RelayError) -> RelayError? {
-        guard let record = moving[name], let source else { return nil }
-        var targets = [record.parent].compactMap { $0 }
-        if let binding = try? FieldsJSON.bindingReferences(in: record.fields) {
-            targets += binding.map(\.reference.recordName)
-        }
-        for target in targets where moving[target] == nil && before[target].map(\.isDeleted) ?? true {
-            let stays = try writer.records(named: [target], in: source)[target].map { !$0.isDeleted } ?? false
-            if stays { return .torn(target) }
-        }
-        var holder: String?
-        try writer.visitReferences(to: name, in: source) { reference in
-            guard moving[reference.source] == nil else { return true }
-            holder = reference.source
-            return false
-        }
-        return holder.map { .torn($0) }
-    }
-}
-
-extension RelayError {
-    fileprivate static func tooManyBytes(_ limit: Int) -> RelayError {
-        RelayError(
-            .badRequest,
-            "Records of at most \(limit >> 20) MB can be moved at once. Move fewer.",
-            fineCode: .limitExceeded
-        )
-    }
-
-    fileprivate static func torn(_ name: String) -> RelayError {
-        RelayError(
-            .validatingReferenceError,
-            "References cannot cross zones, and the record '\(name)' would stay behind. Move it in the same request."
-        )
     }
 }

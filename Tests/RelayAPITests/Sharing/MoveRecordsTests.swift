@@ -1,4 +1,5 @@
 import Records
+import RelayCore
 import Testing
 import Wire
 
@@ -224,5 +225,20 @@ import Wire
         #expect(try await world.record("share.1").text("serverErrorCode") == "NOT_FOUND")
         let link = try #require(share.text("shortGUID"))
         #expect(try await world.open(link, as: World.bob).text("serverErrorCode") == "NOT_FOUND")
+    }
+
+    /// What stands in the destination is held as well, be it only to be answered with.
+    @Test func bytesOfTheDestinationCountToo() async throws {
+        var limits = Limits()
+        limits.bytesPerMove = 2_000
+        let world = try World(limits: limits)
+        try await world.makeZone(notes: ["a", "b"])
+        try await world.makeZone("Shared", notes: [])
+        let long = String(repeating: "x", count: 1_500)
+        for name in ["a", "b"] { try await world.one(World.save(name, "create", title: long), zone: "Shared") }
+        let refused = try await move(world, ["a", "b"])
+        #expect(refused.code == "BAD_REQUEST" && refused.json.text("ckErrorCode") == "LIMIT_EXCEEDED")
+        let one = try await move(world, ["a"])
+        #expect(try one.items("records").first?.text("serverErrorCode") == "EXISTS")
     }
 }
