@@ -10,6 +10,8 @@ package struct Limits: Hashable, Sendable {
     package var operationsPerMarkedWrite: Int { itemsPerRequest < 200 ? itemsPerRequest : max(itemsPerRequest, 400) }
     /// Bytes of one answer: a page that has so many ends, with more to come.
     package var answerBytes = 16 << 20
+    /// Records that one request may have counted, to hear how many follow its pages.
+    package var countedRecords = 200_000
     /// Records that one `records/move` takes to another zone.
     package var recordsPerMove = 10_000
     /// Bytes of their `fields` objects together, and of those that stand under their names in the other zone.

@@ -15,7 +15,8 @@ func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     return try EndpointAnswer(reserving: pageCapacity) { writer in
         writer.key("zones")
         writer.open(UInt8(ascii: "["))
-        for (zone, request) in requests { try write(request, of: zone, context, to: &writer) }
+        var countable = context.limits.countedRecords
+        for (zone, request) in requests { try write(request, of: zone, context, &countable, to: &writer) }
         writer.close(UInt8(ascii: "]"))
     }
 }
@@ -27,6 +28,7 @@ private func write(
     _ request: ZonePageRequest,
     of zone: ZoneID,
     _ context: RequestContext,
+    _ countable: inout Int,
     to writer: inout JSONWriter
 ) throws {
     let mark = writer.mark
@@ -34,7 +36,7 @@ private func write(
         writer.open(UInt8(ascii: "{"))
         writer.key("zoneID")
         ZoneIDCodec.write(try context.database.zone(zone), to: &writer)
-        try request.write(zone, context, to: &writer)
+        try request.write(zone, context, &countable, to: &writer)
         writer.close(UInt8(ascii: "}"))
     } catch  where error.code == .tryAgainLater || error.code == .internalError {
         throw error
@@ -51,7 +53,8 @@ func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let zone = try context.body["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName)
     let request = try ZonePageRequest(context.body, context)
-    return try EndpointAnswer(reserving: pageCapacity) { try request.write(zone, context, to: &$0) }
+    var countable = context.limits.countedRecords
+    return try EndpointAnswer(reserving: pageCapacity) { try request.write(zone, context, &countable, to: &$0) }
 }
 
 /// How a client wants one page of a zone's changes.
@@ -77,7 +80,14 @@ private struct ZonePageRequest {
     }
 
     /// Writes the members `records`, `syncToken` and `moreComing`.
-    func write(_ id: ZoneID, _ context: RequestContext, to writer: inout JSONWriter) throws(RelayError) {
+    ///
+    /// `countable` is how many records the whole request may still have counted.
+    func write(
+        _ id: ZoneID,
+        _ context: RequestContext,
+        _ countable: inout Int,
+        to writer: inout JSONWriter
+    ) throws(RelayError) {
         let zone = try context.database.zone(id)
         var answer = RecordAnswer(
             zone: zone,
@@ -97,7 +107,7 @@ private struct ZonePageRequest {
             limit: limit,
             isReversed: isReversed,
             recordTypes: recordTypes,
-            countsRest: countsRest
+            countsRest: countsRest ? countable : nil
         )
         let mostBytes = context.limits.answerBytes
         let page = try context.store.read { reader throws(RelayError) in
@@ -119,6 +129,7 @@ private struct ZonePageRequest {
         writer.close(UInt8(ascii: "]"))
         writer.member("syncToken", page.token)
         writer.member("moreComing", page.moreComing)
+        countable -= page.counted
         if let remaining = page.remaining { writer.member("remaining", remaining) }
     }
 }

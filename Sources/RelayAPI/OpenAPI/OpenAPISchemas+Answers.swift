@@ -46,7 +46,7 @@ extension OpenAPISchemas {
               "properties": {
                 "records": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/Record" } },
                 "syncToken": { "type": "string", "format": "byte" },
-                "remaining": { "type": "integer", "description": "Where it was asked for: records after this page." },
+                "remaining": { "type": "integer", "description": "Where it was asked for, and they are not too many to count: records after this page." },
                 "moreComing": { "type": "boolean" } } }
             """#
         ),
@@ -65,7 +65,7 @@ extension OpenAPISchemas {
                 "zoneID": { "$ref": "#/components/schemas/ZoneID" },
                 "records": { "type": "array", "maxItems": 200, "items": { "$ref": "#/components/schemas/Record" } },
                 "syncToken": { "type": "string", "format": "byte" },
-                "remaining": { "type": "integer", "description": "Where it was asked for: records after this page." },
+                "remaining": { "type": "integer", "description": "Where it was asked for, and they are not too many to count: records after this page." },
                 "moreComing": { "type": "boolean" },
                 "serverErrorCode": { "$ref": "#/components/schemas/ErrorCode" },
                 "reason": { "type": "string" },

@@ -16,8 +16,8 @@ package struct ZoneChanges: Sendable {
     package var isReversed: Bool
     /// `nil`: all of them.
     package var recordTypes: Set<String>?
-    /// Whether to say how much there is after the page.
-    package var countsRest: Bool
+    /// How many records may be looked at to say how much there is after the page; `nil` where nobody asks.
+    package var countsRest: Int?
 
     package init(
         zone: ZoneID,
@@ -26,7 +26,7 @@ package struct ZoneChanges: Sendable {
         limit: Int,
         isReversed: Bool = false,
         recordTypes: Set<String>? = nil,
-        countsRest: Bool = false
+        countsRest: Int? = nil
     ) {
         self.zone = zone
         self.database = database
@@ -44,6 +44,8 @@ package struct ZoneChanges: Sendable {
         package var moreComing: Bool
         /// How many live records follow; `nil` where nobody asked, or it cannot be told.
         package var remaining: Int?
+        /// How many records were looked at for that.
+        package var counted = 0
     }
 
     /// Hands the page's records to `visit` in their order; where `wholeTypes` is given, those of other types as they
@@ -124,7 +126,10 @@ package struct ZoneChanges: Sendable {
             if last < listed { end.floor = listed }
         }
         var page = Page(zone: zone, token: end, moreComing: moreComing)
-        if countsRest, !isReversed { page.remaining = moreComing ? try reader.countLive(in: zone, after: last) : 0 }
+        if let countsRest, !isReversed {
+            page.remaining = moreComing ? try reader.countLive(in: zone, after: last, atMost: countsRest) : 0
+            page.counted = page.remaining ?? (zone.view?.isPartial == true ? 0 : countsRest)
+        }
         return page
     }
 

@@ -73,10 +73,11 @@ package protocol StoreReader {
     /// How many references with DELETE_SELF lead to the record, counted up to `limit`.
     func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int
 
-    /// How many live records have their latest change after `change`; `nil` where only part of the zone may be seen.
+    /// How many live records have their latest change after `change`; `nil` where only part of the zone may be seen, and
+    /// where there are more than `limit`.
     ///
     /// Looks at each of them: for the start of a long walk, not for every page.
-    func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int?
+    func countLive(in zone: Zone, after change: UInt64, atMost limit: Int) throws(RelayError) -> Int?
 
     /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
     /// order of the changes or backwards; with its place in the feed, which is the number of that change.
@@ -121,7 +122,7 @@ package protocol StoreReader {
     /// Bytes in all live zones of this owner.
     func storageUse(of owner: UserID) throws(RelayError) -> StorageUse
 
-    /// How many users this container has seen here; whoever owns the public database is none.
+    /// How many users have come here themselves; whoever owns the public database is none, nor is who was only named.
     var userCount: Int { get throws(RelayError) }
 
     /// Bytes that the public database has sent in this month, as far as they were added.

@@ -200,21 +200,24 @@ extension SQLiteReader {
         return authors
     }
 
-    func countLive(in zone: Zone, after change: UInt64) throws(RelayError) -> Int? {
+    func countLive(in zone: Zone, after change: UInt64, atMost limit: Int) throws(RelayError) -> Int? {
         if let view = zone.view, view.isPartial { return nil }
         return try attempt {
             let statement = try SQL(
                 """
-                SELECT count(*) FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
-                ON r.run = z.run AND r.zone = ?1 AND r.deleted = 0
-                WHERE z.zone = ?1 AND z.run >= ?2 >> 11 AND r.change > ?2
+                SELECT count(*) FROM (
+                    SELECT 1 FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
+                    ON r.run = z.run AND r.zone = ?1 AND r.deleted = 0
+                    WHERE z.zone = ?1 AND z.run >= ?2 >> 11 AND r.change > ?2 LIMIT ?3 + 1)
                 """,
                 in: database
             )
             defer { statement.reset() }
             statement.bind(1, zone.number)
             statement.bind(2, change)
-            return try statement.step() ? Int(statement.int(0)) : 0
+            statement.bind(3, Int64(limit))
+            let count = try statement.step() ? Int(statement.int(0)) : 0
+            return count <= limit ? count : nil
         }
     }
 }

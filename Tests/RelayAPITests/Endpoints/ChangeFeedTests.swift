@@ -389,6 +389,25 @@ import Wire
         #expect(try stranger.items("zones").map { $0.text("serverErrorCode") } == ["ZONE_NOT_FOUND", "ZONE_NOT_FOUND"])
         #expect(try await world.ask("private/changes/database", as: "bob").items("zones").isEmpty)
     }
+
+    /// To count costs a look at each record: there is a bound, and one for all entries of a request together.
+    @Test func whatFollowsIsCountedUpToABound() async throws {
+        var limits = Limits()
+        limits.countedRecords = 10
+        let world = try RelayWorld(limits: limits)
+        try await world.makeZone("Notes")
+        _ = try await world.modify((0..<8).map { .create("n\($0)") })
+        let zone = #"{"zoneID":{"zoneName":"Notes"},"resultsLimit":1,"countRemaining":true}"#
+        func remaining(_ zones: [String]) async throws -> [Int64?] {
+            let body = #"{"zones":[\#(zones.joined(separator: ","))]}"#
+            return try await world.ask("private/changes/zone", body).items("zones").map { try $0["remaining"]?.int64() }
+        }
+        #expect(try await remaining([zone, zone, zone]) == [7, nil, nil])
+        let backwards = #"{"zoneID":{"zoneName":"Notes"},"resultsLimit":1,"countRemaining":true,"reverse":true}"#
+        #expect(try await remaining([backwards, zone]) == [nil, 7])
+        _ = try await world.modify((8..<12).map { .create("n\($0)") })
+        #expect(try await remaining([zone]) == [nil])
+    }
 }
 
 /// A small generator whose runs repeat.
