@@ -9,13 +9,13 @@
 /// Whom a limit by address counts as one: an IPv4 address, or the 64-bit network of an IPv6 one.
 ///
 /// Whoever has one IPv6 address has all of its network, and could take another for every request.
-struct PeerKey: Hashable, Sendable {
+package struct PeerKey: Hashable, Sendable {
     /// 0 in front of an IPv4 address, 1 of a network, 2 of the hash of what is no address.
     private let kind: UInt8
     private let number: UInt64
 
     /// - Parameter address: Without a port.
-    init(_ address: String) {
+    package init(_ address: String) {
         var bytes: (UInt64, UInt64) = (0, 0)
         if inet_pton(AF_INET, address, &bytes) == 1 {
             self.init(kind: 0, bytes.0)

@@ -18,14 +18,17 @@ final class ConsoleGuard: Sendable {
     private static let headerName = HTTPField.Name("X-Zonecast-Console")
 
     private struct Attempts {
-        var addresses: TokenBuckets<String>
+        var addresses: TokenBuckets<PeerKey>
         var names: TokenBuckets<String>
     }
 
     private let attempts: Mutex<Attempts>
     private let uptime: @Sendable () -> Duration
     /// Passwords are checked one after the other: each takes a core and 32 MiB for a quarter of a second.
-    let desk = DispatchQueue(label: "zonecast console sign-in")
+    private let desk = DispatchQueue(label: "zonecast console sign-in")
+    private let inLine = Mutex(0)
+    /// How many may wait for the desk: with them, the last one's answer comes within some seconds.
+    static let longestLine = 24
     let challenges = PasskeyChallenges()
     let tickets = DownloadTickets()
 
@@ -65,7 +68,7 @@ final class ConsoleGuard: Sendable {
     func charge(name: String? = nil, from address: String) throws {
         let now = uptime()
         let wait = attempts.withLock { attempts in
-            attempts.addresses.take(address, at: now)
+            attempts.addresses.take(PeerKey(address), at: now)
                 ?? name.flatMap { attempts.names.take($0.lowercased(), at: now) }
         }
         guard let wait else { return }
@@ -77,7 +80,7 @@ final class ConsoleGuard: Sendable {
     func giveBack(name: String? = nil, from address: String) {
         let now = uptime()
         attempts.withLock { attempts in
-            attempts.addresses.giveBack(address, at: now)
+            attempts.addresses.giveBack(PeerKey(address), at: now)
             if let name { attempts.names.giveBack(name.lowercased(), at: now) }
         }
     }
@@ -96,10 +99,22 @@ final class ConsoleGuard: Sendable {
         giveBack(name: person.name, from: address)
     }
 
-    /// Runs work that takes a core, in turn.
+    /// Runs work that takes a core, in turn; throws where too many wait already.
     func inTurn<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
-        try await withCheckedThrowingContinuation { continuation in
-            desk.async { continuation.resume(with: Result { try work() }) }
+        let mayWait = inLine.withLock { count in
+            guard count < Self.longestLine else { return false }
+            count += 1
+            return true
+        }
+        guard mayWait else {
+            throw ConsoleRefusal("Many people are signing in just now. Try again in some seconds.", status: 503)
+        }
+        return try await withCheckedThrowingContinuation { continuation in
+            desk.async { [self] in
+                let result = Result { try work() }
+                inLine.withLock { $0 -= 1 }
+                continuation.resume(with: result)
+            }
         }
     }
 

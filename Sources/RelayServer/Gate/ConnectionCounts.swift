@@ -1,7 +1,8 @@
+import RelayAPI
 import RelayStore
 import Synchronization
 
-/// How many connections are open, in all and from each address.
+/// How many connections are open, in all and from each address, or network of one.
 ///
 /// Shared by all loops.
 final class ConnectionCounts: Sendable {
@@ -15,7 +16,7 @@ final class ConnectionCounts: Sendable {
 
     private struct State {
         var total = 0
-        var byAddress: [String: Int] = [:]
+        var byAddress: [PeerKey: Int] = [:]
     }
 
     private let state = Mutex(State())
@@ -35,6 +36,7 @@ final class ConnectionCounts: Sendable {
     /// Counted in any case: each call needs its `left`.
     func joined(_ address: String) -> Verdict {
         let isProxy = trustedProxies.contains { $0.contains(address) }
+        let address = PeerKey(address)
         return state.withLock { state in
             state.total += 1
             let fromThere = state.byAddress[address, default: 0] + 1
@@ -46,6 +48,7 @@ final class ConnectionCounts: Sendable {
     }
 
     func left(_ address: String) {
+        let address = PeerKey(address)
         state.withLock { state in
             state.total -= 1
             guard let fromThere = state.byAddress[address] else { return }
