@@ -152,6 +152,24 @@ struct ConsoleTests {
         try go(page, "zones")
     }
 
+    @Test func whereAFieldIsMarkedIsSaidBesideTheRefusal() throws {
+        let stage = try Stage()
+        let schema = stage.folder.path + "-schema.ckdb"
+        defer { unlink(schema) }
+        let text =
+            "DEFINE SCHEMA\nRECORD TYPE Post (title STRING, GRANT READ TO \"_world\", GRANT CREATE TO \"_icloud\");\n"
+        try text.write(toFile: schema, atomically: true, encoding: .utf8)
+        let own = ["--container", Self.container, "--data", stage.folder.path]
+        #expect(try Command.run(["container", "create", Self.container, "--data", stage.folder.path]).status == 0)
+        let imported = try Command.run(["schema", "import", "--file", schema] + own)
+        #expect(imported.status == 0, "\(imported.complaint)")
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try go(page, "records", "?type=Post")
+        try page.wait(for: "document.getElementById('unmarked') !== null")
+        #expect(try page.text("document.querySelector('#unmarked a').hash").hasSuffix("/schema?type=Post"))
+    }
+
     @Test func darkAndNarrowItFits() throws {
         let stage = try Stage()
         try stage.fill()

@@ -3,7 +3,7 @@ extension ConsoleFiles {
     static let recordsScript = #"""
         // Records of the public database: query, look, change, export. Private records are nobody's business here.
 
-        import { get, place, wire } from "./api.js";
+        import { get, isProduction, place, wire } from "./api.js";
         import { button, complain, confirmed, dialog, download, fill, h, say, table } from "./dom.js";
         import { edit, shown } from "./editor.js";
         import { counted, moment, short } from "./format.js";
@@ -55,7 +55,9 @@ extension ConsoleFiles {
                 marker = page.continuationMarker;
               } catch (error) {
                 fill(list, h("p.trouble", null, error.message), /not marked/.test(error.message)
-                  && h("p", null, "A query needs this index: ", h("a", { href: shell.link("indexes") }, "Schema > Indexes"), " shows what is missing."));
+                  && h("p", { id: "unmarked" }, "Fields are marked on the page of the type: ", h("a", { href: shell.link("schema", { type: type.name }) }, type.name),
+                    isProduction() ? ", in development, and promoted from there." : ".",
+                    " To list records without a filter, ___recordID has to be queryable; one alone can always be fetched by its name, above."));
                 return;
               }
               draw();
