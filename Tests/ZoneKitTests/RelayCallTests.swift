@@ -141,7 +141,7 @@ import ZoneKit
     static let strangers: [(Int, String, CKError.Code)] = [
         (502, "<html>Bad Gateway</html>", .serviceUnavailable),
         (503, "", .serviceUnavailable),
-        (401, "no", .notAuthenticated),
+        (401, "no", .accountTemporarilyUnavailable),
         (413, "", .limitExceeded),
         (429, "{}", .requestRateLimited),
         (404, "{}", .serverRejectedRequest),

@@ -105,9 +105,8 @@ extension CKError {
     package init(foreign response: RelayResponse) {
         let code: Code =
             switch response.status {
-            case 401: .notAuthenticated
             // A proxy wants something: the relay itself, which knows the user, has said nothing.
-            case 403, 407: .accountTemporarilyUnavailable
+            case 401, 403, 407: .accountTemporarilyUnavailable
             case 408, 502, 503, 504: .serviceUnavailable
             case 413, 414, 431: .limitExceeded
             case 421: .notAuthenticated

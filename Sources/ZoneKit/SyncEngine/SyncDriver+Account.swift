@@ -32,12 +32,15 @@ extension SyncDriver {
 
     /// Looks who speaks now, and goes on for them.
     ///
-    /// Where it cannot be found out, or the relay does not take them now, the next round looks again: its trouble has an end,
-    /// and only of nobody there is nothing to wait for.
+    /// Where it cannot be found out now, the next round looks again: that trouble has an end. Of nobody, and of whom the relay
+    /// does not take, there is nothing to wait for but another sign-in.
     func followAccount() async {
-        try? await checkAccount()
-        let isAnybody = (try? database.session.connection().credentials.namesUser) ?? false
-        tell(.accountChanged(isUsable: isAnybody))
+        do {
+            try await checkAccount()
+            tell(.accountChanged(isUsable: true))
+        } catch {
+            tell(.accountChanged(isUsable: CKError(from: error).code != .notAuthenticated))
+        }
     }
 
     private func accountChanged(from previous: String?, to current: String?) async {
