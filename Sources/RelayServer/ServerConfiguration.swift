@@ -60,6 +60,11 @@ package struct ServerLimits: Sendable {
     ///
     /// Beyond: 413, from the declared length before any of it is read.
     package var body = 4 * 1024 * 1024
+    /// Bytes of bodies that have not come to their end, of all connections that share a loop; nobody is known yet whom they
+    /// are from.
+    ///
+    /// Beyond: 503, but for bodies of less than 16 KiB.
+    package var unfinishedBodies = 128 * 1024 * 1024
     /// Bytes of an upload's body, which is written to disk while it arrives: the largest asset and what a multipart body
     /// has around it.
     package var upload = 50 * 1024 * 1024 + 16 * 1024

@@ -77,6 +77,31 @@ import Testing
         }
     }
 
+    /// Whose they are is known only when they are whole.
+    @Test func bodiesThatAreNotWholeHaveABoundTogether() async throws {
+        let configure: @Sendable (inout ServerConfiguration) -> Void = {
+            Self.oneLoop(&$0)
+            $0.limits.unfinishedBodies = 100_000
+        }
+        try await withServer(configure) { port in
+            let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90001\r\n\r\n"
+            let most = String(repeating: "a", count: 90_000)
+            let first = try await RawPeer.connect(port: port, sending: head + most)
+            try await settle(port)
+            let second = try await RawPeer.connect(port: port, sending: head + most)
+            let refused = try await second.text(containing: "}")
+            #expect(refused.hasPrefix("HTTP/1.1 503 ") && refused.contains("Retry-After: 5"))
+            // A small one passes, and so does the first once it is whole; then there is room again.
+            let small = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123456789"
+            let other = try await RawPeer.connect(port: port, sending: small)
+            #expect(try await other.text(containing: "127.0.0.1\n").hasPrefix("HTTP/1.1 200 "))
+            try await first.send("a")
+            #expect(try await first.text(containing: "127.0.0.1\n").hasPrefix("HTTP/1.1 200 "))
+            let third = try await RawPeer.connect(port: port, sending: head + most + "a")
+            #expect(try await third.text(containing: "127.0.0.1\n").hasPrefix("HTTP/1.1 200 "))
+        }
+    }
+
     @Test func anIdleConnectionIsClosed() async throws {
         let clock = StandingClock()
         try await withServer(Self.oneLoop, clock: clock) { port in

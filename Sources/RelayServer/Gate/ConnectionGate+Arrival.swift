@@ -86,12 +86,14 @@ extension ConnectionGate {
         plan.request.body.append(contentsOf: piece)
         owesContinue = false
         if plan.request.body.count > loop.door.limits.body { return refuse(.bodyTooLarge, context) }
+        guard hold(piece.count) else { return refuse(.tooManyBodies, context) }
         arriving = plan
     }
 
     private func requestArrived(_ context: ChannelHandlerContext) {
         decoder.requestEnded()
         owesContinue = false
+        letGoOfBody()
         guard let plan = arriving.take() else { return }
         if plan.request.intake != nil { try? GateChannel.spareMemory(context.channel) }
         if let purpose = plan.purpose {

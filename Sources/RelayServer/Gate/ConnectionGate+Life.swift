@@ -26,6 +26,7 @@ extension ConnectionGate {
 
     func handlerRemoved(context: ChannelHandlerContext) {
         loop.remove(self)
+        letGoOfBody()
         direct = nil
         self.context = nil
     }
@@ -61,6 +62,7 @@ extension ConnectionGate {
             // The peer left in the middle of a request, and nobody is there to be told; or the parser takes the request
             // before this one for the connection's last, and then so must we: it would read no other.
             arriving = nil
+            letGoOfBody()
             decoder.dropEverything()
             isClosing = true
             if isIdle { leave(context) }

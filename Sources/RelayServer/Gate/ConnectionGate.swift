@@ -52,6 +52,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     var current: RequestPlan?
     /// The request whose body is arriving.
     var arriving: RequestPlan?
+    /// Bytes of its body so far, as they are counted among all of the loop.
+    private(set) var heldBytes = 0
     var owesContinue = false
     /// A request that its task has not taken yet.
     var ready: GateWork?
@@ -144,11 +146,28 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
 
     // MARK: The queue
 
+    /// Counts a piece of a body that is arriving; whether there is room for it.
+    func hold(_ count: Int) -> Bool {
+        heldBytes += count
+        loop.heldBytes += count
+        return heldBytes < Self.alwaysHeld || loop.heldBytes <= loop.door.limits.unfinishedBodies
+    }
+
+    /// Small requests pass however much arrives.
+    private static let alwaysHeld = 16 * 1024
+
+    /// The body is whole, or given up.
+    func letGoOfBody() {
+        loop.heldBytes -= heldBytes
+        heldBytes = 0
+    }
+
     func refuse(_ refusal: Refusal, _ context: ChannelHandlerContext) {
         guard !isClosing else { return }
         isClosing = true
         let omitsBody = decoder.isHeadRequest || arriving?.request.method == .head
         arriving = nil
+        letGoOfBody()
         decoder.dropEverything()
         queue.append(.refusal(refusal, omitsBody: omitsBody))
         pump(context)

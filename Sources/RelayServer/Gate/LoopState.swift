@@ -25,6 +25,8 @@ final class LoopState {
     /// Room for the head of the answer that is being written; kept, so that an answer needs none of its own.
     var headBytes = ByteBuffer()
     private var sweeper: RepeatedTask?
+    /// Bytes of bodies that are arriving.
+    var heldBytes = 0
     /// The time of the last sweep: good to one interval, and free.
     private(set) var coarseNow: NIODeadline
     /// The time by which deadlines are kept.

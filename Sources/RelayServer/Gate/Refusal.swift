@@ -14,6 +14,7 @@ enum Refusal: Error, Hashable, Sendable {
     case expectationNotMet
     case headersTooLarge
     case methodUnknown
+    case tooManyBodies
     case tooManyConnections
     case versionUnknown
 
@@ -28,7 +29,7 @@ enum Refusal: Error, Hashable, Sendable {
         case .expectationNotMet: 417
         case .headersTooLarge: 431
         case .methodUnknown: 501
-        case .tooManyConnections: 503
+        case .tooManyBodies, .tooManyConnections: 503
         case .versionUnknown: 505
         }
     }
@@ -38,7 +39,7 @@ enum Refusal: Error, Hashable, Sendable {
     /// Errors reference, section 2.
     private var code: String {
         switch self {
-        case .timeout, .tooManyConnections: "TRY_AGAIN_LATER"
+        case .timeout, .tooManyBodies, .tooManyConnections: "TRY_AGAIN_LATER"
         default: "BAD_REQUEST"
         }
     }
@@ -58,13 +59,14 @@ enum Refusal: Error, Hashable, Sendable {
         case .expectationNotMet: "The only expectation that can be met is 100-continue."
         case .headersTooLarge: "The header fields are too large or too many."
         case .methodUnknown: "This method is not known. Use GET or POST."
+        case .tooManyBodies: "Too many requests are arriving at once. Try again in a few seconds."
         case .tooManyConnections: "Too many connections are open. Try again in a few seconds."
         case .versionUnknown: "Only HTTP/1.0 and HTTP/1.1 are spoken here."
         }
     }
 
     /// Seconds after which another try may succeed.
-    var retryAfter: Int? { self == .tooManyConnections ? 5 : nil }
+    var retryAfter: Int? { status == 503 ? 5 : nil }
 
     /// The answer's body, in the wire's own error form.
     ///
