@@ -1,3 +1,4 @@
+import Crypto
 import Records
 import RelayCore
 import Wire
@@ -13,12 +14,9 @@ func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
 }
 
 /// `push/register`: wakes the caller's device through a push service while it has no socket open.
-func registerForPush(_ context: RequestContext) throws -> EndpointAnswer {
-    let device = try context.pushDesk().add(
-        PushTarget(context.body),
-        for: context.authentication,
-        in: context.home
-    )
+func registerForPush(_ context: RequestContext) async throws -> EndpointAnswer {
+    let (desk, target) = (try context.pushDesk(), try PushTarget(context.body))
+    let device = try await context.writing { try desk.add(target, for: $0.authentication, in: $0.home) }
     return EndpointAnswer {
         $0.member("registrationID", device.id)
         $0.member("deviceID", device.deviceID)
@@ -26,12 +24,23 @@ func registerForPush(_ context: RequestContext) throws -> EndpointAnswer {
 }
 
 /// `push/unregister`: the opposite.
-func unregisterFromPush(_ context: RequestContext) throws -> EndpointAnswer {
-    try context.pushDesk().remove(for: context.authentication, in: context.home)
+func unregisterFromPush(_ context: RequestContext) async throws -> EndpointAnswer {
+    let desk = try context.pushDesk()
+    try await context.writing { try desk.remove(for: $0.authentication, in: $0.home) }
     return EndpointAnswer { _ in }
 }
 
 extension RequestContext {
+    /// Writes to the directory away from the threads that serve connections: the disk may take its time.
+    fileprivate func writing<Value: Sendable>(
+        _ work: @escaping @Sendable (RequestContext) throws -> Value
+    ) async throws -> Value {
+        let result = try await authenticator.writingDesk.inTurn { [self] () throws(CredentialRefusal) in
+            Result { try work(self) }
+        }
+        return try result.get()
+    }
+
     fileprivate func pushDesk() throws -> PushDesk {
         guard let pushes else {
             throw RelayError(.notFound, "This relay sends no pushes; open a notice socket, or fetch changes at launch.")
@@ -73,7 +82,8 @@ extension PushTarget {
         let keys = try subscription.required("keys")
         let key = Base64URL.decode(try keys.required("p256dh").string().utf8.filter { $0 != UInt8(ascii: "=") })
         let secret = Base64URL.decode(try keys.required("auth").string().utf8.filter { $0 != UInt8(ascii: "=") })
-        guard let key, key.count == 65, key.first == 4, let secret, secret.count == 16 else {
+        guard let key, let secret, secret.count == 16, (try? P256.KeyAgreement.PublicKey(x963Representation: key)) != nil
+        else {
             throw RelayError.badRequest("webPush.keys holds p256dh and auth as PushSubscription.toJSON() gives them.")
         }
         return .webPush(endpoint: try subscription.required("endpoint").string(), key: key, secret: secret)

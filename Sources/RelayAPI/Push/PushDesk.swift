@@ -44,11 +44,9 @@ final class PushDesk: Sendable {
                 ended: { device, connection in
                     hub.leave(AdmittedDevice(device), as: connection)
                     // Where the disk refuses, the next push finds the same out.
-                    try? register.removePushDevice(device.id)
+                    try? register.removePushDevices([device.id])
                 },
-                heard: { device, fault in
-                    if fault != device.lastFault { try? register.notePushFault(fault, of: device.id) }
-                }
+                heard: { device in try? register.notePushFault(device.lastFault, of: device.id) }
             )
         )
         laneNumber = hub.add(lane)
@@ -66,13 +64,12 @@ final class PushDesk: Sendable {
     ///
     /// They have missed nobody knows what while the relay was down; they ask when they wake.
     func begin() throws(DirectoryError) {
+        var ended: [String] = []
         for device in try register.pushDevices() {
-            guard isStillGood(device) else {
-                try register.removePushDevice(device.id)
-                continue
-            }
-            try? listen(device)
+            if isStillGood(device) { try? listen(device) } else { ended.append(device.id) }
         }
+        // The relay starts on a full disk too; what stays is found again by the next start.
+        try? register.removePushDevices(ended)
     }
 
     /// Where the directory cannot be read it counts as good.
@@ -115,7 +112,7 @@ final class PushDesk: Sendable {
         guard let user = authentication.caller.user else { throw authentication.signInRequired }
         let address = NoticeAddress(store: home, user: user)
         guard let device = lane.device(authentication.caller.deviceID, at: address) else { return }
-        try register.removePushDevice(device.id)
+        try register.removePushDevices([device.id])
         forget(device.id)
     }
 

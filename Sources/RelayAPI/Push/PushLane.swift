@@ -42,8 +42,8 @@ final class PushLane: NoticeLane {
     struct Events: Sendable {
         /// The push service, or the end of its sign-in, says that it is over.
         var ended: @Sendable (PushDevice, NoticeConnectionID) -> Void
-        /// What a push service said; `nil`: it took the push.
-        var heard: @Sendable (PushDevice, String?) -> Void
+        /// What a push service said last is another thing than before: `lastFault`.
+        var heard: @Sendable (PushDevice) -> Void
     }
 
     private let state = Mutex(State())
@@ -189,8 +189,8 @@ final class PushLane: NoticeLane {
     private func settle(_ outcome: PushOutcome, _ notices: [OutgoingNotice], _ device: PushDevice) -> Bool {
         let now = uptime()
         switch outcome {
-        case .taken: events.heard(device, nil)
-        case .refused(let reason), .later(_, let reason): events.heard(device, reason)
+        case .taken: note(nil, of: device)
+        case .refused(let reason), .later(_, let reason): note(reason, of: device)
         case .gone:
             if let (device, connection) = remove(device.id) { events.ended(device, connection) }
             return false
@@ -206,6 +206,17 @@ final class PushLane: NoticeLane {
             _ = state.sleepers[device.id]?.pace.noticed(isUrgent: false, at: now)
             return true
         }
+    }
+}
+
+extension PushLane {
+    private func note(_ fault: String?, of device: PushDevice) {
+        let changed = state.withLock { state -> PushDevice? in
+            guard let known = state.sleepers[device.id]?.device, known.lastFault != fault else { return nil }
+            state.sleepers[device.id]?.device.lastFault = fault
+            return state.sleepers[device.id]?.device
+        }
+        if let changed { events.heard(changed) }
     }
 }
 

@@ -62,8 +62,8 @@ package protocol PushRegister: Sendable {
     ///
     /// Gives the identifiers of those that had to go: that one, and the oldest of the user's past `limit`.
     func addPushDevice(_ device: PushDevice, limit: Int) throws(DirectoryError) -> [String]
-    /// Does nothing if it is not there.
-    func removePushDevice(_ id: String) throws(DirectoryError)
+    /// All at once; passes over those that are not there.
+    func removePushDevices(_ ids: [String]) throws(DirectoryError)
     /// Does nothing if it is not there.
     func notePushFault(_ fault: String?, of id: String) throws(DirectoryError)
     /// All of them, the oldest first.

@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import HTTPTypes
 import RelayAPI
@@ -12,7 +11,7 @@ import RelayStore
 package struct ConsoleDoor: Sendable {
     private let parts: ConsoleParts?
     private let guardian: ConsoleGuard
-    private let executor = ConsoleExecutor()
+    private let executor = DiskExecutor()
 
     /// - Parameter parts: What it shows; `nil` keeps it shut.
     package init(_ parts: ConsoleParts?) {
@@ -156,15 +155,5 @@ package struct ConsoleDoor: Sendable {
         var response = APIResponse(status: .init(code: status), body: body)
         response.headers[.contentType] = "application/json; charset=utf-8"
         return response
-    }
-}
-
-/// Where the console's work is done: it reads disks and computes, which connections' loops must not wait for.
-private final class ConsoleExecutor: TaskExecutor {
-    private let queue = DispatchQueue(label: "zonecast console", qos: .utility, attributes: .concurrent)
-
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 }

@@ -21,6 +21,7 @@ package struct ManagementDoor: Sendable {
 
     private let parts: ConsoleParts
     private let attempts: AttemptCount
+    private let executor = DiskExecutor()
 
     package init(_ parts: ConsoleParts) {
         self.parts = parts
@@ -34,7 +35,8 @@ package struct ManagementDoor: Sendable {
             guard !request.path.utf8.starts(with: "/database/".utf8),
                 let place = request.path.firstRange(of: Self.start), !request.path.contains("/database/1/")
             else { return await others(request) }
-            return await answer(request.path[place.upperBound...].split(separator: "/").map(String.init), request)
+            let path = request.path[place.upperBound...].split(separator: "/").map(String.init)
+            return await withTaskExecutorPreference(executor) { await answer(path, request) }
         }
     }
 

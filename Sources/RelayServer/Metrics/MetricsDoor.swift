@@ -9,6 +9,7 @@ package struct MetricsDoor: Sendable {
     private let metrics: RelayMetrics
     private let token: String?
     private let isOpen: Bool
+    private let executor = DiskExecutor()
 
     /// - Parameters:
     ///   - metrics: what is shown.
@@ -21,13 +22,17 @@ package struct MetricsDoor: Sendable {
     }
 
     /// The answer; `nil` for every other request.
-    package func answer(_ request: APIRequest) -> APIResponse? {
+    package func answer(_ request: APIRequest) async -> APIResponse? {
         guard request.path == "/metrics", request.method == .get, isOpen || isShown(request) else { return nil }
-        var response = APIResponse(status: .ok, body: Array(metrics.text.utf8))
+        // It looks at every store's files and all descriptors.
+        let text = await withTaskExecutorPreference(executor) { [metrics] in await Self.text(of: metrics) }
+        var response = APIResponse(status: .ok, body: Array(text.utf8))
         response.headers[.contentType] = "text/plain; version=0.0.4; charset=utf-8"
         response.headers[.cacheControl] = "no-store"
         return response
     }
+
+    private static func text(of metrics: RelayMetrics) async -> String { metrics.text }
 
     private func isShown(_ request: APIRequest) -> Bool {
         guard let token, let shown = request.headers[.authorization] else { return false }

@@ -28,8 +28,11 @@ extension AccountStore: PushRegister {
         }
     }
 
-    package func removePushDevice(_ id: String) throws(DirectoryError) {
-        try write { db in try Self.removePushDevice(id, db) }
+    package func removePushDevices(_ ids: [String]) throws(DirectoryError) {
+        guard !ids.isEmpty else { return }
+        try write { db in
+            for id in ids { try Self.removePushDevice(id, db) }
+        }
     }
 
     package func notePushFault(_ fault: String?, of id: String) throws(DirectoryError) {

@@ -38,7 +38,7 @@ final class RequestWatch: Sendable {
     }
 
     @Sendable func respond(to request: APIRequest) async -> APIResponse {
-        if let shown = door.answer(request) { return shown }
+        if let shown = await door.answer(request) { return shown }
         let start = ContinuousClock.now
         let request = traced(request)
         let response = await relay.respond(to: request)

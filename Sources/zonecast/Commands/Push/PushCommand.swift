@@ -164,7 +164,7 @@ struct PushCommand: AsyncParsableCommand {
         func run() throws {
             try options.withDirectory { store in
                 guard try store.pushDevices().contains(where: { $0.id == id }) else { throw PushCommand.unknown(id) }
-                try store.removePushDevice(id)
+                try store.removePushDevices([id])
             }
             if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("removed") }
         }
