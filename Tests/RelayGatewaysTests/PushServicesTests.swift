@@ -175,7 +175,7 @@ import Testing
         )
         let sender = AlertSender(.init(webhook: address, ntfy: address), client: client)
         let message = AlertSender.Message(state: "test", rule: "r", title: "t", text: "x", relay: "r", at: "now")
-        let fault = await sender.send(message)
+        let fault = await sender.send(message, to: .webhook)
         #expect(fault?.contains("the port of its address is not between 1 and 65535") == true)
         var settings = PushSettings()
         settings.sendsToNtfy = true

@@ -104,6 +104,7 @@ import Testing
     @Test(arguments: [
         ("/database/1/c/development/private/records/modify", "/database/1/c/development/private/records/modify"),
         ("/asset/1/d/secret/name", "/asset/1/d/…"), ("/prefix/asset/1/u/secret", "/prefix/asset/1/u/…"),
+        ("/share/iCloud.x/production/0kq~p.tag", "/share/iCloud.x/…"),
     ])
     func addressesThatAreKeysAreCut(path: String, shown: String) {
         #expect(RequestLog.loggable(path) == shown)

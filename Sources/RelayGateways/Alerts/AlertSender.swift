@@ -63,6 +63,11 @@ package struct AlertSender: Sendable {
         }
     }
 
+    /// One of those who are told.
+    package enum Receiver: Hashable, Sendable {
+        case webhook, ntfy, mail
+    }
+
     private let settings: Settings
     private let client: HTTPClient
 
@@ -72,16 +77,31 @@ package struct AlertSender: Sendable {
         self.client = client
     }
 
-    /// Tells everybody; gives why somebody was not reached, `nil` if all were.
-    package func send(_ message: Message) async -> String? {
-        var faults: [String] = []
-        if let address = settings.webhook { faults += await post(webhook(message, to: address), "alerts.webhook") }
-        if let address = settings.ntfy { faults += await post(topic(message, to: address), "alerts.ntfy") }
-        if let mail = settings.mail { faults += await post(mail, message) }
-        return faults.isEmpty ? nil : faults.joined(separator: "; ")
+    /// All who are told.
+    package var receivers: [Receiver] {
+        var receivers: [Receiver] = []
+        if settings.webhook != nil { receivers.append(.webhook) }
+        if settings.ntfy != nil { receivers.append(.ntfy) }
+        if settings.mail != nil { receivers.append(.mail) }
+        return receivers
     }
 
-    private func post(_ receivers: MailReceivers, _ message: Message) async -> [String] {
+    /// Tells one of them; gives why they were not reached, `nil` if they were.
+    package func send(_ message: Message, to receiver: Receiver) async -> String? {
+        switch receiver {
+        case .webhook:
+            guard let address = settings.webhook else { return nil }
+            return await post(webhook(message, to: address), "alerts.webhook")
+        case .ntfy:
+            guard let address = settings.ntfy else { return nil }
+            return await post(topic(message, to: address), "alerts.ntfy")
+        case .mail:
+            guard let mail = settings.mail else { return nil }
+            return await post(mail, message)
+        }
+    }
+
+    private func post(_ receivers: MailReceivers, _ message: Message) async -> String? {
         let mail = Mail(
             from: receivers.from ?? "zonecast@\(MailPost.machine)",
             to: receivers.to,
@@ -91,7 +111,7 @@ package struct AlertSender: Sendable {
             id: "\(UUID().uuidString)@zonecast"
         )
         let fault = await MailPost(host: receivers.host, port: receivers.port).send(mail)
-        return fault.map { ["alerts.mail-server \($0)"] } ?? []
+        return fault.map { "alerts.mail-server \($0)" }
     }
 
     private func webhook(_ message: Message, to address: String) -> HTTPClientRequest {
@@ -124,16 +144,16 @@ package struct AlertSender: Sendable {
         return request
     }
 
-    private func post(_ request: HTTPClientRequest, _ key: String) async -> [String] {
+    private func post(_ request: HTTPClientRequest, _ key: String) async -> String? {
         do {
             let response = try await client.send(request, timeout: .seconds(5))
             let said = (try? await response.body.collect(upTo: 4_096)).map { String(buffer: $0).prefix(200) } ?? ""
             guard (200..<300).contains(response.status.code) else {
-                return ["\(key) answers \(response.status.code) \(said)"]
+                return "\(key) answers \(response.status.code) \(said)"
             }
-            return []
+            return nil
         } catch {
-            return ["\(key) cannot be reached: \(reason(for: error))"]
+            return "\(key) cannot be reached: \(reason(for: error))"
         }
     }
 }

@@ -68,6 +68,8 @@ final class ServerTLS: Sendable {
         )
         configuration.minimumTLSVersion = .tlsv12
         configuration.applicationProtocols = ["http/1.1"]
+        // A peer that has vanished never answers the end of the session, and a stop waits for it.
+        configuration.shutdownTimeout = .seconds(1)
         do {
             return try NIOSSLContext(configuration: configuration)
         } catch {

@@ -70,8 +70,19 @@ struct AlertPost: Sendable {
 
     var sending: @Sendable (AlertMessage) async -> String? { { message in await send(message) } }
 
-    /// Gives why somebody was not reached, `nil` if all were.
+    var receivers: [AlertSender.Receiver] { sender.receivers }
+
+    /// Tells everybody; gives why somebody was not reached, `nil` if all were.
     func send(_ message: AlertMessage) async -> String? {
+        var faults: [String] = []
+        for receiver in receivers {
+            if let fault = await send(message, to: receiver) { faults.append(fault) }
+        }
+        return faults.isEmpty ? nil : faults.joined(separator: "; ")
+    }
+
+    /// The same for one of them.
+    func send(_ message: AlertMessage, to receiver: AlertSender.Receiver) async -> String? {
         await sender.send(
             AlertSender.Message(
                 state: message.state.rawValue,
@@ -80,7 +91,8 @@ struct AlertPost: Sendable {
                 text: message.text,
                 relay: relay,
                 at: message.at.iso8601
-            )
+            ),
+            to: receiver
         )
     }
 
@@ -100,23 +112,33 @@ struct AlertKeeping: Service {
     func run() async throws {
         await cancelWhenGracefulShutdown {
             var watch = AlertWatch()
-            var waiting: [AlertMessage] = []
-            var isFailing = false
+            var lines: [AlertSender.Receiver: Line] = [:]
             while (try? await Task.sleep(for: interval)) != nil {
-                waiting += watch.look(at: look(), now: TimeSource.system.now())
-                waiting = Array(waiting.suffix(Self.capacity))
-                while let message = waiting.first {
-                    if message.state == .firing { logger.warning("Alert. \(message.text)") }
-                    if let fault = await post.send(message) {
-                        if !isFailing { logger.error("Alerts do not arrive, and are tried again: \(fault)") }
-                        isFailing = true
-                        break
-                    }
-                    isFailing = false
-                    waiting.removeFirst()
-                }
+                let news = watch.look(at: look(), now: TimeSource.system.now())
+                for message in news where message.state == .firing { logger.warning("Alert. \(message.text)") }
+                // Each has a line of their own: one who cannot be reached keeps nothing from the others.
+                for receiver in post.receivers { await tell(receiver, news, &lines[receiver, default: Line()]) }
             }
         }
         await post.end()
+    }
+
+    /// What one receiver has still to hear.
+    private struct Line {
+        var waiting: [AlertMessage] = []
+        var isFailing = false
+    }
+
+    private func tell(_ receiver: AlertSender.Receiver, _ news: [AlertMessage], _ line: inout Line) async {
+        line.waiting = Array((line.waiting + news).suffix(Self.capacity))
+        while let message = line.waiting.first {
+            if let fault = await post.send(message, to: receiver) {
+                if !line.isFailing { logger.error("Alerts do not arrive, and are tried again: \(fault)") }
+                line.isFailing = true
+                return
+            }
+            line.isFailing = false
+            line.waiting.removeFirst()
+        }
     }
 }

@@ -38,9 +38,9 @@ struct RequestLog: Sendable {
         logger.info("request", metadata: facts)
     }
 
-    /// An asset's address is as good as a key, so it is cut.
+    /// The address of an asset or of a share is as good as a key, so it is cut.
     static func loggable(_ path: String) -> String {
-        for secret in ["/asset/1/", "/courier/"] {
+        for secret in ["/asset/1/", "/share/"] {
             guard let start = path.firstRange(of: secret) else { continue }
             let rest = path[start.upperBound...].prefix { $0 != "/" }
             return path[..<start.upperBound] + rest + "/…"

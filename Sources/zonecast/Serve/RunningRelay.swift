@@ -162,8 +162,7 @@ struct RunningRelay {
         let backups = ScheduledBackups(data: settings.data, logger: logger)
         let revocations = RevocationWatch(admission: admission, relay: relay, accounts: accounts)
         var services: [any Service] = [
-            server, revocations, housekeeping, clearing, TransferKeeping(relay: relay),
-            UploadKeeping(relay: relay), backups,
+            revocations, housekeeping, clearing, TransferKeeping(relay: relay), UploadKeeping(relay: relay), backups,
             StoreLook(data: settings.data, damage: damage),
         ]
         if settings.servesConsole || alerts != nil {
@@ -172,6 +171,9 @@ struct RunningRelay {
         if let alerts { services.append(keeping(alerts, telemetry, metrics)) }
         if let push { services.append(push) }
         if let tracing { services.append(tracing) }
+        // They are told to stop from the last to the first, and each is waited for: nobody keeps the server from its
+        // farewells.
+        services.append(server)
         try await serve(services)
         try lostWrite.check()
     }
