@@ -123,8 +123,8 @@ extension CKDatabase {
         if case .failure(let error) = outcome { connection.zoneKeys.heard(error, of: zoneID) }
         var page = try outcome.get()
         let before = connection.zoneKeys.key(zoneID)?.number
-        try await seeToKeys(of: &page, in: zoneID, connection)
         if wantsKey { try await openKey(of: zoneID) }
+        try await seeToKeys(of: &page, in: zoneID, connection)
         let now = connection.zoneKeys.key(zoneID)?.number
         page.bringsKey = page.bringsKey && token != nil && now != nil && now != before
         let hasSealed = page.records.contains { $0.state.withLock { $0.hasSealed } }
