@@ -82,7 +82,8 @@ extension PushTarget {
         let keys = try subscription.required("keys")
         let key = Base64URL.decode(try keys.required("p256dh").string().utf8.filter { $0 != UInt8(ascii: "=") })
         let secret = Base64URL.decode(try keys.required("auth").string().utf8.filter { $0 != UInt8(ascii: "=") })
-        guard let key, let secret, secret.count == 16, (try? P256.KeyAgreement.PublicKey(x963Representation: key)) != nil
+        guard let key, let secret, secret.count == 16,
+            (try? P256.KeyAgreement.PublicKey(x963Representation: key)) != nil
         else {
             throw RelayError.badRequest("webPush.keys holds p256dh and auth as PushSubscription.toJSON() gives them.")
         }

@@ -13,7 +13,7 @@ extension Authenticator {
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> Authentication {
         guard !shown.isAmbiguous, shown.apiToken == nil, shown.webToken == nil, let keyID = shown.signature.keyID,
-            let signed = SignedRequest(shown.signature, of: request)
+            let signed = SignedRequest(shown.signature, of: request, publicURL: settings.publicURL)
         else { throw .failed }
         let now = time.now()
         let uptime = time.uptime()

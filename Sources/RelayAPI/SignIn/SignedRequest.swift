@@ -14,8 +14,8 @@ struct SignedRequest {
     /// Whether answering it twice would change something twice.
     var isWrite: Bool
 
-    /// `nil` if a header is missing or malformed.
-    init?(_ headers: SigningHeaders, of request: APIRequest) {
+    /// `nil` if a header is missing or malformed; `publicURL` is where clients reach the relay, if that is known.
+    init?(_ headers: SigningHeaders, of request: APIRequest, publicURL: String?) {
         guard let dateText = headers.date, let date = SignatureDate.parse(dateText),
             let encoded = headers.signature, let der = Base64.decode(encoded),
             let signature = try? P256.Signing.ECDSASignature(derRepresentation: der)
@@ -25,7 +25,7 @@ struct SignedRequest {
         isWrite = Self.isWrite(request)
         let hashes = [Base64.encode(Array(SHA256.hash(data: request.body)))] + (request.body.isEmpty ? [""] : [])
         messages = hashes.flatMap { hash in
-            Self.paths(of: request).map { Array("\(dateText):\(hash):\($0)".utf8) }
+            Self.paths(of: request, publicURL).map { Array("\(dateText):\(hash):\($0)".utf8) }
         }
     }
 
@@ -39,9 +39,15 @@ struct SignedRequest {
         messages.contains { key.isValidSignature(signature, for: SHA256.hash(data: $0)) }
     }
 
-    /// The path after a proxy's prefix, and as it came; each without the query and with it.
-    private static func paths(of request: APIRequest) -> [String] {
+    /// The path after a proxy's prefix, as it came, and behind the prefix that a proxy has taken away; each without the query
+    /// and with it.
+    private static func paths(of request: APIRequest, _ publicURL: String?) -> [String] {
         var paths = [request.path]
+        if let prefix = publicURL.flatMap({ URLComponents(string: $0)?.path }), !prefix.isEmpty,
+            !request.path.hasPrefix(prefix + "/")
+        {
+            paths.append(prefix + request.path)
+        }
         for start in ["/database/1/", "/device/1/", "/push/1/"] {
             guard let found = request.path.firstRange(of: start), found.lowerBound > request.path.startIndex else {
                 continue

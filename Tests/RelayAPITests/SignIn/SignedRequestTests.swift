@@ -84,6 +84,26 @@ import Testing
         }
     }
 
+    /// The proxy has taken away a prefix that the client has signed.
+    @Test func thePrefixOfThePublicAddressMayBeSigned() throws {
+        world.settings.publicURL = "https://sync.example.org/relay"
+        let authenticator = try world.authenticator()
+        let empty = hash([])
+        for signed in ["/relay\(caller)", caller] {
+            let found = try authenticator.authenticate(
+                request(caller, signing: "\(date()):\(empty):\(signed)"),
+                in: world.home
+            )
+            #expect(found.caller.identity == .serverKey(registered.user))
+        }
+        #expect(throws: CredentialRefusal.self) {
+            try authenticator.authenticate(
+                request(caller, signing: "\(date()):\(empty):/other\(caller)"),
+                in: world.home
+            )
+        }
+    }
+
     @Test func aKeyKnowsItsOwnNameAndHasNoUserContext() async throws {
         let relay = Relay(
             authenticator: try world.authenticator(),
