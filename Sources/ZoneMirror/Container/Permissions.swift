@@ -78,8 +78,10 @@ struct Permissions {
         case .public:
             let creator: String? = row?[2]
             let rights = try (row?[5] as String?).flatMap { try GrantedRights.of(db, type: $0) }
+            // What somebody else has made or changed here and not sent is not this user's to change.
+            let isAnothers = try oid.map { try OutboxRow.isOfAnother(db, $0) } ?? false
             return facts(
-                stage,
+                isAnothers ? .exported : stage,
                 .publicStore(
                     isMine: creator != nil && creator == account.user,
                     isGranted: rights?.contains(.write) ?? false,

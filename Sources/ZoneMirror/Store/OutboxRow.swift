@@ -49,22 +49,41 @@ struct OutboxRow {
 
     /// The next ones that are free to go, oldest first.
     static func next(_ db: Database, after place: Int64, limit: Int) throws -> [OutboxRow] {
-        let sql = select + " WHERE held IS NULL AND place > ? ORDER BY place LIMIT ?"
+        let sql = select + " WHERE account IS NULL AND held IS NULL AND place > ? ORDER BY place LIMIT ?"
         return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [place, limit]).map(make)
     }
 
     static func all(_ db: Database) throws -> [OutboxRow] {
-        try Row.fetchAll(db, sql: select + " ORDER BY place").map(make)
+        try Row.fetchAll(db, sql: select + " WHERE account IS NULL ORDER BY place").map(make)
     }
 
     static func count(_ db: Database, free: Bool = false) throws -> Int {
-        let sql = "SELECT count(*) FROM mirror_outbox" + (free ? " WHERE held IS NULL" : "")
+        let sql = "SELECT count(*) FROM mirror_outbox WHERE account IS NULL" + (free ? " AND held IS NULL" : "")
         return try Int.fetchOne(db, sql: sql) ?? 0
+    }
+
+    /// In a file that users share: what was changed so far is that user's, and waits until they are back; `nil` leaves it.
+    ///
+    /// So long nothing of it is sent, counted or listed: neither what waits to be sent nor what was refused and may be tried
+    /// again by itself.
+    static func hand(_ db: Database, from before: String?, to user: String?) throws {
+        for table in ["mirror_outbox", "mirror_refused"] {
+            if let before, before != user {
+                try db.execute(sql: "UPDATE \(table) SET account = ? WHERE account IS NULL", arguments: [before])
+            }
+            try db.execute(sql: "UPDATE \(table) SET account = NULL WHERE account = ?", arguments: [user])
+        }
+    }
+
+    /// Whether an object has a change of a user who is not signed in.
+    static func isOfAnother(_ db: Database, _ oid: String) throws -> Bool {
+        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = ? AND account IS NOT NULL)"
+        return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [oid]) ?? false
     }
 
     /// Whether a deletion is free to go.
     static func hasDeletion(_ db: Database) throws -> Bool {
-        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE held IS NULL AND op = 'delete')"
+        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE held IS NULL AND account IS NULL AND op = 'delete')"
         return try Bool.fetchOne(db, sql: sql) ?? false
     }
 
@@ -92,6 +111,17 @@ struct OutboxRow {
     /// There may be room for another zone now.
     static func releaseZoneless(_ db: Database) throws {
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'noZone'")
+    }
+
+    /// The model may have again what it did not have when the file was open last.
+    static func releaseTableless(_ db: Database) throws {
+        try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'noTable'")
+    }
+
+    /// Whether something waits for something that is to come.
+    static func hasWaiting(_ db: Database) throws -> Bool {
+        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE held = 'waiting' AND account IS NULL)"
+        return try Bool.fetchOne(db, sql: sql) ?? false
     }
 
     /// What was waited for may be there now.

@@ -16,6 +16,8 @@ enum StoreTables {
         try add("isEnding INTEGER NOT NULL DEFAULT 0", to: "mirror_zone", db)
         try add("tag TEXT", to: "mirror_move", db)
         try add("code INTEGER", to: "mirror_outbox", db)
+        try add("account TEXT", to: "mirror_outbox", db)
+        try add("account TEXT", to: "mirror_refused", db)
         try add("keys TEXT", to: "mirror_duplicate", db)
         try db.execute(
             sql: "INSERT OR IGNORE INTO mirror_state(k, v) VALUES (?, hex(randomblob(8)))",
@@ -52,7 +54,7 @@ enum StoreTables {
         CREATE TABLE IF NOT EXISTS mirror_outbox(
             place INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, entity TEXT NOT NULL, op TEXT NOT NULL,
             version INTEGER NOT NULL, isAttempted INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
-            held TEXT, error TEXT, code INTEGER);
+            held TEXT, error TEXT, code INTEGER, account TEXT);
         CREATE TABLE IF NOT EXISTS mirror_link(
             oid TEXT NOT NULL, entity TEXT NOT NULL, col TEXT NOT NULL, zone INTEGER NOT NULL, target TEXT NOT NULL,
             PRIMARY KEY(oid, col)) WITHOUT ROWID;
@@ -65,7 +67,7 @@ enum StoreTables {
         CREATE TABLE IF NOT EXISTS mirror_refused(
             id INTEGER PRIMARY KEY, oid TEXT NOT NULL, entity TEXT NOT NULL, zone INTEGER, name TEXT, op TEXT NOT NULL,
             mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL,
-            schema INTEGER, base BLOB);
+            schema INTEGER, base BLOB, account TEXT);
         CREATE TABLE IF NOT EXISTS mirror_event(
             id INTEGER PRIMARY KEY, kind TEXT NOT NULL, began REAL NOT NULL, ended REAL, succeeded INTEGER, code INTEGER,
             message TEXT, records INTEGER NOT NULL DEFAULT 0, total INTEGER, details TEXT,

@@ -43,6 +43,7 @@ actor AccountGate {
         let isPublic = link.database.databaseScope == .public
         if isPublic, !connection.credentials.namesUser {
             // Nobody may read too; what was found out of somebody before holds for their requests alone.
+            if let previous = try await storedUser() { try await hand(from: previous, to: nil) }
             try link.belongs(to: generation)
             passed = generation
             await changed(.signedOut(of: nil))
@@ -68,9 +69,10 @@ actor AccountGate {
                 "Another user has signed in; their own store is opened in place of this one."
             )
         }
+        // Whose data the file holds stands in it before the first of them do: the next user is told from this one by that. And
+        // before anything is asked in this one's name: a round that still goes through the line goes under the other's.
+        if isPublic { try await hand(from: previous, to: name) } else if previous != name { try await store(name) }
         try link.belongs(to: generation)
-        // Whose data the file holds stands in it before the first of them do: the next user is told from this one by that.
-        if previous != name { try await store(name) }
         passed = generation
         // Also of the user whose the file was: they may have been refused meanwhile.
         await changed(.is(name, previous: nil))
@@ -79,6 +81,19 @@ actor AccountGate {
     private func storedUser() async throws(CKError) -> String? {
         do {
             return try await file.pool.read { try State.text($0, .account) }
+        } catch {
+            throw CKError(from: error)
+        }
+    }
+
+    /// The public file stays behind its store whoever comes; what one user has changed there is not sent by the next, nor by
+    /// nobody.
+    private func hand(from previous: String?, to user: String?) async throws(CKError) {
+        do {
+            try await file.pool.write { db in
+                try OutboxRow.hand(db, from: previous, to: user)
+                if let user, user != previous { try State.set(db, .account, user) }
+            }
         } catch {
             throw CKError(from: error)
         }

@@ -30,8 +30,17 @@ struct MirrorPage: Sendable {
 struct MirrorLink: Sendable {
     let database: CKDatabase
     private let memory = LinkMemory()
+    /// For whom alone it asks; `nil`: for whoever was found to be the owner last.
+    private var fixed: AccountBinding?
 
     init(database: CKDatabase) { self.database = database }
+
+    /// The same for the owner of now, also when another one is found meanwhile: what is to be written was read as theirs.
+    func ofNow() -> MirrorLink {
+        var link = self
+        link.fixed = memory.binding.withLock { $0 }
+        return link
+    }
 
     /// The sign-in of that generation was found to be that of the user whose data these are.
     func belongs(to generation: Int) throws(CKError) {
@@ -41,7 +50,7 @@ struct MirrorLink: Sendable {
 
     /// Makes a request in the name of the user whose data these are, or not at all.
     func asOwner<Answer>(_ ask: () async throws(CKError) -> Answer) async throws(CKError) -> Answer {
-        let binding = memory.binding.withLock { $0 }
+        let binding = fixed ?? memory.binding.withLock { $0 }
         do {
             return try await AccountBinding.$current.withValue(binding) { try await ask() }
         } catch {

@@ -40,7 +40,7 @@ extension MirrorSync {
             try db.execute(sql: "UPDATE mirror_refused SET schema = ? WHERE schema IS NULL", arguments: [version])
             let rows = try Row.fetchAll(
                 db,
-                sql: RefusedRow.select + " WHERE code = ? AND schema <> ? ORDER BY id",
+                sql: RefusedRow.select + " WHERE code = ? AND schema <> ? AND account IS NULL ORDER BY id",
                 arguments: [CKError.Code.invalidArguments.rawValue, version]
             )
             let applied = try rows.map { RefusedRow($0) }.filter { try $0.apply(db, file, byItself: true) }
@@ -49,7 +49,7 @@ extension MirrorSync {
             }
             // The others wait for a decision, whatever the schema is.
             try db.execute(
-                sql: "UPDATE mirror_refused SET schema = ? WHERE code = ?",
+                sql: "UPDATE mirror_refused SET schema = ? WHERE code = ? AND account IS NULL",
                 arguments: [version, CKError.Code.invalidArguments.rawValue]
             )
             return applied.count

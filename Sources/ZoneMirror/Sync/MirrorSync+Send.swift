@@ -8,6 +8,8 @@ import ZoneKit
 extension MirrorSync {
     /// What one round of sending has come to.
     struct SendTally {
+        /// Writes in the name of the user whose changes are read.
+        let link: MirrorLink
         var began: Date
         var outcome = SyncSchedule.SendOutcome()
         /// What ended the round.
@@ -62,8 +64,11 @@ extension MirrorSync {
     /// all the same.
     func sendNow(concerning objects: [ObjectID]? = nil) async throws {
         try await checkAccount()
-        // Who asks wants all tried again that has failed for want of a zone.
-        _ = try? await file.pool.write { try OutboxRow.releaseZoneless($0) }
+        // Who asks wants all tried again that waits for a zone, or for something else that may have come by now.
+        _ = try? await file.pool.write { db in
+            try OutboxRow.releaseZoneless(db)
+            try OutboxRow.releaseWaiting(db)
+        }
         let names = objects.map { Set($0.map(\.name.text)) }
         let refused = try await send(held: [])
         if let refusal = refused.first(where: { names?.contains($0.oid) ?? true }) { throw refusal.error }
@@ -75,7 +80,7 @@ extension MirrorSync {
     private func send(held: Set<ZoneID>) async throws -> [Settlement.Refusal] {
         try await withSendLane {
             tell(.sendBegan)
-            var tally = SendTally(began: conditions.wallClock())
+            var tally = SendTally(link: isPublic ? link.ofNow() : link, began: conditions.wallClock())
             tally.heldZones = held
             for _ in 0..<Self.maxMoves {
                 guard await moveAndSend(&tally), tally.error == nil else { break }
@@ -219,7 +224,7 @@ extension MirrorSync {
         await turnstile.enter()
         defer { turnstile.leave() }
         do throws(CKError) {
-            try await link.make([zone])
+            try await tally.link.make([zone])
         } catch {
             if error.trouble.isRetriedAutomatically || error.isOfWay {
                 tally.retryLater(error, in: zone)
@@ -263,7 +268,7 @@ extension MirrorSync {
         var answers: [MirrorLink.Answer]
         tally.bytes += request.reduce(0) { $0 + $1.size }
         do throws(CKError) {
-            answers = try await link.modify(writes, in: zone, atomically: isAtomic)
+            answers = try await tally.link.modify(writes, in: zone, atomically: isAtomic)
             limits.accepted()
             feed.wrote(zone)
         } catch {
@@ -325,7 +330,7 @@ extension MirrorSync {
         var (good, writes, bad): ([Outgoing], [ClientRequest.Write], [(Outgoing, CKError)]) = ([], [], [])
         for item in request {
             do throws(CKError) {
-                writes.append(try await link.readied(item, in: zone))
+                writes.append(try await tally.link.readied(item, in: zone))
                 good.append(item)
             } catch {
                 // A disk of ours without space for a file to send is no reason to take the change back.

@@ -1,0 +1,89 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// A public store under users who come and go, and by itself.
+@Suite(.timeLimit(.minutes(15))) struct PublicUserTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func board(_ device: TestDevice, isAutomatic: Bool = false) async throws -> Mirrored {
+        let conditions = isAutomatic ? MirrorConditions(device.connection.conditions ?? SyncConditions()) : nil
+        return try await Mirrored(
+            device,
+            model: MirrorModel(Post.self),
+            scope: .public,
+            isAutomatic: isAutomatic,
+            conditions: conditions ?? MirrorConditions()
+        )
+    }
+
+    private func write(_ mirror: Mirrored, _ post: Post) throws {
+        let context = mirror.context()
+        try context.insert(post)
+        try context.save()
+    }
+
+    private func edit(_ mirror: Mirrored, _ name: RecordName, _ text: String) throws {
+        let context = mirror.context()
+        try context.edit(Post.self, name) { $0.text = text }
+        try context.save()
+    }
+
+    private func texts(_ mirror: Mirrored) async throws -> [String: String] {
+        relay.clock.advance(by: .seconds(60))
+        try await mirror.container.pollNow()
+        let posts = try mirror.context().fetch(Post.self)
+        return Dictionary(uniqueKeysWithValues: posts.map { ($0.id.text, $0.text) })
+    }
+
+    /// The file is the same for all users; what one of them has written goes out as theirs, or waits.
+    @Test(arguments: [false, true]) func whatOneUserDidNotSendIsNotSentAsTheNext(_ signsOut: Bool) async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await board(device)
+        try? await mirror.container.fetchChanges()
+        try write(mirror, Post(id: "sent", text: "1"))
+        try await mirror.container.sendChanges()
+        try write(mirror, Post(id: "unsent", text: "Alice's"))
+        try edit(mirror, "sent", "2")
+        if signsOut {
+            device.connection.credentials.replace(webAuthToken: nil)
+            try? await mirror.sync()
+        }
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try await mirror.container.fetchChanges()
+        try write(mirror, Post(id: "b", text: "Bob's"))
+        #expect(try await mirror.container.pendingExports(mirror.store).map(\.name.text) == ["b"])
+        try await mirror.container.sendChanges()
+        #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        // Nor is it Bob's to change, which would make it his.
+        #expect(throws: MirrorError.self) { try edit(mirror, "unsent", "Bob's now") }
+        let reader = try await board(relay.device(of: "carol"))
+        #expect(try await texts(reader) == ["sent": "1", "b": "Bob's"])
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await mirror.sync()
+        #expect(try await texts(reader) == ["sent": "2", "b": "Bob's", "unsent": "Alice's"])
+        let unsent = ObjectID(store: mirror.store, entity: "Post", name: "unsent")
+        #expect(mirror.container.canUpdateRecord(for: unsent))
+        #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+    }
+
+    /// Nobody asks for a poll; the initial import is known to be complete all the same.
+    @Test func thePollsOfAScheduleEndTheInitialImport() async throws {
+        let writer = try await board(relay.device(of: "alice"))
+        try? await writer.container.fetchChanges()
+        try write(writer, Post(id: "a", text: "Hello"))
+        try await writer.container.sendChanges()
+        let mirror = try await board(relay.device(of: "bob"), isAutomatic: true)
+        try await relay.settle()
+        #expect(try await mirror.container.hasCompletedInitialImport(mirror.store))
+        let first = try #require(try await mirror.container.lastSuccessfulImport(mirror.store))
+        await relay.advance(by: .seconds(3_600))
+        let next = try #require(try await mirror.container.lastSuccessfulImport(mirror.store))
+        #expect(next.timeIntervalSince(first) > 1_700)
+        await mirror.container.close()
+    }
+}
