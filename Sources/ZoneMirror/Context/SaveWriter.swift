@@ -122,6 +122,15 @@ struct SaveWriter {
 
     private mutating func reserve(_ item: SavePlan.Item, _ table: TableForm, in zone: Int64) throws {
         relinked.append(object(item))
+        if file.scope == .shared, file.description.unpermittedWrites == .reject,
+            try !ShareCache.canWrite(db, zone: zone, record: nil)
+        {
+            let object = object(item)
+            throw MirrorError(
+                .permissionFailure([object]),
+                "\(object) belongs to a share that this user may only read. Ask its owner for the right to write."
+            )
+        }
         try KnownRecord.reserve(
             db,
             zone: zone,
