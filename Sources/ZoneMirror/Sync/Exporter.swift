@@ -75,7 +75,10 @@ struct Exporter {
     }
 
     private func outgoing(_ row: OutboxRow) throws -> Outgoing? {
-        guard let table = file.mapping.tables[row.entity] else { return nil }
+        guard let table = file.mapping.tables[row.entity] else {
+            try hold(row.oid, "The model has no \(row.entity) any more. It is sent when it has again.", as: "noTable")
+            return nil
+        }
         let known = try KnownRecord.find(db, oid: row.oid)
         let home = try known.flatMap { try KnownZone.find(db, id: $0.zone) }
         guard home?.isEnding != true else {

@@ -46,11 +46,14 @@ extension MirrorSync {
             tell(.fetchBegan)
             var tally = Tally(began: conditions.wallClock())
             let round = FetchRound(asksDatabase: asksDatabase, prioritized: prioritized, held: held)
-            let outcome = await walk(round, &tally)
+            let outcome = await walk(round, held, &tally)
             let failure = Self.failure(outcome, tally.errors)
             lastTrouble = failure
-            if failure == nil, outcome.sawDatabase {
-                await noteImported()
+            // That of the relay's state which was seen first: what was left out is as the relay had it then, or newer.
+            if outcome.sawDatabase { importOwed = tally.began }
+            if failure == nil, !leavesOut(held), let seen = importOwed {
+                importOwed = nil
+                await noteImported(at: seen)
                 await lookAtSchema()
             }
             if tally.records > 0 || failure != nil || !tally.details.isEmpty {
@@ -89,8 +92,11 @@ extension MirrorSync {
         }
     }
 
-    private func noteImported() async {
-        let (file, now) = (file, conditions.wallClock().timeIntervalSince1970)
+    /// Whether something has changed in zones that the round does not ask, since they want patience.
+    private func leavesOut(_ held: Set<ZoneID>) -> Bool { feed.unfetched.contains(where: held.contains) }
+
+    private func noteImported(at seen: Date) async {
+        let (file, now) = (file, seen.timeIntervalSince1970)
         try? await file.pool.write { db in
             try State.set(db, .hasImported, "1")
             try State.set(db, .lastImport, now)
@@ -99,7 +105,7 @@ extension MirrorSync {
         }
     }
 
-    private func walk(_ round: FetchRound, _ tally: inout Tally) async -> FetchRound.Outcome {
+    private func walk(_ round: FetchRound, _ held: Set<ZoneID>, _ tally: inout Tally) async -> FetchRound.Outcome {
         var outcome = FetchRound.Outcome()
         self.round = round
         await withTaskGroup(of: Arrival.self) { group in
@@ -123,7 +129,7 @@ extension MirrorSync {
         aheads = [:]
         // That a zone is gone is no trouble: the database's feed has told of it since.
         let isComplete = outcome.zoneTroubles.values.allSatisfy { $0.kind == .zoneGone }
-        if outcome.trouble == nil, isComplete {
+        if outcome.trouble == nil, isComplete, !leavesOut(held) {
             do {
                 try await settleMoves(&tally)
             } catch {

@@ -11,6 +11,7 @@ extension MirrorSync {
         await outboxLook.enter()
         defer { outboxLook.leave() }
         let file = file
+        if (try? await file.pool.read { try OutboxRow.hasWaiting($0) }) == true { lookAgainLater() }
         let look = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
             let count = try OutboxRow.count(db, free: true)
             guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
@@ -50,6 +51,22 @@ extension MirrorSync {
         await outboxChanged()
     }
 
-    /// Between two tries whether the user's space is still full.
+    /// What waits for something else is tried again now and then, also where nothing tells that this has come.
+    private func lookAgainLater() {
+        guard waitWatch == nil, conditions.isAutomatic, !isStopped else { return }
+        let time = conditions.time
+        waitWatch = time.start { [weak self] in
+            guard (try? await time.sleep(time.now() + Self.spaceInterval)) != nil else { return }
+            await self?.lookAgain()
+        }
+    }
+
+    private func lookAgain() async {
+        waitWatch = nil
+        try? await file.pool.write { try OutboxRow.releaseWaiting($0) }
+        await outboxChanged()
+    }
+
+    /// Between two tries whether the user's space is still full, or what is waited for still missing.
     private static let spaceInterval = Duration.seconds(900)
 }

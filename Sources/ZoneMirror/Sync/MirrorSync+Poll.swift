@@ -105,6 +105,7 @@ extension MirrorSync {
             try await checkAccount()
         } catch {
             lastTrouble = error
+            hasPollFailed = true
             let trouble = error.isOfStorage ? Trouble(.busy) : error.trouble
             return perform(poll.handle(.failed(type: type, trouble), at: conditions.time.now(), using: &chance))
         }
@@ -122,6 +123,13 @@ extension MirrorSync {
         guard walking == 0 else { return }
         walkWaiters.forEach { $0.resume() }
         walkWaiters = []
+    }
+
+    /// All types have been asked about on schedule; a poll by hand says so itself.
+    func pollHasEnded() {
+        defer { hasPollFailed = false }
+        guard walking > 0, !hasPollFailed, unpolled.isEmpty else { return }
+        inBackground { await $0.noteFirstPoll() }
     }
 
     private func noteFirstPoll() async {
@@ -204,6 +212,7 @@ extension MirrorSync {
     }
 
     private func pollFailed(_ type: String, _ error: CKError, _ trouble: Trouble? = nil) async {
+        hasPollFailed = true
         await note(.poll, error: error)
         let trouble = trouble ?? error.trouble
         perform(poll.handle(.failed(type: type, trouble), at: conditions.time.now(), using: &chance))

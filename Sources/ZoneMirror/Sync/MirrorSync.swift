@@ -62,6 +62,11 @@ actor MirrorSync {
     var lastTrouble: CKError?
     var hasWarned = false
     var spaceWatch: Task<Void, Never>?
+    var waitWatch: Task<Void, Never>?
+    /// When the database was asked for its zones, until all that it named then have been read.
+    var importOwed: Date?
+    /// Some type could not be asked about in the poll that is under way.
+    var hasPollFailed = false
     var schemaWatch: Task<Void, Never>?
     private var keptHold: Double?
     var newsAsked: UInt64 = 0
@@ -144,10 +149,12 @@ actor MirrorSync {
             )
             schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + wait)
         }
-        // Space may have been made meanwhile.
+        // Space may have been made meanwhile, and what was waited for may have come.
         try await file.pool.write { db in
             try State.set(db, .quotaIsFull, nil)
             try OutboxRow.releaseZoneless(db)
+            try OutboxRow.releaseWaiting(db)
+            try OutboxRow.releaseTableless(db)
         }
     }
 
@@ -164,6 +171,7 @@ actor MirrorSync {
         alarm += 1
         sleeper?.cancel()
         spaceWatch?.cancel()
+        waitWatch?.cancel()
         schemaWatch?.cancel()
         let running = background.values
         running.forEach { $0.cancel() }
@@ -247,7 +255,9 @@ actor MirrorSync {
             case .wake(let moment):
                 pollAlarm = moment
                 wake()
-            case .pollEnded: pollEnds()
+            case .pollEnded:
+                pollEnds()
+                pollHasEnded()
             // The walk over the pages looks after the rest.
             case .nextPage, .apply, .ended: break
             }
