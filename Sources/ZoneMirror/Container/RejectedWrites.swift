@@ -51,7 +51,10 @@ extension MirroredContainer {
                 throw MirrorError(.objectUnavailable, "This write has been decided already.")
             }
             guard try refused.apply(db, file) else {
-                throw MirrorError(.objectUnavailable, "The model has no \(refused.entity) any more.")
+                throw MirrorError(
+                    .objectUnavailable,
+                    "The model has no \(refused.entity) any more, or it is not known what was to be written."
+                )
             }
             try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
         }
@@ -77,7 +80,8 @@ extension MirroredContainer {
 
 /// A row of `mirror_refused`.
 struct RefusedRow {
-    static let select = "SELECT id, oid, entity, name, op, mine, code, message, at, tries, base FROM mirror_refused"
+    static let select =
+        "SELECT id, oid, entity, name, op, mine, code, message, at, tries, base, zone FROM mirror_refused"
 
     let id: Int64
     let oid: String
@@ -91,6 +95,8 @@ struct RefusedRow {
     private let message: String
     private let at: Double
     private let tries: Int
+    /// Where the record was or was to be made.
+    private let zone: Int64?
 
     init(_ row: Row) {
         id = row[0]
@@ -104,6 +110,7 @@ struct RefusedRow {
         at = row[8]
         tries = row[9]
         base = (row[10] as Data?).map { KnownRecord.decode([UInt8]($0)) }
+        zone = row[11]
     }
 
     static func find(_ db: Database, _ id: Int64) throws -> RefusedRow? {
@@ -136,6 +143,8 @@ struct RefusedRow {
             if current != nil { try table.delete(db, oid) }
             return true
         }
+        // A row that was gone when this was refused says nothing, least of all that every property is to be empty.
+        guard !fields.isEmpty else { return false }
         let names = try NameSpace(db)
         var row = file.mapping.row(of: fields, in: table)
         if let current, let base {
@@ -151,7 +160,8 @@ struct RefusedRow {
             // What was changed here since is newer.
             row = row.indices.map { now[$0] == theirs[$0] ? values[$0] : now[$0] }
         }
-        let zone = try known?.zone ?? file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0
+        let share = try known == nil ? shareZone(db, file) : nil
+        let zone = try known?.zone ?? share ?? file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0
         let local = try names.toLocal(row, table, zone: zone, db)
         if current == nil {
             try table.insert(db, oid, local.values)
@@ -161,9 +171,21 @@ struct RefusedRow {
         for link in local.unresolved {
             try OpenLinks.keep(db, oid, table.name, table.columns[link.column].name, zone, to: link.name)
         }
+        if let share {
+            let type = file.mapping.recordType(of: table)
+            try KnownRecord.reserve(db, zone: share, name: name, oid: oid, entity: entity, type: type)
+        }
         // Where the object kept the change, no statement has touched it.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }
         return true
+    }
+
+    /// The share that a new object was to be made in, as long as it is there; with it went its place when it was taken back.
+    private func shareZone(_ db: Database, _ file: StoreFile) throws -> Int64? {
+        guard let home = try zone.flatMap({ try KnownZone.find(db, id: $0) }), home.zone != file.homeZone, home.isThere,
+            try KnownRecord.find(db, zone: home.id, name: name) == nil
+        else { return nil }
+        return home.id
     }
 
     /// Whether the object has come, gone or changed since, so that the change is not what its user meant.

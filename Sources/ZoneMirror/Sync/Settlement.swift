@@ -39,6 +39,8 @@ struct Settlement {
     private var deletions: [Outgoing] = []
     /// Deleted, and named by links of others.
     private var missed: [Outgoing] = []
+    /// Done there, and taken back here while that was under way.
+    private var outrun: [Outgoing] = []
     private(set) var result = Result()
 
     init(_ db: Database, _ file: StoreFile, now: Date, isOwnZone: Bool) throws {
@@ -50,6 +52,7 @@ struct Settlement {
     }
 
     mutating func take(_ item: Outgoing, _ answer: MirrorLink.Answer, in zone: ZoneID) throws {
+        if case .failed = answer {} else if try OutboxRow.find(db, item.oid) == nil { outrun.append(item) }
         switch answer {
         case .saved(let record) where item.operation == .save:
             try exporter.saved(item, as: record)
@@ -89,7 +92,9 @@ struct Settlement {
         case .sendFilesAgain:
             try exporter.failed(item, error)
             result.goesOn = true
-        case .resend: result.resend.append(item)
+        case .resend:
+            // What was taken back meanwhile need not go after all.
+            if try OutboxRow.find(db, item.oid) != nil { result.resend.append(item) }
         case .merge:
             try exporter.failed(item, error)
             if let server { merges.append((item, server)) }
@@ -104,7 +109,7 @@ struct Settlement {
                 try KnownRecord.forgetVersion(db, id: known.id)
             }
             result.goesOn = result.goesOn || item.tries < 3
-            if item.tries >= 3 { refusals.append((item, error)) }
+            if item.tries >= 3 { try refused(item, error) }
         case .lookAtZones:
             result.looksAtZones = true
             try exporter.hold(item.oid, error.errorDescription ?? "")
@@ -130,8 +135,16 @@ struct Settlement {
         case .later:
             try exporter.failed(item, error)
             result.later = result.later ?? error
-        case .refuse: refusals.append((item, error))
+        case .refuse: try refused(item, error)
         }
+    }
+
+    /// Says nothing of what was done since: that has its own turn, and its own answer.
+    private mutating func refused(_ item: Outgoing, _ error: CKError) throws {
+        guard let row = try OutboxRow.find(db, item.oid) else { return }
+        guard row.version > item.version else { return refusals.append((item, error)) }
+        try OutboxRow.settled(db, item.oid, version: item.version)
+        result.goesOn = true
     }
 
     private mutating func deleted(_ item: Outgoing) throws {
@@ -141,9 +154,10 @@ struct Settlement {
 
     /// Does what counts as the relay's hand: merges, deletions, and taking refused changes back.
     mutating func end() throws {
-        guard !merges.isEmpty || !refusals.isEmpty || !deletions.isEmpty || !missed.isEmpty else { return }
+        guard !merges.isEmpty || !refusals.isEmpty || !deletions.isEmpty || !missed.isEmpty || !outrun.isEmpty
+        else { return }
         let (db, file, now) = (db, file, now)
-        let (merges, refusals, deletions, missed) = (merges, refusals, deletions, missed)
+        let (merges, refusals, deletions, missed, outrun) = (merges, refusals, deletions, missed, outrun)
         try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
             let importer = try Importer(db, file, transaction: transaction, now: now)
             for (item, record) in merges {
@@ -158,6 +172,11 @@ struct Settlement {
                 try importer.dropPairs(with: item.write.recordName, zone: try KnownZone.make(db, item.zone).id)
             }
             for (item, error) in refusals { try importer.refuse(item, error) }
+            // It came too late: what the relay had last is what was sent.
+            for item in outrun {
+                guard let table = file.mapping.tables[item.entity] else { continue }
+                try importer.revert(item.oid, table, try table.row(db, item.oid))
+            }
         }
         result.refused += refusals.map { Refusal(oid: $0.oid, error: $1) }
     }

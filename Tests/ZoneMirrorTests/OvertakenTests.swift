@@ -1,0 +1,118 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// An answer of the relay is about what was sent: what was done here while it was under way has its own turn.
+///
+/// SDK reference 4.7, 4.8, 4.11 and 12.
+@Suite(.timeLimit(.minutes(15))) struct OvertakenTests {
+    private let relay: TestRelay
+    private let noon = Date(timeIntervalSince1970: 43_200)
+
+    init() throws { relay = try TestRelay() }
+
+    /// A phone with a note that the relay has, and a relay that refuses every date.
+    private func phone() async throws -> Mirrored {
+        let raw = relay.device(of: "alice", named: "raw").privateDatabase
+        let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "other"))
+        record["CD_at"] = "noon"
+        try await raw.save(record)
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        try phone.save(Note(id: "n", title: "1"))
+        try await phone.sync()
+        return phone
+    }
+
+    private func edit(_ mirror: Mirrored, _ change: (inout Note) -> Void) throws {
+        let context = mirror.context()
+        try context.edit(Note.self, "n", change)
+        try context.save()
+    }
+
+    private func whileSending(_ phone: Mirrored, _ work: @escaping @Sendable () async throws -> Void) {
+        phone.device.network.fail(
+            request: 1,
+            of: "records/modify",
+            by: .beforeAnswer {
+                await #expect(throws: Never.self) { try await work() }
+            }
+        )
+    }
+
+    /// What the relay has, as a device sees it that was never here.
+    private func titles() async throws -> [String: String] {
+        let fresh = try await Mirrored(relay.device(of: "alice", named: UUID().uuidString))
+        try await fresh.container.fetchChanges()
+        return try fresh.titles
+    }
+
+    @Test func aDeletionIsNotSwallowedByARefusal() async throws {
+        let phone = try await phone()
+        try edit(phone) { $0.at = noon }
+        whileSending(phone) { try phone.delete("n") }
+        try await phone.container.sendChanges()
+        #expect(try phone.titles == [:])
+        #expect(try await titles() == [:])
+        #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
+    }
+
+    @Test func aCorrectionIsSent() async throws {
+        let phone = try await phone()
+        try edit(phone) { ($0.at, $0.title) = (noon, "2") }
+        whileSending(phone) { try self.edit(phone) { $0.at = nil } }
+        try await phone.container.sendChanges()
+        #expect(try phone.titles == ["n": "2"])
+        #expect(try await titles() == ["n": "2"])
+        #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
+    }
+
+    /// What mends nothing is refused in its turn, with all that was typed.
+    @Test func whatIsNoCorrectionIsRefusedAsAWhole() async throws {
+        let phone = try await phone()
+        try edit(phone) { $0.at = noon }
+        whileSending(phone) { try self.edit(phone) { $0.title = "2" } }
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(try phone.titles == ["n": "1"])
+        let refused = try await phone.container.rejectedWrites(phone.store)
+        #expect(refused.map { $0.fields["CD_title"] } == ["2"])
+        #expect(refused.first?.fields["CD_at"] != nil)
+    }
+
+    // MARK: Taken back
+
+    /// It came too late: the object is as the relay has it, and stays in step.
+    @Test func aChangeTakenBackWhileItIsSent() async throws {
+        let phone = try await phone()
+        try edit(phone) { $0.title = "2" }
+        let id = ObjectID(store: phone.store, entity: "Note", name: "n")
+        whileSending(phone) { try await phone.container.dropPendingExport(of: id) }
+        try await phone.sync()
+        #expect(try phone.titles == ["n": "2"])
+        #expect(try await titles() == ["n": "2"])
+        try edit(phone) { $0.title = "1" }
+        try await phone.sync()
+        #expect(try await titles() == ["n": "1"])
+    }
+
+    @Test func aDeletionTakenBackWhileItIsSent() async throws {
+        let phone = try await phone()
+        try phone.delete("n")
+        let id = ObjectID(store: phone.store, entity: "Note", name: "n")
+        whileSending(phone) { try await phone.container.dropPendingExport(of: id) }
+        try await phone.sync()
+        #expect(try phone.titles == [:])
+        #expect(try await titles() == [:])
+    }
+
+    /// A new object whose record is made all the same comes back as any other.
+    @Test func aCreationTakenBackWhileItIsSent() async throws {
+        let phone = try await phone()
+        try phone.save(Note(id: "m", title: "m"))
+        let id = ObjectID(store: phone.store, entity: "Note", name: "m")
+        whileSending(phone) { try await phone.container.dropPendingExport(of: id) }
+        try await phone.sync()
+        #expect(try await phone.titles == titles())
+    }
+}
