@@ -130,10 +130,10 @@ public final class MirrorContext: Sendable {
     ///
     /// - Throws: `objectUnavailable` when there is no such object, and what encoding the object throws.
     public func update<T: SyncedRecord>(_ object: T) throws(MirrorError) {
-        let row = try row(of: object)
         let key = Key(entity: T.entityName, id: object.id.text)
         let origin = object.id.origin
         guard isHere(origin) else { throw .unavailable(key) }
+        let row = try row(of: object, readFrom: origin?.row)
         let isKnown = state.withLock { state in
             guard let pending = state.pending[key] else { return false }
             var values = row
@@ -319,6 +319,22 @@ public final class MirrorContext: Sendable {
         } catch {
             throw MirrorError(.storage, "\(T.entityName) \(object.id) cannot be encoded: \(error)", underlying: error)
         }
+    }
+
+    /// Of an object as it was read, with what was changed since.
+    ///
+    /// A value may be written in more than one way: a set in any order, a UUID in small letters, JSON with members that only a
+    /// newer program knows. What would be written as what was read would be is no change, and stays in the row as it is.
+    private func row<T: SyncedRecord>(
+        of object: T,
+        readFrom base: [DatabaseValue]?
+    ) throws(MirrorError) -> [DatabaseValue] {
+        let row = try row(of: object)
+        guard let base, base.count == row.count, base != row, let table = stores.table(T.entityName),
+            let before = try? T(from: RowDecoder(table: table, id: object.id, row: base)),
+            let again = try? self.row(of: before)
+        else { return row }
+        return base.edited(as: row, since: again)
     }
 
     func decode<T: SyncedRecord>(
