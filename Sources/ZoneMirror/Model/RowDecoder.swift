@@ -25,7 +25,12 @@ struct RowDecoder: Decoder {
 
     func value(_ name: String) -> DatabaseValue? {
         if name == "id" { return id.text.databaseValue }
-        return table.index[name].map { row[$0] }
+        guard let position = table.index[name] else { return nil }
+        // Written by a model in which it may be empty, or by plain SQL: as good as a record that does not say it.
+        if row[position].isNull, let attribute = table.columns[position].attribute, !attribute.isOptional {
+            return attribute.defaultValue
+        }
+        return row[position]
     }
 }
 

@@ -11,37 +11,92 @@ struct EntityTables {
     let isMirrored: Bool
     let tracksHistory: Bool
 
-    /// Makes missing tables and columns, and all triggers anew.
+    /// Makes missing tables and columns, and these tables' triggers anew.
     ///
-    /// Returns the columns that are new in tables that were there before, by table.
-    func create(_ db: Database) throws -> [String: [ColumnForm]] {
-        var added: [String: [ColumnForm]] = [:]
+    /// Returns the columns of tables that were there before whose values are to be looked up in the relay's records.
+    func create(_ db: Database, since last: LayoutRecord?) throws -> [String: [LayoutChange]] {
+        for table in tables { try dropTriggers(of: table, db) }
+        var changes: [String: [LayoutChange]] = [:]
         for table in tables {
-            if try db.tableExists(table.name) {
-                let known = Set(try db.columns(in: table.name).map(\.name))
-                let missing = table.columns.filter { !known.contains($0.name) }
-                for column in missing {
-                    try db.execute(sql: "ALTER TABLE \(table.name.quoted) ADD COLUMN \(definition(column))")
-                }
-                if !missing.isEmpty { added[table.name] = missing }
-            } else {
-                let columns = table.columns.map { ", " + definition($0) }.joined()
-                try db.execute(
-                    sql:
-                        "CREATE TABLE \(table.name.quoted)(id TEXT PRIMARY KEY NOT NULL DEFAULT (\(Self.newID))\(columns))"
-                )
-            }
-            for column in table.columns where column.link != nil || column.attribute?.isIndexed == true {
-                try db.execute(
-                    sql: """
-                        CREATE INDEX IF NOT EXISTS \("\(table.name)_\(column.name)".quoted)
-                        ON \(table.name.quoted)(\(column.name.quoted))
-                        """
-                )
-            }
+            guard let missing = try complete(table, db) else { continue }
+            let found = try LayoutChange.of(table, missing: Set(missing.map(\.name)), since: last, db)
+            if !found.isEmpty { changes[table.name] = found }
+            try fillEmpty(table, db)
         }
-        try createTriggers(db)
-        return added
+        for table in tables { try createTriggers(of: table, db) }
+        return changes
+    }
+
+    /// Makes what is missing for one who keeps the file not in step: whoever does says what is noted in it.
+    ///
+    /// Of tables of which this model knows all and the file did not, the changes are noted as they would be then.
+    func createMissing(_ db: Database) throws {
+        for table in tables {
+            let missing = try complete(table, db)
+            let all = Set(try db.columns(in: table.name).map(\.name))
+            guard missing?.isEmpty != true, all.isSubset(of: table.columns.map(\.name) + ["id"]) else { continue }
+            try dropTriggers(of: table, db)
+            try createTriggers(of: table, db)
+        }
+    }
+
+    /// Makes a table, or its missing columns, which it returns; `nil` for a table that was not there.
+    private func complete(_ table: TableForm, _ db: Database) throws -> [ColumnForm]? {
+        var missing: [ColumnForm]?
+        if try db.tableExists(table.name) {
+            let known = try db.columns(in: table.name)
+            let columns = table.columns.filter { column in !known.contains { $0.name == column.name } }
+            for column in columns {
+                try db.execute(sql: "ALTER TABLE \(table.name.quoted) ADD COLUMN \(definition(column))")
+            }
+            for column in table.columns where column.attribute?.isOptional == true {
+                if known.contains(where: { $0.name == column.name && $0.isNotNull }) {
+                    try relax(column, of: table, db)
+                }
+            }
+            missing = columns
+        } else {
+            let columns = table.columns.map { ", " + definition($0) }.joined()
+            try db.execute(
+                sql:
+                    "CREATE TABLE \(table.name.quoted)(id TEXT PRIMARY KEY NOT NULL DEFAULT (\(Self.newID))\(columns))"
+            )
+        }
+        for column in table.columns where column.link != nil || column.attribute?.isIndexed == true {
+            try db.execute(
+                sql: """
+                    CREATE INDEX IF NOT EXISTS \("\(table.name)_\(column.name)".quoted)
+                    ON \(table.name.quoted)(\(column.name.quoted))
+                    """
+            )
+        }
+        return missing
+    }
+
+    /// Files of older versions hold a column to a value, and SQLite lets it go only with the column.
+    private func relax(_ column: ColumnForm, of table: TableForm, _ db: Database) throws {
+        let (name, spare, own) = (column.name.quoted, "mirror_\(column.name)".quoted, table.name.quoted)
+        let form = ColumnForm(name: "mirror_\(column.name)", kind: column.kind, back: nil)
+        try db.execute(
+            sql: """
+                ALTER TABLE \(own) ADD COLUMN \(definition(form));
+                UPDATE \(own) SET \(spare) = \(name);
+                DROP INDEX IF EXISTS \("\(table.name)_\(column.name)".quoted);
+                ALTER TABLE \(own) DROP COLUMN \(name);
+                ALTER TABLE \(own) RENAME COLUMN \(spare) TO \(name);
+                """
+        )
+    }
+
+    /// What may not be empty any more has its default where it was: the same as for a record that does not say it.
+    private func fillEmpty(_ table: TableForm, _ db: Database) throws {
+        for column in table.columns {
+            guard let attribute = column.attribute, !attribute.isOptional, !attribute.defaultValue.isNull else {
+                continue
+            }
+            let (name, value) = (column.name.quoted, Self.literal(attribute.defaultValue))
+            try db.execute(sql: "UPDATE \(table.name.quoted) SET \(name) = \(value) WHERE \(name) IS NULL")
+        }
     }
 
     /// A UUID as Foundation writes it.
@@ -60,12 +115,11 @@ struct EntityTables {
             case .data, .transformable: "BLOB"
             }
         let value = attribute.defaultValue
-        let isRequired = !attribute.isOptional && attribute.hasDefault
-        let fallback = value.isNull ? "" : " DEFAULT \(Self.literal(value))"
-        return "\(column.name.quoted) \(type)\(isRequired && !value.isNull ? " NOT NULL" : "")\(fallback)"
+        // None is held to a value: another model may let it be empty, and SQLite does not take such a rule back.
+        return "\(column.name.quoted) \(type)\(value.isNull ? "" : " DEFAULT \(Self.literal(value))")"
     }
 
-    private static func literal(_ value: DatabaseValue) -> String {
+    static func literal(_ value: DatabaseValue) -> String {
         switch value.storage {
         case .null: "NULL"
         case .int64(let number): String(number)
@@ -78,18 +132,20 @@ struct EntityTables {
 
     // MARK: Triggers
 
-    private func createTriggers(_ db: Database) throws {
-        let old = try String.fetchAll(
-            db,
-            sql: "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'mirror\\_%' ESCAPE '\\'"
-        )
-        for name in old { try db.execute(sql: "DROP TRIGGER \(name.quoted)") }
-        for table in tables {
-            if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
-            for sql in deleteRules(table) { try db.execute(sql: sql) }
-            for sql in oneToOne(table) { try db.execute(sql: sql) }
-            if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
+    private func dropTriggers(of table: TableForm, _ db: Database) throws {
+        let sql = """
+            SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? AND name LIKE 'mirror\\_%' ESCAPE '\\'
+            """
+        for name in try String.fetchAll(db, sql: sql, arguments: [table.name]) {
+            try db.execute(sql: "DROP TRIGGER \(name.quoted)")
         }
+    }
+
+    private func createTriggers(of table: TableForm, _ db: Database) throws {
+        if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
+        for sql in deleteRules(table) { try db.execute(sql: sql) }
+        for sql in oneToOne(table) { try db.execute(sql: sql) }
+        if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
     }
 
     static let notImporting = "(SELECT importing FROM mirror_local) = 0"

@@ -52,28 +52,39 @@ final class StoreFile: Sendable {
     private static let checkpoint = 8_000
 
     private func prepare(_ tables: [TableForm]) throws {
-        let layout = EntityTables(
-            model: model,
-            tables: tables,
-            isMirrored: isMirrored,
-            tracksHistory: description.tracksHistory || isMirrored
-        )
         try pool.write { db in
             try StoreTables.create(db)
+            let last = try State.text(db, .layout)
+            // Another container keeps it in step, or will again: what is written here is to be sent then.
+            let isGuest = !isMirrored && Self.isOfMirror(last)
+            let layout = EntityTables(
+                model: model,
+                tables: tables,
+                isMirrored: isMirrored || isGuest,
+                tracksHistory: description.tracksHistory || isMirrored || isGuest
+            )
             // A new version of this module may write other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
-            let mark = "5 \(isMirrored) \(layout.tracksHistory) \(shape)"
-            guard try State.text(db, .layout) != mark else { return }
+            let mark = "6 \(isMirrored) \(layout.tracksHistory) \(shape)"
+            guard last != mark else { return }
+            if isGuest { return try layout.createMissing(db) }
             try checkEncryption(db, tables)
-            let isNew = try State.text(db, .layout) == nil
-            let added = try layout.create(db)
+            let record = try LayoutRecord(db)
+            let changes = try layout.create(db, since: record)
             try State.set(db, .layout, mark)
-            guard !isNew, isMirrored else { return }
+            guard isMirrored else { return }
+            try (record ?? LayoutRecord()).followed(by: tables).store(db)
+            guard last != nil else { return }
             let now = Date()
             try Self.importing(db, author: Importer.author, at: now) { transaction in
-                try Importer(db, self, transaction: transaction, now: now).adopt(added: added)
+                try Importer(db, self, transaction: transaction, now: now).adopt(changes)
             }
         }
+    }
+
+    /// Whether a layout's mark is that of a container which mirrors the file.
+    private static func isOfMirror(_ mark: String?) -> Bool {
+        mark?.split(separator: " ", maxSplits: 2).dropFirst().first == "true"
     }
 
     /// Refuses to encrypt what earlier models sent in clear, and remembers what this one does.
@@ -130,6 +141,8 @@ enum State {
         case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, heldFor, identity
         case quotaIsFull
         case extents, mergeKeys, clearFields
+        /// What the model looked like that kept the file in step last.
+        case columns
         /// Some records are awaited in other zones than they were in.
         case awaitsRecords
     }

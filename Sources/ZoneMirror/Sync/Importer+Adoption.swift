@@ -4,7 +4,7 @@ import ZoneKit
 
 extension Importer {
     /// Gives objects to records that the model knows only now, and values to columns that are new.
-    func adopt(added: [String: [ColumnForm]]) throws {
+    func adopt(_ changes: [String: [LayoutChange]]) throws {
         for (zone, name, type, fields) in try unknownRecords() {
             guard let table = mapping.table(forType: type, fields: fields) else { continue }
             let theirs = mapping.row(of: fields, in: table)
@@ -16,8 +16,8 @@ extension Importer {
             )
             try askForFiles(of: oid, fields, table.columns, type)
         }
-        for (name, columns) in added {
-            if let table = mapping.tables[name] { try fill(columns, of: table) }
+        for (name, changes) in changes {
+            if let table = mapping.tables[name] { try fill(changes, of: table) }
         }
     }
 
@@ -33,24 +33,52 @@ extension Importer {
         }
     }
 
-    private func fill(_ columns: [ColumnForm], of table: TableForm) throws {
+    private func fill(_ changes: [LayoutChange], of table: TableForm) throws {
         let oids = try String.fetchAll(
             db,
             sql: "SELECT oid FROM mirror_record WHERE entity = ? AND fields IS NOT NULL",
             arguments: [table.name]
         )
+        let returns = changes.count { if case .returns = $0.cause { true } else { false } } == table.columns.count
         for oid in oids {
             guard let known = try KnownRecord.find(db, oid: oid), var row = try table.row(db, oid) else { continue }
-            let zone = known.zone
-            let fields = mapping.row(of: known.serverFields(), in: table)
-            let theirs = try names.toLocal(fields, table, of: (known.name, oid), zone: zone, db)
-            for column in columns {
-                if let position = table.index[column.name] { row[position] = theirs.values[position] }
+            let isPending = hasOutbox ? try OutboxRow.find(db, oid) != nil : false
+            // The change is one to what this device had then; what came since is asked for again, and merged.
+            if returns, isPending {
+                if known.tag == KnownRecord.unseen { try askAgain(for: oid, known.type) }
+                continue
+            }
+            let (zone, fields) = (known.zone, known.serverFields())
+            let relayed = mapping.row(of: fields, in: table)
+            let theirs = try names.toLocal(relayed, table, of: (known.name, oid), zone: zone, db)
+            for change in changes {
+                guard let position = table.index[change.column.name],
+                    !keeps(row[position], change, fields, isPending: isPending)
+                else { continue }
+                row[position] = theirs.values[position]
             }
             try table.update(db, oid, row)
             try keep(theirs.unresolved, of: table, oid, zone)
             if hasLinks { try resolveLinks(to: known.name, zone: zone, as: oid, table) }
-            try askForFiles(of: oid, known.allFields(), columns, known.type)
+            try askForFiles(of: oid, known.allFields(), changes.map(\.column), known.type)
+        }
+    }
+
+    /// Whether what a column holds is no worse than what the record says.
+    private func keeps(
+        _ value: DatabaseValue,
+        _ change: LayoutChange,
+        _ fields: [String: FieldValue],
+        isPending: Bool
+    ) -> Bool {
+        let fallback = change.column.attribute?.defaultValue ?? .null
+        return switch change.cause {
+        // Another program, with this model before this one, has changed it.
+        case .new: isPending && value != fallback
+        case .returns: false
+        case .newDefault(let before):
+            value != before || fields[mapping.field(change.column)] != nil
+                || fields[mapping.assetField(change.column)] != nil
         }
     }
 
@@ -65,7 +93,10 @@ extension Importer {
             column.attribute?.type.hasLargeForm == true && fields[mapping.field(column)] == nil
                 && fields[mapping.assetField(column)] != nil
         }
-        guard isMissing else { return }
+        if isMissing { try askAgain(for: oid, type) }
+    }
+
+    private func askAgain(for oid: String, _ type: String) throws {
         let isPublic = file.scope == .public
         try db.execute(
             sql: "UPDATE mirror_record SET tag = ? WHERE oid = ?",

@@ -116,16 +116,7 @@ final class Importer {
             record.encryptedFields.isEmpty
             ? record.fields : record.fields.filter { !record.encryptedFields.contains($0.key) }
         guard let table = mapping.table(forType: record.type, fields: record.fields) else {
-            // A newer program's: kept whole until this one's model knows the type.
-            return try KnownRecord.store(
-                db,
-                record,
-                zone: zone.id,
-                oid: nil,
-                entity: nil,
-                fields: fields,
-                seen: zone.sweep
-            )
+            return try keepUnknown(record, known, zone, fields)
         }
         count += 1
         arriving = record
@@ -141,6 +132,23 @@ final class Importer {
             fields: fields,
             seen: zone.sweep
         )
+    }
+
+    /// A newer program's, or an older one's: kept whole until this one's model knows the type.
+    private func keepUnknown(_ record: Record, _ known: KnownRecord?, _ zone: KnownZone, _ fields: Data) throws {
+        // The object is still in the file.
+        let left = known?.entity.flatMap { mapping.tables[$0] == nil ? known?.oid : nil }
+        if let known, let left, hasOutbox, try OutboxRow.find(db, left) != nil {
+            // Its pending change can be merged by a model only that knows it, and with what it was a change to.
+            try db.execute(
+                sql: "UPDATE mirror_record SET tag = ?, seen = ? WHERE id = ?",
+                arguments: [KnownRecord.unseen, zone.sweep, known.id]
+            )
+            return
+        }
+        let entity = left == nil ? nil : known?.entity
+        let (seen, id) = (zone.sweep, zone.id)
+        try KnownRecord.store(db, record, zone: id, oid: left, entity: entity, fields: fields, seen: seen)
     }
 
     /// Puts the row where it belongs and says under which identity.
@@ -237,7 +245,7 @@ final class Importer {
         {
             try noteShare(in: zone, .delete)
         }
-        guard let oid = known.oid, let table = known.entity.flatMap({ mapping.tables[$0] }) else {
+        guard let oid = known.oid, let table = try known.entity.flatMap({ try self.table(named: $0) }) else {
             return try KnownRecord.remove(db, id: known.id)
         }
         let pending = hasOutbox ? try OutboxRow.find(db, oid) : nil
@@ -252,6 +260,12 @@ final class Importer {
         try noteDeletion(table, oid)
         try takeAway(table, oid, named: known.name)
         try KnownRecord.remove(db, id: known.id)
+    }
+
+    /// Also one whose entity has left the model: its objects are still in the file, and would be there again with the entity.
+    private func table(named entity: String) throws -> TableForm? {
+        if let table = mapping.tables[entity] { return table }
+        return try db.tableExists(entity) ? TableForm(name: entity, kind: .entity(Entity(entity)), columns: []) : nil
     }
 
     /// A listing from the beginning has ended: what did not turn up in it is gone.

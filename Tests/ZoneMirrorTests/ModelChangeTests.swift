@@ -1,0 +1,186 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+private struct Tally: SyncedRecord {
+    static let entityName = "Tally"
+    var id = RecordName()
+    var stars = 0
+    var body: String?
+    init() {}
+}
+
+/// The next version of it.
+private struct LaterTally: SyncedRecord {
+    static let entityName = "Tally"
+    var id = RecordName()
+    var stars: Int?
+    var body = ""
+    init() {}
+}
+
+/// Models that change, and several at one file.
+///
+/// SDK reference 1.2 and 2, "Evolution".
+@Suite(.timeLimit(.minutes(15))) struct ModelChangeTests {
+    let relay: TestRelay
+    let folder: TemporaryFolder
+
+    init() throws {
+        relay = try TestRelay()
+        folder = try TemporaryFolder()
+    }
+
+    private func device(_ name: String, _ model: MirrorModel, kept: Bool = false) async throws -> Mirrored {
+        try await Mirrored(relay.device(of: "alice", named: name), model: model, folder: kept ? folder : nil)
+    }
+
+    // MARK: Other containers
+
+    /// A widget looks at the app's file, with less of the model: what either writes is sent all the same.
+    @Test(arguments: [[Note.self, Folder.self, Tag.self], [Tally.self]] as [[any SyncedRecord.Type]])
+    func aGuestLeavesTheOutboxAlone(_ types: [any SyncedRecord.Type]) async throws {
+        let app = try await device("app", MirrorModel(Note.self, Folder.self, Tag.self, Tally.self), kept: true)
+        let entities = types.compactMap { MirrorModel($0).entities.values.first }
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        let url = folder.url.appendingPathComponent("private.sqlite")
+        let widget = MirroredContainer(
+            model: MirrorModel(entities: entities),
+            stores: [StoreDescription(url: url)],
+            conditions: conditions
+        )
+        try await widget.loadStores()
+        try app.save(Note(id: "n", title: "by the app"))
+        let context = widget.newBackgroundContext()
+        if types.count == 1 {
+            try context.insert(Tally())
+        } else {
+            try context.insert(Note(id: "w", title: "by the widget"))
+        }
+        try context.save()
+        #expect(try await app.container.pendingExportCount(app.store) == 2)
+        try await app.sync()
+        let other = try await device("other", notesModel)
+        try await other.sync()
+        #expect(try other.titles["n"] == "by the app")
+        #expect(try other.titles["w"] == (types.count == 1 ? nil : "by the widget"))
+        await widget.close()
+        await app.container.close()
+    }
+
+    // MARK: Optional or not
+
+    @Test func whatMayBeEmptyNowTakesNothing() async throws {
+        // As files of older versions have it.
+        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
+        try await file.write { db in
+            try db.execute(
+                sql: """
+                    CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, stars INTEGER NOT NULL DEFAULT 0, body TEXT);
+                    CREATE INDEX byStars ON Tally(body);
+                    """
+            )
+        }
+        try file.close()
+        let before = try await device("phone", MirrorModel(Tally.self), kept: true)
+        var tally = Tally()
+        (tally.id, tally.stars) = ("t", 3)
+        let context = before.context()
+        try context.insert(tally)
+        try context.save()
+        try await before.sync()
+        await before.container.close()
+        let phone = try await device("phone", MirrorModel(LaterTally.self), kept: true)
+        let laptop = try await device("laptop", MirrorModel(LaterTally.self))
+        try await laptop.sync()
+        let there = laptop.context()
+        // Written before as nothing, and read as what stands for it now.
+        #expect(try phone.context().fetch(LaterTally.self).map(\.body) == [""])
+        #expect(try phone.context().fetch(LaterTally.self, .sql("body = ''")).count == 1)
+        try there.edit(LaterTally.self, "t") { $0.stars = nil }
+        try there.save()
+        try await laptop.sync()
+        try await phone.sync()
+        #expect(try phone.context().fetch(LaterTally.self).map(\.stars) == [nil])
+        await phone.container.close()
+        // And back again.
+        let after = try await device("phone", MirrorModel(Tally.self), kept: true)
+        #expect(try after.context().fetch(Tally.self).map(\.stars) == [0])
+        let database = try #require(after.container.database(of: after.store))
+        #expect(try await database.read { try $0.indexes(on: "Tally").contains { $0.name == "byStars" } })
+    }
+
+    // MARK: Away and back
+
+    /// A property was out of the model for a while: its old value is not the newest any more.
+    @Test func aPropertyThatComesBackIsAsTheRelayHasIt() async throws {
+        let whole = Entity("Tally", attributes: [Attribute("stars", .integer), Attribute("body", .string)])
+        let less = Entity("Tally", attributes: [Attribute("stars", .integer)])
+        let laptop = try await device("laptop", MirrorModel(Tally.self))
+        var tally = Tally()
+        (tally.id, tally.body) = ("t", "old")
+        let there = laptop.context()
+        try there.insert(tally)
+        try there.save()
+        try await laptop.sync()
+        for (entity, body) in [(whole, "new"), (less, "newest"), (whole, nil)] as [(Entity, String?)] {
+            let phone = try await device("phone", MirrorModel(entities: [entity]), kept: true)
+            if body == nil {
+                let database = try #require(phone.container.database(of: phone.store))
+                try await database.write { try $0.execute(sql: "UPDATE Tally SET stars = 5") }
+            }
+            try await phone.sync()
+            await phone.container.close()
+            guard let body else { break }
+            try there.edit(Tally.self, "t") { $0.body = body }
+            try there.save()
+            try await laptop.sync()
+            let again = try await device("phone", MirrorModel(entities: [entity]), kept: true)
+            try await again.sync()
+            await again.container.close()
+        }
+        try await laptop.sync()
+        let found = try #require(try laptop.context().object(Tally.self, "t"))
+        #expect(found.stars == 5 && found.body == "newest")
+    }
+
+    /// An entity was: what was deleted meanwhile stays deleted, what was changed is changed, and a change that waited is merged.
+    @Test func anEntityThatComesBackIsAsTheRelayHasIt() async throws {
+        let both = MirrorModel(Note.self, Folder.self, Tag.self, Tally.self)
+        let laptop = try await device("laptop", both)
+        let there = laptop.context()
+        for name in ["gone", "changed", "waiting"] {
+            var tally = Tally()
+            (tally.id, tally.body) = (RecordName(name), "old")
+            try there.insert(tally)
+        }
+        try there.save()
+        try await laptop.sync()
+        let before = try await device("phone", both, kept: true)
+        try await before.sync()
+        let here = before.context()
+        try here.edit(Tally.self, "waiting") { $0.stars = 7 }
+        try here.save()
+        await before.container.close()
+        let without = try await device("phone", notesModel, kept: true)
+        try there.delete(Tally.self, id: "gone")
+        for name in ["changed", "waiting"] as [RecordName] { try there.edit(Tally.self, name) { $0.body = "new" } }
+        try there.save()
+        try await laptop.sync()
+        try await without.container.fetchChanges()
+        await without.container.close()
+        let after = try await device("phone", both, kept: true)
+        try await after.container.fetchChanges()
+        try await after.sync()
+        try await laptop.sync()
+        for mirror in [after, laptop] {
+            let tallies = try mirror.context().fetch(Tally.self)
+            #expect(tallies.map(\.id) == ["changed", "waiting"])
+            #expect(tallies.map(\.body) == ["new", "new"] && tallies.map(\.stars) == [0, 7])
+        }
+    }
+}
