@@ -11,7 +11,8 @@ extension MirroredContainer {
     ///
     /// Links are moved to the one that stays. In a mirrored store the others are deleted only after a later send and fetch have
     /// both gone through, so that no device is left without, and only if they still agree with the one that stays. Objects that
-    /// the user may not change are left alone, and so are those without a value in one of the properties.
+    /// the user may not change are left alone, and so are those without a value in one of the properties, and those that are
+    /// marked as deleted.
     ///
     /// - Parameters:
     ///   - type: The entity.
@@ -50,7 +51,7 @@ struct Duplicates {
         let sql = """
             SELECT t.id, \(columns), coalesce(r.zone, 0) FROM \(table.name.quoted) t
             LEFT JOIN mirror_record r ON r.oid = t.id
-            WHERE t.id NOT IN (SELECT oid FROM mirror_duplicate) ORDER BY t.id
+            WHERE t.id NOT IN (SELECT oid FROM mirror_duplicate)\(isLive("t")) ORDER BY t.id
             """
         var groups: [[DatabaseValue]: [String]] = [:]
         for row in try Row.fetchAll(db, sql: sql) {
@@ -75,6 +76,12 @@ struct Duplicates {
             }
         }
         return count
+    }
+
+    /// What is marked as deleted neither stays in place of something that is not, nor has to go for it.
+    private func isLive(_ row: String) -> String {
+        guard let mark = table.entity?.softDeletion, table.index[mark] != nil else { return "" }
+        return " AND \(row).\(mark.quoted) IS NULL"
     }
 
     /// What leads to one object leads to the other from now on.
@@ -174,7 +181,7 @@ struct Duplicates {
             db,
             sql: """
                 SELECT EXISTS (SELECT 1 FROM \(name) d, \(name) k
-                WHERE d.id = ?1 AND k.id = ?2 AND \(zone)?1) IS \(zone)?2)\(agree))
+                WHERE d.id = ?1 AND k.id = ?2 AND \(zone)?1) IS \(zone)?2)\(agree)\(isLive("k")))
                 """,
             arguments: [oid, keeper]
         )
