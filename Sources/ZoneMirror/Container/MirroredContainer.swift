@@ -57,7 +57,7 @@ public final class MirroredContainer: Sendable {
         self.model = model
         descriptions = stores
         self.conditions = conditions
-        self.stores = OpenStores(model: model, conditions: conditions, board: board)
+        self.stores = OpenStores(model: model, stores: stores, conditions: conditions, board: board)
     }
 
     deinit {

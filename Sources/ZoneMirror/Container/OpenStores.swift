@@ -27,13 +27,16 @@ final class OpenStores: Sendable {
     let model: MirrorModel
     let conditions: MirrorConditions
     private let tables: [String: TableForm]
+    /// In order of preference, whether they are open or not.
+    private let homes: [(description: StoreDescription, tables: Set<String>)]
     private let state = Mutex(State())
     private let board: EventBoard
 
-    init(model: MirrorModel, conditions: MirrorConditions, board: EventBoard) {
+    init(model: MirrorModel, stores: [StoreDescription], conditions: MirrorConditions, board: EventBoard) {
         self.model = model
         self.conditions = conditions
         self.board = board
+        homes = stores.map { ($0, Set(model.tables(in: $0.configuration).map(\.name))) }
         tables = Dictionary(model.tables(in: nil).map { ($0.name, $0) }) { $1 }
     }
 
@@ -63,7 +66,10 @@ final class OpenStores: Sendable {
             if let index = state.files.firstIndex(where: { $0.id == file.id }) {
                 state.files[index] = file
             } else {
-                state.files.append(file)
+                // One that was without its file for a while is where it was.
+                let place = place(of: file.id)
+                let next = state.files.firstIndex { self.place(of: $0.id) > place }
+                state.files.insert(file, at: next ?? state.files.count)
             }
         }
         let watch = CommitWatch(file.mapping.tableNames) { [weak self, id = file.id] tables in
@@ -93,12 +99,21 @@ final class OpenStores: Sendable {
     }
 
     func firstWritable(_ entity: String) throws(MirrorError) -> StoreID {
-        guard
-            let file = files(holding: entity).first(where: { !$0.description.isReadOnly && $0.scope != .shared })
-                ?? files(holding: entity).first(where: { !$0.description.isReadOnly })
-        else { throw MirrorError(.noStoreForEntity, "No store that can be written holds \(entity).") }
-        return file.id
+        let writable = homes.filter { $0.tables.contains(entity) && !$0.description.isReadOnly }.map(\.description)
+        guard let home = writable.first(where: { $0.cloud?.scope != .shared }) ?? writable.first else {
+            throw MirrorError(.noStoreForEntity, "No store that can be written holds \(entity).")
+        }
+        // What was to be sent is not to lie unsent in the next store for that.
+        guard file(home.id) != nil else {
+            throw MirrorError(
+                .noStoreForEntity,
+                "\(home.id), where new objects of \(entity) go, is not open. Load it, or assign them to another store."
+            )
+        }
+        return home.id
     }
+
+    private func place(of store: StoreID) -> Int { homes.firstIndex { $0.description.id == store } ?? homes.count }
 
     // MARK: Commits
 
