@@ -1,20 +1,22 @@
 import GRDB
+import Synchronization
 
 /// Moving objects from one store to another.
 ///
 /// SDK reference 1, "Selective sync, object level".
 extension MirroredContainer {
-    /// Copies an object into another store and deletes it in its own, in two commits.
+    /// Copies an object into another store and deletes it in its own, both with one save.
     ///
-    /// The copy has a name of its own, so that nothing of the record it had goes along. Links of the object and to it are
-    /// not taken over: they cannot lead out of a store.
+    /// The copy has a name of its own, so that nothing of the record it had goes along, and the values that the object has
+    /// now, with those that were changed in `object` since it was read. Links of the object and to it are not taken over: they
+    /// cannot lead out of a store. What it is linked to stays where it is, whatever the delete rules say.
     ///
     /// - Parameters:
     ///   - object: A saved object.
     ///   - store: Where it is to be.
     /// - Returns: The object as it is in the other store.
-    /// - Throws: `unknownStore`, `permissionFailure` where the user may not delete it, and what SQLite throws; then it is where
-    ///   it was.
+    /// - Throws: `unknownStore`, `permissionFailure` where the user may not delete it, `mergeConflict` where it was changed in
+    ///   this very moment, and what SQLite throws; then it is where it was.
     @discardableResult
     public func move<T: SyncedRecord>(_ object: T, to store: StoreID) throws(MirrorError) -> T {
         guard let file = stores.file(store), let table = file.mapping.tables[T.entityName] else {
@@ -24,23 +26,78 @@ extension MirroredContainer {
         guard context.isHere(object.id.origin) else {
             throw .unavailable(MirrorContext.Key(entity: T.entityName, id: object.id.text))
         }
-        var row = try context.row(of: object)
+        let id = RecordName(object.id.text)
+        let asked = try context.row(of: object)
+        guard var current = try context.object(T.self, id) else {
+            throw .unavailable(MirrorContext.Key(entity: T.entityName, id: id.text))
+        }
+        var row = try context.row(of: current)
+        if let read = object.id.origin?.row { row = row.edited(as: asked, since: read) }
         for position in table.links { row[position] = .null }
-        let name = RecordName()
-        let copy = try context.decode(T.self, name.text, row, nil, [:])
+        if try context.releaseOwn(current) { current = try context.object(T.self, id) ?? current }
+        let copy = try context.decode(T.self, RecordName().text, row, nil, [:])
         try context.insert(copy)
         try context.assign(copy, to: store)
+        try context.releaseOthers(of: current)
+        try context.delete(current)
         try context.save()
-        do {
-            try context.delete(T.self, id: RecordName(object.id.text))
-            try context.save()
-        } catch {
-            // It stays where it is, and there alone.
-            context.rollback()
-            try context.delete(T.self, id: name)
-            try context.save()
-            throw error
+        return try context.object(T.self, RecordName(copy.id.text)) ?? copy
+    }
+}
+
+extension MirrorContext {
+    /// Saves an object without the links whose targets its deletion would delete; `false` where it has none.
+    fileprivate func releaseOwn<T: SyncedRecord>(_ object: T) throws(MirrorError) -> Bool {
+        guard let (file, entity) = try home(of: object), let table = file.mapping.tables[T.entityName],
+            Permissions.mayDelete(object.id.text, in: file, stores.account)
+        else { return false }
+        let key = Key(entity: T.entityName, id: object.id.text)
+        let columns = entity.relationships.filter { !$0.isToMany && $0.deleteRule == .cascade }
+            .compactMap { table.index[$0.name] }
+        let base = try row(of: object)
+        guard columns.contains(where: { !base[$0].isNull }) else { return false }
+        var row = base
+        for column in columns { row[column] = .null }
+        let files = stores.paths
+        state.withLock { $0.touch(key, .update(base: base), file.id, row, files) }
+        try save()
+        return true
+    }
+
+    /// Takes out of their links to an object those that its deletion would delete.
+    fileprivate func releaseOthers<T: SyncedRecord>(of object: T) throws(MirrorError) {
+        guard let (file, entity) = try home(of: object) else { return }
+        let (id, files) = (object.id.text, stores.paths)
+        for relationship in entity.relationships where relationship.isToMany && relationship.deleteRule == .cascade {
+            guard let other = file.mapping.tables[relationship.destination],
+                let column = relationship.inverse.flatMap({ other.index[$0] })
+            else { continue }
+            let sql = "SELECT id FROM \(other.name.quoted) WHERE \(other.columns[column].name.quoted) = ?"
+            let rows = try read(file) { db in
+                try String.fetchAll(db, sql: sql, arguments: [id]).map { ($0, try other.row(db, $0)) }
+            }
+            for case (let name, let base?) in rows {
+                var row = base
+                row[column] = .null
+                let key = Key(entity: other.name, id: name)
+                state.withLock { $0.touch(key, .update(base: base), file.id, row, files) }
+            }
         }
-        return try context.object(T.self, name) ?? copy
+    }
+
+    private func home<T: SyncedRecord>(of object: T) throws(MirrorError) -> (StoreFile, Entity)? {
+        guard let store = try store(of: object), let file = stores.file(store),
+            let entity = stores.model.entities[T.entityName]
+        else { return nil }
+        return (file, entity)
+    }
+}
+
+extension Permissions {
+    /// Whether a store lets the user delete an object.
+    fileprivate static func mayDelete(_ oid: String, in file: StoreFile, _ account: Account) -> Bool {
+        guard file.isMirrored, file.description.unpermittedWrites == .reject else { return true }
+        let judge = Permissions(file: file, account: account)
+        return (try? file.pool.read { try judge.canDelete($0, oid: oid) }) ?? false
     }
 }

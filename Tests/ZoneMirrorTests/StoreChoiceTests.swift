@@ -1,0 +1,96 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneTesting
+
+@testable import ZoneMirror
+
+/// Which store a new object goes to, and what becomes of one that goes to another.
+@Suite(.timeLimit(.minutes(15))) struct StoreChoiceTests {
+    let folder: TemporaryFolder
+
+    init() throws { folder = try TemporaryFolder() }
+
+    private func store(_ name: String, _ cloud: CKContainer? = nil) -> StoreDescription {
+        StoreDescription(
+            url: folder.url.appendingPathComponent("\(name).sqlite"),
+            cloud: cloud.map { CloudOptions(container: $0) }
+        )
+    }
+
+    private func container(_ model: MirrorModel, _ stores: StoreDescription...) async throws -> MirroredContainer {
+        var conditions = MirrorConditions()
+        conditions.isAutomatic = false
+        let container = MirroredContainer(model: model, stores: stores, conditions: conditions)
+        try await container.loadStores()
+        return container
+    }
+
+    /// A store without its file is still the first; what was meant for it does not lie unsent in the next.
+    @Test func aStoreWithoutItsFileIsNotPassedOver() async throws {
+        let container = try await container(notesModel, store("first"), store("second"))
+        let (first, second) = (container.descriptions[0].id, container.descriptions[1].id)
+        await container.stores.putAway(first)
+        let context = container.newBackgroundContext()
+        let note = Note(id: "a", title: "1")
+        try context.insert(note)
+        let error = #expect(throws: MirrorError.self) { try context.save() }
+        #expect(error?.code == .noStoreForEntity)
+        try context.assign(note, to: second)
+        try context.save()
+        try await container.loadStores()
+        #expect(container.stores.files.map(\.id) == [first, second])
+        try context.insert(Note(id: "b", title: "2"))
+        try context.save()
+        #expect(try context.store(of: try #require(try context.object(Note.self, "b"))) == first)
+        await container.close()
+    }
+
+    /// What arrived since the object was read goes along, and so does what was changed in it.
+    @Test func whatIsMovedIsTheObjectOfNow() async throws {
+        let container = try await container(notesModel, store("first"), store("second"))
+        let context = container.newBackgroundContext()
+        try context.insert(Note(id: "a", title: "1"))
+        try context.save()
+        var note = try #require(try context.object(Note.self, "a"))
+        let other = container.newBackgroundContext()
+        try other.edit(Note.self, "a") { $0.body = "arrived since" }
+        try other.save()
+        note.stars = 3
+        let moved = try container.move(note, to: container.descriptions[1].id)
+        #expect(moved.title == "1" && moved.body == "arrived since" && moved.stars == 3)
+        #expect(try context.fetch(Note.self).map(\.id) == [moved.id])
+        await container.close()
+    }
+
+    /// Only the object is moved: what its deletion would take along is not deleted for that.
+    @Test func whatHangsOnAMovedObjectStays() async throws {
+        let model = MirrorModel(SharedNote.self, Memo.self)
+        let container = try await container(model, store("first"), store("second"))
+        let context = container.newBackgroundContext()
+        let note = SharedNote(id: "trip", title: "Trip")
+        try context.insert(note)
+        try context.insert(Memo(text: "passport", note: note))
+        try context.save()
+        let trip = try #require(try context.object(SharedNote.self, "trip"))
+        let moved = try container.move(trip, to: container.descriptions[1].id)
+        #expect(moved.title == "Trip")
+        let memos = try container.newBackgroundContext().fetch(Memo.self)
+        #expect(memos.map(\.text) == ["passport"] && memos.allSatisfy { $0.note.target == nil })
+        await container.close()
+    }
+
+    /// What is marked as deleted does not stay in place of what is not.
+    @Test func aSoftDeletedObjectIsNoDuplicate() async throws {
+        let container = try await container(MirrorModel(Post.self), store("posts"))
+        let context = container.newBackgroundContext()
+        for name in ["a", "b", "c"] { try context.insert(Post(id: RecordName(name), text: "same")) }
+        try context.save()
+        try context.softDelete(try #require(try context.object(Post.self, "a")))
+        try context.save()
+        #expect(try await container.deduplicate(Post.self, by: "text") == 1)
+        #expect(try container.newBackgroundContext().fetch(Post.self).map(\.id) == ["b"])
+        await container.close()
+    }
+}
