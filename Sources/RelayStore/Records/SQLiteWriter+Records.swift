@@ -36,7 +36,8 @@ extension SQLiteWriter {
                 }
                 if record.isShare { try updateShare(of: record, over: before, in: &zone) }
                 if !memory.watchedTypes.isEmpty, memory.watchedTypes[record.type] != nil {
-                    changedRecords.append(.init(zone: zone.id, before: before, after: record, device: device))
+                    let known = before.map { outlined($0) }
+                    changedRecords.append(.init(zone: zone.id, before: known, after: record, device: device))
                 }
                 if record.change >> StoreLayout.runShift != run {
                     try enterRun(of: record.change, zone: zone.number)

@@ -34,6 +34,8 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     private var changedZones = ChangedZones()
     /// Changed records of watched types, in their order.
     var changedRecords: [CommittedRecord] = []
+    /// Bytes of fields, of records that were replaced or have moved, that are kept for listeners.
+    var notedBytes = 0
     /// Which hierarchies those of zones with such stood and stand in, by the numbers of the changes.
     var sights: [UInt64: RecordSight] = [:]
     /// Records of watched types that have only moved into hierarchies or out of them, with one above them.

@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import Wire
 
 /// Which hierarchy a record stood in before a change, and which it stands in now; `nil`: none.
 struct RecordSight {
@@ -13,7 +14,21 @@ struct RecordSight {
 /// Costs one statement for each zone with hierarchies in a commit that changed records of watched types there; for zones
 /// shared as a whole, and for all others, none.
 extension SQLiteWriter {
+    /// A record for whoever hears of the commit: without its fields where those of all would take too much memory.
+    ///
+    /// One deletion may take gigabytes with it. Subscriptions that ask for fields then miss some of it, and notices are hints.
+    func outlined(_ record: StoredRecord) -> StoredRecord {
+        notedBytes += record.fields.count
+        guard notedBytes > Self.mostNotedBytes else { return record }
+        var record = record
+        record.fields = FieldsJSON.empty
+        return record
+    }
+
+    private static let mostNotedBytes = 64 << 20
+
     func noteMove(of record: StoredRecord, _ sight: RecordSight, in zone: Zone) {
+        let record = outlined(record)
         var moved = CommittedRecord(zone: zone.id, before: record, after: record, device: "")
         moved.isOnlyMoved = true
         movedRecords.append((moved, sight))
