@@ -96,7 +96,7 @@ import Testing
             )
             #expect(found.caller.identity == .serverKey(registered.user))
         }
-        #expect(throws: CredentialRefusal.self) {
+        #expect(throws: failed) {
             try authenticator.authenticate(
                 request(caller, signing: "\(date()):\(empty):/other\(caller)"),
                 in: world.home
