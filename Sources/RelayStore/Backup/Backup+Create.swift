@@ -7,8 +7,8 @@ extension Backup {
     /// Makes a backup of a data folder in another, which may be in it; a relay may run and write meanwhile.
     ///
     /// Each SQLite file is copied as of one commit. Assets are kept after the records that use them, and none is cleared
-    /// away meanwhile: none can slip through. The manifest counts those of which there was no sound copy. What is there under the backup's name when this returns is whole and on the
-    /// disk.
+    /// away meanwhile: none can slip through. The manifest counts those of which there was no sound copy. What is there under
+    /// the backup's name when this returns is whole and on the disk.
     ///
     /// - Parameters:
     ///   - data: the data folder.
