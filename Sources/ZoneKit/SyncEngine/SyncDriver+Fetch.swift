@@ -160,9 +160,7 @@ extension SyncDriver {
         switch arrival {
         case .database(.success(var page)):
             await complete(&page)
-            if !page.changed.isEmpty || !page.deleted.isEmpty {
-                await deliver(.fetchedDatabaseChanges(.init(page)), of: epoch)
-            }
+            await tell(changed: page.changed, deleted: page.deleted, epoch)
             return advance(
                 .databasePage(
                     changed: page.changed,
@@ -186,6 +184,8 @@ extension SyncDriver {
             errors[zone] = error
             if let loss = error.formerZone {
                 await tell(of: loss, of: zone, epoch)
+                // With the one before, programs that list their zones have taken this one for gone.
+                await tell(changed: [zone], epoch)
                 guard epoch == accountEpoch else { return [] }
             }
             // Whether the key was reset, or is another one only here, the user knows: nothing is deleted for it.
@@ -198,8 +198,12 @@ extension SyncDriver {
     /// The database's feed names only the new one.
     private func tell(of loss: ZoneLoss, of zone: ZoneID, _ epoch: Int) async {
         state.update { $0.unheard.forget(zone) }
-        let page = DatabasePage(changed: [], deleted: [(zone, loss)], token: SyncToken(""), moreComing: false)
-        await deliver(.fetchedDatabaseChanges(.init(page)), of: epoch)
+        await tell(deleted: [(zone, loss)], epoch)
+    }
+
+    private func tell(changed: [ZoneID] = [], deleted: [(zone: ZoneID, loss: ZoneLoss)] = [], _ epoch: Int) async {
+        guard !changed.isEmpty || !deleted.isEmpty else { return }
+        await deliver(.fetchedDatabaseChanges(.init(changed: changed, deleted: deleted)), of: epoch)
     }
 
     /// Adds what a listing does not say, and lets answers about lost zones come first that are on their way.
@@ -278,9 +282,9 @@ extension CKError {
 }
 
 extension CKSyncEngine.Event.FetchedDatabaseChanges {
-    init(_ page: DatabasePage) {
-        modifications = page.changed.map { CKDatabase.DatabaseChange.Modification(zoneID: CKRecordZone.ID($0)) }
-        deletions = page.deleted.map {
+    init(changed: [ZoneID], deleted: [(zone: ZoneID, loss: ZoneLoss)]) {
+        modifications = changed.map { CKDatabase.DatabaseChange.Modification(zoneID: CKRecordZone.ID($0)) }
+        deletions = deleted.map {
             CKDatabase.DatabaseChange.Deletion(zoneID: CKRecordZone.ID($0.zone), reason: .init($0.loss))
         }
     }

@@ -114,6 +114,17 @@ import ZoneTesting
         }
     }
 
+    /// What a program has that keeps a list of its zones by what it is told.
+    private func zones(listedBy notes: SyncedNotes) -> Set<CKRecordZone.ID> {
+        notes.contents.withLock { contents in
+            contents.events.reduce(into: []) { zones, event in
+                guard case .fetchedDatabaseChanges(let changes) = event else { return }
+                zones.formUnion(changes.modifications.map(\.zoneID))
+                zones.subtract(changes.deletions.map(\.zoneID))
+            }
+        }
+    }
+
     /// The reasons with which zones go, as programs switch over them.
     @Test(arguments: [
         (nil, CKDatabase.DatabaseChange.Deletion.Reason.deleted), ("purged", .purged),
@@ -157,6 +168,7 @@ import ZoneTesting
         try await laptop.engine.fetchChanges()
         #expect(reasons(toldTo: laptop) == [reason])
         #expect(laptop.texts == ["both": "two", "new": "two"])
+        #expect(zones(listedBy: laptop) == [laptop.zone])
         try await laptop.engine.fetchChanges()
         #expect(reasons(toldTo: laptop) == [reason])
     }
