@@ -36,4 +36,30 @@ import Testing
         for world in [world, next, last] { world.close() }
         for disk in [disk, same] { disk.detach() }
     }
+
+    /// While another process has the files open, nobody looks for the log's end anew: there the commit is not.
+    @Test(arguments: [Script.addToken("t0"), Script.save(["a": 2], in: "Notes")])
+    func whatAFailedFlushLeftUnseenStaysSo(_ step: Step) async throws {
+        let places = try ["first", "left"].map { name in
+            let path = "\(folder.path)/\(name)"
+            try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+            return path
+        }
+        let disk = FaultyDisk(folder: places[0])
+        let world = try DiskWorld(places[0], on: disk, seed: 1, checkpointPages: 8_000)
+        #expect(try await Script.makeZone("Notes").run(world) == .done)
+        #expect(try await Script.save(["a": 1], in: "Notes").run(world) == .done)
+        disk.arm(.init([.sync], number: 1, .fails))
+        #expect(try await step.run(world) != .done)
+        #expect(disk.disarm() && world.wantsRestart)
+
+        let next = try DiskWorld(places[0], on: disk, seed: 2, checkpointPages: 8_000)
+        let seen = try await next.facts()
+        #expect(seen["Notes/a"] == "1" && seen["token t0"] == nil)
+        try disk.cutPower(.keepsAll, leaving: places[1])
+        let last = try DiskWorld(places[1], seed: 3)
+        #expect(try await last.facts() == seen)
+        for world in [world, next, last] { world.close() }
+        disk.detach()
+    }
 }

@@ -97,10 +97,25 @@ final class StoreConnections: Sendable {
     }
 
     private static func settleLog(_ database: Database, _ path: String, by disk: DiskCalls) throws {
+        guard LogCheck.size(of: path + "-wal") ?? 0 > LogSum.headSize else { return }
         // Whoever holds the lock is the only one who writes to the log.
         try database.execute(sql: "BEGIN IMMEDIATE")
-        defer { try? database.execute(sql: "ROLLBACK") }
+        defer { if database.isInsideTransaction { try? database.execute(sql: "ROLLBACK") } }
         try disk.rewrite(path + "-wal")
+        do {
+            try coverEnd(of: database)
+        } catch let error as DatabaseError where error.resultCode == .SQLITE_FULL {
+            // Whoever cannot write may still read.
+        }
+    }
+
+    /// Commits a page as it is.
+    ///
+    /// Where another process has had the file open all the time, a commit whose flush failed lies behind the log's end: nobody
+    /// sees it, until after a power cut the end is looked for anew. A frame in its place ends that.
+    private static func coverEnd(of database: Database) throws {
+        let version = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
+        try database.execute(sql: "PRAGMA user_version = \(version); COMMIT")
     }
 
     func close() {

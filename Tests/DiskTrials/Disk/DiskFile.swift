@@ -12,7 +12,7 @@ struct DiskFile {
     }
 
     /// A disk writes so many bytes whole or not at all.
-    private static let sector = 512
+    static let sector = 512
 
     init(durable: [UInt8] = []) { self.durable = durable }
 

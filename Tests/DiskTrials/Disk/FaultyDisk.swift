@@ -23,7 +23,7 @@ package final class FaultyDisk: Sendable {
             case fails
             /// `ENOSPC`.
             case isFull
-            /// Half of a write, then `ENOSPC`.
+            /// Half of a write, of SQLite's in whole sectors, then `ENOSPC`.
             case isCutShort
             /// The image of what survives is taken; then everything fails.
             case losesPower

@@ -132,7 +132,10 @@ enum FaultyVFS {
         case .fails, .losesPower: return extended(SQLITE_IOERR, 3)
         case .isFull: return SQLITE_FULL
         case .isCutShort:
-            _ = put(count / 2)
+            // A disk has room for a sector or not.
+            let half = Int(offset) + Int(count) / 2
+            let part = half / DiskFile.sector * DiskFile.sector - Int(offset)
+            if part > 0 { _ = put(CInt(part)) }
             return SQLITE_FULL
         }
     }
