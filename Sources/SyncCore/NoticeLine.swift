@@ -181,13 +181,10 @@ package struct NoticeLine: Sendable {
         _ random: inout some RandomNumberGenerator
     ) -> [Effect] {
         guard case .connecting = state else { return [] }
-        switch status {
-        case 401, 403, 421: return park(now, &random)
-        case 400, 404, 405, 426:
-            // No relay is there, or a proxy that does not forward the upgrade: the poll goes on meanwhile.
-            return rest(max(.seconds(60), backoff.failed(using: &random)), now)
-        default: return rest(backoff.failed(using: &random), now)
-        }
+        // Credentials come with the hello, so this is not about them: no relay is there, or a proxy does not forward the
+        // upgrade, or wants a sign-in of its own. The poll goes on meanwhile.
+        let mayPass = status >= 500 || status == 408 || status == 429
+        return rest(max(mayPass ? .zero : .seconds(60), backoff.failed(using: &random)), now)
     }
 
     /// Stays away until the credentials change, unless they have.

@@ -222,6 +222,12 @@ package final class RelaySession: Sendable {
             "No relay is known for \(container). Set ZONECAST_URL, or call CKContainer.configure(_:) before the first request."
         )
     }
+
+    /// The connection, as soon as there is one; `nil` where the task is cancelled before.
+    package func connectionOnceConfigured() async -> RelayConnection? {
+        if let fixed { return fixed }
+        return await ConfiguredRelays.firstConnection(for: container)
+    }
 }
 
 /// The process-wide table of relays: what `CKContainer.configure` said, else what the environment says.
@@ -233,12 +239,14 @@ package enum ConfiguredRelays {
         /// Who listens for a container's notices goes on listening, whatever relay the container is at.
         var notices: [String: NoticeStation] = [:]
         var defaultContainer: String?
+        /// Those whose container has no relay yet.
+        var waiting: [UUID: AsyncStream<Void>.Continuation] = [:]
     }
 
     private static let state = Mutex(State())
 
     package static func configure(_ endpoint: RelayEndpoint, container: String?) {
-        let replaced = state.withLock { state in
+        let (replaced, waiting) = state.withLock { state in
             let known = state.connections
             if let container {
                 state.endpoints[container] = endpoint
@@ -248,8 +256,9 @@ package enum ConfiguredRelays {
                 state.general = endpoint
                 state.connections = state.connections.filter { state.endpoints[$0.key] != nil }
             }
-            return known.keys.filter { state.connections[$0] == nil }
+            return (known.keys.filter { state.connections[$0] == nil }, Array(state.waiting.values))
         }
+        waiting.forEach { $0.yield() }
         guard !replaced.isEmpty else { return }
         // Engines and mirrors that are at work find out now who speaks, as after a sign-in.
         Task(executorPreference: OwnThreads.lane) {
@@ -259,6 +268,19 @@ package enum ConfiguredRelays {
             }
         }
         NotificationCenter.default.post(name: .CKAccountChanged, object: nil)
+    }
+
+    /// Waits until a relay is named for the container; `nil` where the task is cancelled before.
+    static func firstConnection(for container: String) async -> RelayConnection? {
+        let id = UUID()
+        let (news, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        state.withLock { $0.waiting[id] = continuation }
+        defer { state.withLock { $0.waiting[id] = nil } }
+        if let connection = connection(for: container) { return connection }
+        for await _ in news {
+            if let connection = connection(for: container) { return connection }
+        }
+        return nil
     }
 
     package static func connection(for container: String) -> RelayConnection? {

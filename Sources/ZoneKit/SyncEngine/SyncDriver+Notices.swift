@@ -4,7 +4,7 @@ import SyncCore
 /// How the engine hears of changes, and tells the others on its line of its own.
 extension SyncDriver {
     func listenForNotices() async {
-        guard let connection = try? database.session.connection() else { return }
+        guard let connection = await database.session.connectionOnceConfigured(), !isStopped else { return }
         let (database, state, conditions, subscriptionID) = (database, state, conditions, subscriptionID)
         listening = await connection.notices.listen(
             to: database.scope,

@@ -31,8 +31,8 @@ actor NoticeEar {
 
     /// Subscribes, and hands on what is heard from then on; who signs in meanwhile is heard of at once.
     func listen(_ deliver: @escaping @Sendable (NoticeStation.Event) async -> Void) async {
-        guard let connection = try? link.connection() else { return }
         let database = link.database
+        guard let connection = await database.session.connectionOnceConfigured() else { return }
         guard !isStopped, !Task.isCancelled else { return }
         let pool = pool
         let made = await connection.notices.listen(

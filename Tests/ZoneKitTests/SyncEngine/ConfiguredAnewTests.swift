@@ -80,4 +80,21 @@ import ZoneTesting
         try await writer.engine.sendChanges()
         try await within(.seconds(50), "a notice") { try await notes.bell.until { notes.texts.count == 2 } }
     }
+
+    /// A program may make its engine before it knows where the relay is: it does not wait for its next poll then.
+    @Test func anEngineThatWasThereFirstHearsNoticesToo() async throws {
+        let container = phone.connection.container
+        let early = SyncedNotes(
+            phone,
+            isAutomatic: true,
+            database: CKContainer(identifier: container).privateCloudDatabase
+        )
+        await #expect(throws: CKError.self) { try await early.engine.fetchChanges() }
+        _ = try phone.configure(as: "alice")
+        let writer = SyncedNotes(relay.device(of: "alice", named: "laptop", container: container))
+        writer.addZone()
+        writer.write("a", "alice's")
+        try await writer.engine.sendChanges()
+        try await within(.seconds(50), "a notice") { try await early.bell.until { early.texts == ["a": "alice's"] } }
+    }
 }
