@@ -19,10 +19,11 @@ extension FaultyDisk {
                 let effect = verdict(on: .write)
                 guard effect == nil || effect == .isCutShort else { return Int(fails(effect)) }
                 let part = UnsafeRawBufferPointer(rebasing: bytes[..<(effect == nil ? bytes.count : bytes.count / 2)])
-                let offset = lseek(descriptor, 0, SEEK_CUR)
                 let count = system.write(descriptor, part)
                 if count > 0, let path = path(of: descriptor) {
-                    changed(path, .write(offset: Int(offset), bytes: [UInt8](part.prefix(count))))
+                    // Only now: before it, a file that is opened to be appended to says 0.
+                    let offset = Int(lseek(descriptor, 0, SEEK_CUR)) - count
+                    changed(path, .write(offset: offset, bytes: [UInt8](part.prefix(count))))
                 }
                 return count
             },
