@@ -47,16 +47,18 @@ final class NotesApp: Sendable {
         _ device: TestDevice,
         _ folder: URL? = nil,
         _ conditions: MirrorConditions? = nil,
-        keepsCopies: Bool = false
+        keepsCopies: Bool = false,
+        policy: MergePolicy = .mergeByPropertyObjectTrump
     ) async throws {
         self.device = device
         let own = try folder == nil ? TemporaryFolder() : nil
         self.folder = own
         let home = folder ?? own?.url ?? URL(fileURLWithPath: "/")
-        let mine = StoreDescription(
+        var mine = StoreDescription(
             url: home.appendingPathComponent("private.sqlite"),
             cloud: CloudOptions(container: device.container)
         )
+        mine.cloud?.mergePolicy = policy
         var others = mine
         others.url = home.appendingPathComponent("shared.sqlite")
         others.cloud?.scope = .shared
@@ -193,6 +195,25 @@ final class NotesApp: Sendable {
         let again = try await self.share(.readOnly)
         try await bob.container.acceptShareInvitations(from: [try #require(again.url)], into: bob.others)
         #expect(try bob.memos.count == 4)
+    }
+
+    /// A participant deletes what the owner has just changed: what becomes of it is for the policy, as in one's own store.
+    @Test(arguments: [(MergePolicy.rollback, true), (.mergeByPropertyObjectTrump, false)])
+    func aDeletionMeetsAnEditThatWasNotFetched(_ row: (policy: MergePolicy, stays: Bool)) async throws {
+        let url = try #require(try await share(.readWrite).url)
+        let carol = try await NotesApp(relay.device(of: "bob@example.org", named: "desk"), policy: row.policy)
+        try await carol.container.acceptShareInvitations(from: [url], into: carol.others)
+        let edited = phone.context()
+        let memo = try #require(try edited.fetch(Memo.self).first { $0.text == "2 tickets" })
+        try edited.edit(Memo.self, memo.id) { $0.text = "2 tickets, both ways" }
+        try edited.save()
+        try await phone.sync()
+        let deleting = carol.context()
+        try deleting.delete(try #require(try deleting.object(Memo.self, memo.id)))
+        try deleting.save()
+        for app in [carol, phone, carol] { try await app.sync() }
+        let left = row.stays ? ["1 passport", "2 tickets, both ways"] : ["1 passport"]
+        for app in [phone, carol] { #expect(try app.memos == left) }
     }
 
     @Test func aReaderMayOnlyRead() async throws {

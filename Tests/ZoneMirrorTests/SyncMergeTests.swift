@@ -70,7 +70,7 @@ import ZoneTesting
     @Test(
         arguments: [
             (MergePolicy.mergeByPropertyStoreTrump, false), (.mergeByPropertyObjectTrump, true), (.overwrite, true),
-            (.rollback, false),
+            (.rollback, false), (.error, false),
         ],
         [true, false]
     )
@@ -80,12 +80,26 @@ import ZoneTesting
         try edit(laptop) { $0.title = "mine" }
         try await meet(phone, laptop, fetchesFirst)
         for mirror in [phone, laptop] { #expect(try mirror.titles == (row.stays ? ["n": "mine"] : [:])) }
+        guard row.policy != .error else { return try await decide(phone, laptop, into: ["n": "mine"]) }
+        // What goes with the object is told.
+        let dropped = try await laptop.container.mergeDecisions(laptop.store)
+        #expect(dropped.map(\.property) == (row.stays ? [] : ["title"]))
+        #expect(dropped.allSatisfy { $0.dropped.contains("mine") && $0.kept == "NULL" && $0.rule == .policy(row.policy) })
+    }
+
+    /// Nothing was decided, and the change waits for whoever does: tried again it prevails.
+    private func decide(_ phone: Mirrored, _ laptop: Mirrored, into titles: [String: String]) async throws {
+        let refused = try await laptop.container.rejectedWrites(laptop.store)
+        #expect(refused.map(\.object.name) == ["n"] && refused.map(\.isDeletion) == [titles.isEmpty])
+        try await laptop.container.retry(try #require(refused.first))
+        for mirror in [laptop, phone, laptop] { try await mirror.sync() }
+        for mirror in [phone, laptop] { #expect(try mirror.titles == titles) }
     }
 
     @Test(
         arguments: [
             (MergePolicy.mergeByPropertyStoreTrump, true), (.mergeByPropertyObjectTrump, false), (.overwrite, false),
-            (.rollback, true),
+            (.rollback, true), (.error, true),
         ],
         [true, false]
     )
@@ -95,6 +109,22 @@ import ZoneTesting
         try laptop.delete("n")
         try await meet(phone, laptop, fetchesFirst)
         for mirror in [phone, laptop] { #expect(try mirror.titles == (row.stays ? ["n": "theirs"] : [:])) }
+        if row.policy == .error { try await decide(phone, laptop, into: [:]) }
+    }
+
+    /// Who sends finds out that nothing was decided.
+    @Test func sendingThrowsWhatIsUndecided() async throws {
+        let (phone, laptop) = try await devices(.error)
+        try edit(phone) { $0.title = "theirs" }
+        try await phone.sync()
+        try laptop.delete("n")
+        do {
+            try await laptop.container.sendChanges()
+            Issue.record("the deletion went through")
+        } catch {
+            #expect((error.underlying as? CKError)?.code == .serverRecordChanged, "\(error)")
+        }
+        #expect(try laptop.titles == ["n": "theirs"])
     }
 
     /// What both say alike is no conflict, and nothing is dropped.

@@ -162,7 +162,7 @@ public struct MergeDecision: Hashable, Sendable {
     public var object: ObjectID
     /// The property.
     public var property: String
-    /// The value that stayed, in SQL's notation.
+    /// The value that stayed, in SQL's notation; `NULL` too where the object was deleted.
     public var kept: String
     /// The value that was dropped.
     public var dropped: String

@@ -100,10 +100,9 @@ struct Exporter {
                 if let known { try KnownRecord.remove(db, id: known.id) }
                 return nil
             }
-            // In one's own database a record that is not there as it was known may have moved.
-            let isChecked = file.scope == .private && known.tag != nil
-            write = ClientRequest.Write(isChecked ? .delete : .forceDelete, known.name)
-            write.changeTag = isChecked ? known.tag : nil
+            // A record that is not there as it was known may have moved, or been changed by somebody: the policy decides.
+            write = ClientRequest.Write(known.tag == nil ? .forceDelete : .delete, known.name)
+            write.changeTag = known.tag
         } else {
             guard let made = try save(row, table, known, zone) else { return nil }
             (write, large) = made

@@ -23,16 +23,8 @@ extension Importer {
         guard let outcome = resolved ?? PropertyMerge.edits(base: base, memory: mine, store: theirs, policy: policy),
             let values = outcome.values
         else {
-            conflicts.append(oid)
-            try Refusals.add(
-                db,
-                oid: oid,
-                entity: table.name,
-                operation: .save,
-                mine: mapping.fields(of: mine, in: table),
-                error: .init(code: 14, message: "Changed here and on the relay; the store's policy merges nothing."),
-                at: now
-            )
+            let what = "Changed here and on the relay; the store's policy merges nothing."
+            try leave(table, oid, .save, mapping.fields(of: mine, in: table), what)
             return arrived
         }
         for dropped in outcome.dropped {
@@ -120,6 +112,49 @@ extension Importer {
         let dropped = values.indices.filter { mine[$0] != base[$0] && values[$0] != mine[$0] }
             .map { PropertyMerge.Outcome.Dropped(position: $0, kept: values[$0], dropped: mine[$0]) }
         return PropertyMerge.Outcome(values: values, dropped: dropped)
+    }
+
+    /// Whether an object that was deleted here is to be there again, since it was changed on the relay.
+    func takesBackDeletion(
+        _ table: TableForm,
+        _ oid: String,
+        _ theirs: [DatabaseValue],
+        _ known: KnownRecord?
+    ) throws -> Bool {
+        if let stays = PropertyMerge.keepsObjectDeletedInMemory(policy) { return stays }
+        guard theirs != mapping.row(of: known?.serverFields() ?? [:], in: table) else { return false }
+        let what = "Deleted here and changed on the relay; the store's policy decides nothing."
+        try leave(table, oid, .delete, [:], what)
+        return true
+    }
+
+    /// An object was deleted on the relay that was changed here: what was changed waits for a decision, or is written down as
+    /// dropped.
+    func giveUpEdit(_ table: TableForm, _ oid: String, _ known: KnownRecord, _ acceptsDeletion: Bool) throws {
+        guard !table.columns.isEmpty, let current = try table.row(db, oid) else { return }
+        let mine = mapping.settled(try names.toRelay(current, table, oid, db), in: table)
+        let base = mapping.row(of: known.serverFields(), in: table)
+        guard mine != base else { return }
+        if policy == .error, !acceptsDeletion {
+            let what = "Changed here and deleted on the relay; the store's policy decides nothing."
+            return try leave(table, oid, .save, mapping.fields(of: mine, in: table), what)
+        }
+        for position in mine.indices where mine[position] != base[position] {
+            try decide(table, oid, .init(position: position, kept: .null, dropped: mine[position]), .policy(policy))
+        }
+    }
+
+    /// Keeps a change for whoever decides about it.
+    private func leave(
+        _ table: TableForm,
+        _ oid: String,
+        _ operation: Outbox.Operation,
+        _ mine: [String: FieldValue],
+        _ what: String
+    ) throws {
+        conflicts.append(oid)
+        let cause = Refusals.Cause(code: CKError.Code.serverRecordChanged.rawValue, message: what)
+        try Refusals.add(db, oid: oid, entity: table.name, operation: operation, mine: mine, error: cause, at: now)
     }
 
     private func decide(

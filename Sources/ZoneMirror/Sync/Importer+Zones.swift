@@ -55,7 +55,10 @@ extension Importer {
                 try OutboxRow.release(db, oid)
                 continue
             }
-            if let oid = known.oid, try OutboxRow.find(db, oid) != nil { dropped.append(oid) }
+            if let oid = known.oid, try OutboxRow.find(db, oid) != nil {
+                dropped.append(oid)
+                try OutboxRow.drop(db, oid)
+            }
             try remove(known, keepingPending: false)
             gone.append(name)
         }

@@ -17,7 +17,7 @@ final class Importer {
     let policy: MergePolicy
     /// How many records changed something here.
     var count = 0
-    /// Objects whose pending change and the relay's could not be merged.
+    /// Objects whose pending change and the relay's the policy decides nothing about.
     var conflicts: [String] = []
     /// The record that is being taken in.
     private(set) var arriving: Record?
@@ -205,11 +205,7 @@ final class Importer {
         let name = known?.name ?? oid
         guard let current = try table.row(db, oid) else {
             // Deleted here, and not yet there.
-            if let pending, pending.operation == .delete,
-                PropertyMerge.keepsObjectDeletedInMemory(policy) == false || policy == .error
-            {
-                return
-            }
+            if pending?.operation == .delete, try !takesBackDeletion(table, oid, theirs, known) { return }
             try OutboxRow.drop(db, oid)
             _ = try write(theirs, to: table, oid, named: name, over: nil, zone: zone.id)
             return try note(table, oid, .insert, names: nil)
@@ -251,11 +247,12 @@ final class Importer {
         let pending = hasOutbox ? try OutboxRow.find(db, oid) : nil
         let acceptsDeletion = file.description.cloud?.acceptsDeletions ?? false
         if keepingPending, pending?.operation == .save, !acceptsDeletion,
-            PropertyMerge.keepsObjectDeletedInStore(policy) ?? true
+            PropertyMerge.keepsObjectDeletedInStore(policy) == true
         {
             try OutboxRow.release(db, oid)
             return try KnownRecord.forgetVersion(db, id: known.id)
         }
+        if pending?.operation == .save { try giveUpEdit(table, oid, known, acceptsDeletion) }
         try OutboxRow.drop(db, oid)
         try noteDeletion(table, oid)
         try takeAway(table, oid, named: known.name)

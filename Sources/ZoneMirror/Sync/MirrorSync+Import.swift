@@ -156,6 +156,7 @@ extension MirrorSync {
                 written.details.append(.share(change, zone: zone.zoneName))
                 try importer.noteShare(in: known, news == .created ? .insert : .update)
             }
+            if !importer.conflicts.isEmpty { written.details.append(.refused(importer.conflicts)) }
             written.count = importer.count
             for id in importer.leftZones {
                 if let zone = try KnownZone.find(db, id: id)?.zone { written.left.append(zone) }

@@ -17,7 +17,7 @@ enum SendVerdict: Equatable, Sendable {
     case lookFirst
     /// The record is gone there: send it as a new one.
     case recreate
-    /// The record is gone there, and so it shall be here.
+    /// The record is gone there, and so it shall be here; by the policy `error`, what was changed waits for a decision.
     case acceptDeletion
     /// What was to be done is done.
     case done
@@ -73,7 +73,7 @@ enum SendVerdict: Equatable, Sendable {
     }
 
     private static func aboutMissing(_ change: Circumstances) -> SendVerdict {
-        let stays = PropertyMerge.keepsObjectDeletedInStore(change.policy) ?? true
+        let stays = PropertyMerge.keepsObjectDeletedInStore(change.policy) ?? false
         return change.acceptsDeletions || !stays ? .acceptDeletion : .recreate
     }
 }

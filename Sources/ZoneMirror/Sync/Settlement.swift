@@ -158,7 +158,7 @@ struct Settlement {
         else { return }
         let (db, file, now) = (db, file, now)
         let (merges, refusals, deletions, missed, outrun) = (merges, refusals, deletions, missed, outrun)
-        try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+        let conflicts = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
             let importer = try Importer(db, file, transaction: transaction, now: now)
             for (item, record) in merges {
                 try importer.take(record, zone: try KnownZone.make(db, item.zone))
@@ -177,8 +177,11 @@ struct Settlement {
                 guard let table = file.mapping.tables[item.entity] else { continue }
                 try importer.revert(item.oid, table, try table.row(db, item.oid))
             }
+            return importer.conflicts
         }
         result.refused += refusals.map { Refusal(oid: $0.oid, error: $1) }
+        let conflict = CKError(.serverRecordChanged, "It was changed on the relay too: see rejectedWrites.")
+        result.refused += conflicts.map { Refusal(oid: $0, error: conflict) }
     }
 }
 
