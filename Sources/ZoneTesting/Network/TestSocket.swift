@@ -50,6 +50,8 @@ final class TestSocket: Socket {
 
     func drop() {
         state.withLock { $0.deliver = nil }
+        // The relay may end before it hears so.
+        ended()
         atRelay { $0.finish() }
         network.abandon(self)
     }
