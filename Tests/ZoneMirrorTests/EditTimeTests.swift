@@ -86,9 +86,11 @@ struct Chore: SyncedRecord, Equatable {
     }
 
     /// Plain SQL edits are dated when they are noticed; records of programs that know no edit times, by their saving.
-    @Test func editsOfOthersHaveTheirTimesToo() async throws {
+    @Test(arguments: ["UPDATE", "UPDATE OR IGNORE", "UPDATE OR REPLACE", "UPDATE OR FAIL"])
+    func editsOfOthersHaveTheirTimesToo(_ update: String) async throws {
         let phone = try await device("phone")
-        clock.set(Date().timeIntervalSince1970 - 1_000_000 + 3_600)
+        let now = Date().timeIntervalSince1970 - 1_000_000
+        clock.set(now - 3_600)
         let context = phone.context()
         try context.insert(Chore(id: "c", title: "a"))
         try context.save()
@@ -100,8 +102,9 @@ struct Chore: SyncedRecord, Equatable {
         record["CD_title"] = "by another program"
         try await database.save(record)
         // An hour ahead of the relay's clock: later.
+        clock.set(now + 3_600)
         let file = try #require(phone.container.database(of: phone.store))
-        try await file.write { try $0.execute(sql: "UPDATE Chore SET title = 'by SQL'") }
+        try await file.write { try $0.execute(sql: "\(update) Chore SET title = 'by SQL'") }
         for _ in 0..<2 { try await phone.sync() }
         #expect(try await database.record(for: record.recordID)["CD_title"] as? String == "by SQL")
     }

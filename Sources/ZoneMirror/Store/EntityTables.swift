@@ -236,9 +236,11 @@ struct EntityTables {
         guard isMirrored else { return "" }
         return table.timed.map { position in
             let column = table.columns[position].name
-            let condition = isInsert ? "" : " WHERE old.\(column.quoted) IS NOT new.\(column.quoted)"
+            let condition = isInsert ? "true" : "old.\(column.quoted) IS NOT new.\(column.quoted)"
+            // No OR REPLACE: what the statement says that fires the trigger, as OR IGNORE, would stand in its place.
             return """
-                INSERT OR REPLACE INTO mirror_edit(oid, col, at) SELECT new.id, \(column.literal), NULL\(condition);
+                INSERT INTO mirror_edit(oid, col, at) SELECT new.id, \(column.literal), NULL WHERE \(condition)
+                ON CONFLICT(oid, col) DO UPDATE SET at = NULL;
                 """
         }.joined(separator: "\n")
     }
