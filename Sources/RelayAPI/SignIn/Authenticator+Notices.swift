@@ -111,8 +111,10 @@ extension Authenticator {
     ) throws(CredentialRefusal) -> Authentication {
         var shown = shown
         if let bearer = shown.bearer { shown.webToken = PercentCoding.encode(bearer) }
-        let grant = try verify(shown, in: home, at: time.uptime())
+        let uptime = time.uptime()
+        let grant = try verify(shown, in: home, at: uptime)
         if let end = grant.expires, time.now() >= end { throw .expired }
+        if memory.withLock({ $0.isSpent(grant, at: uptime, settings) }) { throw .ended }
         return try authentication(Granted(grant: grant), shown, in: home)
     }
 }

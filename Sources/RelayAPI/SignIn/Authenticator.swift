@@ -161,6 +161,7 @@ package final class Authenticator: Sendable {
             credential: .session(webToken.session, apiTokenHash: token?.hash ?? []),
             account: session.account,
             expires: webToken.issued + settings.lifetime(session.kind),
+            mark: webToken.tag,
             session: session
         )
     }

@@ -89,6 +89,8 @@ final class Grant: Sendable {
     let account: Account.ID?
     /// When the web auth token presented ends; `nil`: never.
     let expires: Timestamp?
+    /// What tells the web auth token presented from every other, however it is spelled; `nil` where nothing rotates.
+    let mark: [UInt8]?
     /// `nil` where nothing rotates.
     let session: KnownSession?
 
@@ -99,6 +101,7 @@ final class Grant: Sendable {
         credential: Credential,
         account: Account.ID? = nil,
         expires: Timestamp? = nil,
+        mark: [UInt8]? = nil,
         session: KnownSession? = nil
     ) {
         self.identity = identity
@@ -107,6 +110,7 @@ final class Grant: Sendable {
         self.credential = credential
         self.account = account
         self.expires = expires
+        self.mark = mark
         self.session = session
     }
 }
@@ -115,8 +119,6 @@ final class Grant: Sendable {
 struct KnownGrant: Sendable {
     let grant: Grant
     var successor: Successor?
-    /// When the first successor was handed out, by uptime.
-    var succeeded: Duration?
 
     /// The web auth token that answers carry for now.
     struct Successor: Sendable {
@@ -152,8 +154,8 @@ struct Memory: Sendable {
     private var refusals: TokenBuckets<PeerKey>?
     /// Who ran into one of these.
     private(set) var hits = RateHits()
-    /// When tokens found good before a revocation were first succeeded: the one thing that must outlive a `forget`.
-    private var succeeded = GenerationalCache<GrantKey, Duration>(capacity: 8192)
+    /// When tokens were first succeeded, by their marks and by uptime: the one thing that must outlive a `forget`.
+    private var succeeded = GenerationalCache<[UInt8], Duration>(capacity: 8192)
     /// Sign-ins that fresh tokens were made for since somebody asked.
     ///
     /// Past the bound some uses go unnoted, which only makes a sign-in look older by minutes.
@@ -193,7 +195,7 @@ struct Memory: Sendable {
     }
 
     mutating func store(_ grant: Grant, for key: GrantKey) {
-        grants[key] = KnownGrant(grant: grant, succeeded: keepsSucceeded ? succeeded[key] : nil)
+        grants[key] = KnownGrant(grant: grant)
     }
 
     /// Uses the grant known for `key` once; `nil` if none is known.
@@ -208,7 +210,7 @@ struct Memory: Sendable {
         let grant = known.grant
         let settings = authenticator.settings
         if let end = grant.expires, now >= end { throw .ended }
-        if let grace = settings.grace, let since = known.succeeded, uptime - since > grace { throw .ended }
+        if isSpent(grant, at: uptime, settings) { throw .ended }
         try charge(grant.identity, from: address, at: uptime)
         guard let session = grant.session else { return Granted(grant: grant) }
         if let successor = known.successor, uptime - successor.minted < Authenticator.mintInterval {
@@ -221,12 +223,15 @@ struct Memory: Sendable {
         )
         known.successor = successor
         noteUse(session.seal.session)
-        if keepsSucceeded, known.succeeded == nil {
-            known.succeeded = uptime
-            succeeded[key] = uptime
-        }
+        if keepsSucceeded, let mark = grant.mark, succeeded[mark] == nil { succeeded[mark] = uptime }
         grants[key] = known
         return Granted(grant: grant, freshWebToken: successor.text, freshExpires: successor.expires)
+    }
+
+    /// Whether the token has had a successor for longer than it may still be used beside it.
+    mutating func isSpent(_ grant: Grant, at uptime: Duration, _ settings: SignInSettings) -> Bool {
+        guard let grace = settings.grace, let mark = grant.mark, let since = succeeded[mark] else { return false }
+        return uptime - since > grace
     }
 
     /// Counts one request of a user, or of an address that nobody has signed in at.

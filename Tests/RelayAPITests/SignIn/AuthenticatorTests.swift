@@ -132,15 +132,31 @@ import Testing
         _ = try authenticator.authenticate(world.request(apiToken: world.apiToken, webToken: fresh), in: world.home)
     }
 
+    private func hex(_ byte: UInt8) -> String { String(UInt16(byte) + 0x100, radix: 16).suffix(2).uppercased() }
+
     @Test func aShorterGraceEndsATokenAfterItsSuccessor() throws {
         world.settings.grace = .seconds(10)
         let authenticator = try world.authenticator()
-        let request = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
+        let token = try world.signIn().webToken
+        let request = world.request(apiToken: world.apiToken, webToken: token)
         for _ in 0..<3 {
             _ = try authenticator.authenticate(request, in: world.home)
             world.clock.advance(.seconds(5))
         }
         #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
+        // However it is spelled, and by whatever door.
+        var spelled = request
+        spelled.query = "ckAPIToken=\(world.apiToken)&ckWebAuthToken=" + token.utf8.map { "%" + hex($0) }.joined()
+        #expect(throws: RelayError.self) { try authenticator.authenticate(spelled, in: world.home) }
+        #expect(throws: CredentialRefusal.self) {
+            try authenticator.authenticateHello(
+                apiToken: world.apiToken,
+                webToken: token,
+                deviceID: nil,
+                upgrade: APIRequest(method: .get, path: "/"),
+                in: world.home
+            )
+        }
         // Nor does anybody's revocation bring it back.
         try world.store.setDisabled(true, of: world.store.devAccount(named: "somebody").id)
         world.clock.advance(.seconds(1))
