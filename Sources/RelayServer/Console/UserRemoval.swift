@@ -2,8 +2,8 @@ import Records
 import RelayCore
 import RelayStore
 
-/// The end of a user: other people's shares are left and every zone is deleted by the user's own operations, so that whoever
-/// they shared with is told; then the account goes.
+/// The end of a user: nobody signs in as them from the beginning; other people's shares are left and every zone is deleted by
+/// the user's own operations, so that whoever they shared with is told; then the account goes.
 struct UserRemoval {
     private let call: ConsoleCall
     private let account: Account
@@ -43,6 +43,8 @@ struct UserRemoval {
     /// How many zones went.
     func run() async throws -> Int {
         var count = 0
+        // Whoever is signed in would write behind the back of what is emptied.
+        try call.parts.accounts.setDisabled(true, of: account.id)
         for (home, profile) in try call.parts.accounts.profiles(of: account.id) {
             for database in ["shared", "private"] {
                 let user = profile.user

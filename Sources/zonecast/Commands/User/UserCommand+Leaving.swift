@@ -72,7 +72,8 @@ extension UserCommand {
             discussion: """
                 Asks the running relay as that user, so that people they shared with are told. What they saved in public
                 databases and in other people's zones stays there, under a name that is nobody's any more; of the name an empty
-                record and an empty default zone stay. There is no way back but a backup.
+                record and an empty default zone stay. The user is disabled first, and stays so where something fails: run it
+                again then. There is no way back but a backup.
                 """
         )
 
@@ -89,6 +90,8 @@ extension UserCommand {
                 let account = try UserCommand.account(email, in: store)
                 try confirm()
                 let homes = try UserCommand.homes(of: account, nil, store)
+                // Whoever is signed in would write behind the back of what is emptied.
+                try store.setDisabled(true, of: account.id)
                 return try await UserVisits.during(store) { visits in
                     var zones = 0
                     for home in homes {
