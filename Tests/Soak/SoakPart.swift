@@ -45,21 +45,34 @@ extension SoakPart {
         guard FileManager.default.isExecutableFile(atPath: program.path) else {
             return SoakReport(summary: "left out: there is no program simulate beside this one")
         }
+        var (first, summary) = (slice.seed, "it had no time")
+        repeat {
+            let seconds = max(1, Int((slice.deadline - .now) / .seconds(1)))
+            let seeds = ["--seeds", "\(first)..<\(first + seedsOfAProcess)", "--seconds", "\(seconds)"]
+            var (lines, isGood) = try run(program, words + seeds)
+            // Its last line sums up; what comes before it is the story of a seed that failed.
+            summary = lines.popLast() ?? "it said nothing"
+            guard isGood else { return SoakReport(summary: summary, objections: lines.isEmpty ? [summary] : lines) }
+            first += seedsOfAProcess
+        } while slice.deadline > .now
+        return SoakReport(summary: "from seed \(slice.seed) on, the last of them: \(summary)")
+    }
+
+    /// Whoever crashes in a simulated world never lets go of its files: after some thousand worlds no more can be opened.
+    private static let seedsOfAProcess: UInt64 = 400
+
+    /// What a program says, line by line, and whether it ends well.
+    private static func run(_ program: URL, _ words: [String]) throws -> (lines: [String], isGood: Bool) {
         let process = Process()
         process.executableURL = program
-        let seconds = max(1, Int((slice.deadline - .now) / .seconds(1)))
-        let seeds = "\(slice.seed)..<\(slice.seed + 1_000_000_000)"
-        process.arguments = words + ["--seeds", seeds, "--seconds", "\(seconds)"]
+        process.arguments = words
         let output = Pipe()
         process.standardOutput = output
         try process.run()
         let said = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
-        var lines = said.split(separator: "\n").map(String.init)
         let isGood = process.terminationReason == .exit && process.terminationStatus == 0
-        // Its last line sums up; what comes before it is the story of a seed that failed.
-        let summary = lines.popLast() ?? "it said nothing"
-        return SoakReport(summary: summary, objections: isGood ? [] : lines + (lines.isEmpty ? [summary] : []))
+        return (said.split(separator: "\n").map(String.init), isGood)
     }
 
     /// Lives of relays on bad disks.
