@@ -114,6 +114,34 @@ private struct LaterTally: SyncedRecord {
         #expect(try await database.read { try $0.indexes(on: "Tally").contains { $0.name == "byStars" } })
     }
 
+    /// What a program has made for itself over the column is there afterwards, and works.
+    @Test func whatAProgramMadeOverTheColumnStays() async throws {
+        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
+        try await file.write { db in
+            try db.execute(
+                sql: """
+                    CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, stars INTEGER NOT NULL DEFAULT 0, body TEXT);
+                    INSERT INTO Tally VALUES ('a', 1, ''), ('b', 2, '');
+                    CREATE INDEX mine ON Tally(stars DESC, body);
+                    CREATE INDEX part ON Tally(body) WHERE stars > 1;
+                    CREATE VIEW starred AS SELECT id, stars FROM Tally WHERE stars > 1;
+                    CREATE VIEW best AS SELECT max(stars) AS stars FROM starred;
+                    CREATE TRIGGER stars INSTEAD OF UPDATE OF stars ON starred BEGIN
+                    UPDATE Tally SET stars = new.stars WHERE id = new.id;
+                    END;
+                    """
+            )
+        }
+        try file.close()
+        let phone = try await device("phone", MirrorModel(LaterTally.self), kept: true)
+        let database = try #require(phone.container.database(of: phone.store))
+        try await database.write { try $0.execute(sql: "UPDATE starred SET stars = 7") }
+        #expect(try await database.read { try Int.fetchAll($0, sql: "SELECT stars FROM best") } == [7])
+        #expect(try Set(phone.context().fetch(LaterTally.self).map(\.stars)) == [1, 7])
+        let indexes = try await database.read { try $0.indexes(on: "Tally").map(\.name) }
+        #expect(Set(indexes).isSuperset(of: ["mine", "part"]))
+    }
+
     // MARK: Away and back
 
     /// A property was out of the model for a while: its old value is not the newest any more.

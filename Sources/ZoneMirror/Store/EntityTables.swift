@@ -73,21 +73,6 @@ struct EntityTables {
         return missing
     }
 
-    /// Files of older versions hold a column to a value, and SQLite lets it go only with the column.
-    private func relax(_ column: ColumnForm, of table: TableForm, _ db: Database) throws {
-        let (name, spare, own) = (column.name.quoted, "mirror_\(column.name)".quoted, table.name.quoted)
-        let form = ColumnForm(name: "mirror_\(column.name)", kind: column.kind, back: nil)
-        try db.execute(
-            sql: """
-                ALTER TABLE \(own) ADD COLUMN \(definition(form));
-                UPDATE \(own) SET \(spare) = \(name);
-                DROP INDEX IF EXISTS \("\(table.name)_\(column.name)".quoted);
-                ALTER TABLE \(own) DROP COLUMN \(name);
-                ALTER TABLE \(own) RENAME COLUMN \(spare) TO \(name);
-                """
-        )
-    }
-
     /// What may not be empty any more has its default where it was: the same as for a record that does not say it.
     private func fillEmpty(_ table: TableForm, _ db: Database) throws {
         for column in table.columns {
@@ -105,7 +90,7 @@ struct EntityTables {
         ||'-A'||substr(hex(randomblob(2)),2,3)||'-'||hex(randomblob(6)))
         """
 
-    private func definition(_ column: ColumnForm) -> String {
+    func definition(_ column: ColumnForm) -> String {
         guard let attribute = column.attribute else { return "\(column.name.quoted) TEXT" }
         let type =
             switch attribute.type {
