@@ -94,6 +94,34 @@ extension ConfigurationKeys {
             "Of one user in one database."
         ),
         .whole(
+            "limits.subscription-bytes",
+            \.limits.subscriptionBytesPerDatabase,
+            16_384...1_073_741_824,
+            unit: "bytes",
+            "Of one user's subscriptions in one database together: they are held in memory."
+        ),
+        .whole(
+            "limits.unfinished-bodies",
+            \.server.limits.unfinishedBodies,
+            1_048_576...68_719_476_736,
+            unit: "bytes",
+            "Of bodies on their way in, held for all connections of one core. Beyond, larger ones are told to come again."
+        ),
+        .whole(
+            "limits.references-per-write",
+            \.limits.bondsPerWrite,
+            1000...100_000_000,
+            unit: "references",
+            "That one write may look at for what it deletes: nobody else writes to that container meanwhile."
+        ),
+        .whole(
+            "limits.counted-records",
+            \.limits.countedRecords,
+            1000...1_000_000_000,
+            unit: "records",
+            "That one request may have counted, to hear how many follow its pages."
+        ),
+        .whole(
             "limits.query-filters",
             \.limits.queryFilters,
             1...100,
