@@ -70,6 +70,12 @@ struct Serve: AsyncParsableCommand {
         if let obstacle = FolderShape(folder: settings.data).obstacle {
             throw CommandFailure(.failed, "\(obstacle). Move it away, or name another folder with --data.")
         }
+        // Whoever has named the wrong port finds no new folder left behind.
+        if !FileManager.default.fileExists(atPath: settings.data),
+            let fault = await ListenError.ofTrying(settings.server)
+        {
+            throw CommandFailure(.failed, "\(fault)")
+        }
         let lock = try FolderLock(forRelayIn: settings.data)
         defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }
