@@ -10,7 +10,12 @@ func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     let items = try context.items("zones", of: context.body)
     let defaults = try ZonePageRequest(context.body, context)
     let requests = try items.map { item in
-        (try ZoneIDCodec.read(item.required("zoneID")), try ZonePageRequest(item, context, else: defaults))
+        let zone = try ZoneIDCodec.read(item.required("zoneID"))
+        do {
+            return (zone, Result<_, RelayError>.success(try ZonePageRequest(item, context, else: defaults)))
+        } catch let error as RelayError {
+            return (zone, .failure(error))
+        }
     }
     return try EndpointAnswer(reserving: pageCapacity) { writer in
         writer.key("zones")
@@ -25,7 +30,7 @@ func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
 private let pageCapacity = 192 * 1024
 
 private func write(
-    _ request: ZonePageRequest,
+    _ request: Result<ZonePageRequest, RelayError>,
     of zone: ZoneID,
     _ context: RequestContext,
     _ countable: inout Int,
@@ -36,7 +41,7 @@ private func write(
         writer.open(UInt8(ascii: "{"))
         writer.key("zoneID")
         ZoneIDCodec.write(try context.database.zone(zone), to: &writer)
-        try request.write(zone, context, &countable, to: &writer)
+        try request.get().write(zone, context, &countable, to: &writer)
         writer.close(UInt8(ascii: "}"))
     } catch  where error.code == .tryAgainLater || error.code == .internalError {
         throw error

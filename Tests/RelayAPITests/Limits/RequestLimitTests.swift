@@ -85,6 +85,18 @@ import Wire
         }
     }
 
+    @Test func aLimitThatNoPageHasIsItsZonesFault() async throws {
+        let world = try RelayWorld()
+        for zone in ["Notes", "Plans"] { try await world.makeZone(zone) }
+        let answer = try await world.ask(
+            "private/changes/zone",
+            #"{"zones":[{"zoneID":{"zoneName":"Notes"},"resultsLimit":0},{"zoneID":{"zoneName":"Plans"}}]}"#
+        )
+        let zones = try answer.items("zones")
+        #expect(zones.map { $0.text("reason") } == ["resultsLimit must be 1 or more.", nil])
+        #expect(zones.first?["zoneID"]?.text("zoneName") == "Notes" && zones.last?["syncToken"] != nil)
+    }
+
     // MARK: Sizes
 
     /// One record's outcome, of fields and perhaps names.
