@@ -8,16 +8,18 @@ extension ConsoleAPI {
     static let upkeep: [ConsoleRoute] = [
         .get("backups") { BackupsAnswer($0.parts.facts.data, at: $0.parts.time.now()) },
         .post("backups/create") { call in
-            let data = call.parts.facts.data
-            let backup = try Backup.create(of: data, in: BackupsAnswer.folder(of: data), now: call.parts.time.now())
+            let (data, now) = (call.parts.facts.data, call.parts.time.now())
+            let backup = try await OwnQueue.run(.utility) {
+                try Backup.create(of: data, in: BackupsAnswer.folder(of: data), now: now)
+            }
             try call.note("backup.create", backup.name)
             return BackupAnswer(backup)
         },
         .post("backups/verify") { call in
             struct Request: Decodable { var name: String }
             let name = try call.body(Request.self).name
-            let backup = try backup(name, call.parts)
-            let faults = backup.verify(now: call.parts.time.now())
+            let (backup, now) = (try backup(name, call.parts), call.parts.time.now())
+            let faults = try await OwnQueue.run(.utility) { backup.verify(now: now) }
             try call.note("backup.verify", name, detail: faults.isEmpty ? "good" : "\(faults.count) faults")
             return ["faults": faults]
         },

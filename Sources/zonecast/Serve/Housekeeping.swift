@@ -3,6 +3,7 @@ import Logging
 import Records
 import RelayAPI
 import RelayCore
+import RelayServer
 import RelayStore
 import ServiceLifecycle
 import Synchronization
@@ -53,7 +54,7 @@ struct ScheduledBackups: Service {
             // Told at the start already: nothing else would show that no backups are made.
             _ = schedule(broken)
             while (try? await Task.sleep(for: .seconds(60))) != nil {
-                await OwnQueue.run(.utility) { makeOneIfDue(broken, failure) }
+                try? await OwnQueue.run(.utility) { makeOneIfDue(broken, failure) }
             }
         }
     }
@@ -90,20 +91,6 @@ struct ScheduledBackups: Service {
             failure.withLock { $0 = Failure(schedule: schedule) }
             logger.error("The scheduled backup failed; the next try is in an hour. \(error)")
         }
-    }
-}
-
-/// Work that takes as long as the disk does: not on the threads that answer requests.
-enum OwnQueue {
-    /// Returns when it is done, or when the task is cancelled: a relay that is told to stop does not wait for it, and it
-    /// ends with the process.
-    static func run(_ quality: DispatchQoS.QoSClass, _ work: @escaping @Sendable () -> Void) async {
-        let (done, end) = AsyncStream<Void>.makeStream()
-        DispatchQueue.global(qos: quality).async {
-            work()
-            end.finish()
-        }
-        for await _ in done {}
     }
 }
 

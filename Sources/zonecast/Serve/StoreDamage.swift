@@ -2,6 +2,7 @@ import Foundation
 import Logging
 import Records
 import RelayCore
+import RelayServer
 import RelayStore
 import ServiceLifecycle
 import Synchronization
@@ -58,7 +59,7 @@ struct StoreLook: Service {
             var wait = Duration.seconds(600)
             while (try? await Task.sleep(for: wait)) != nil {
                 wait = .seconds(86_400)
-                await OwnQueue.run(.background) {
+                try? await OwnQueue.run(.background) {
                     for fault in (try? StoreCheck.faults(in: data)) ?? [] { damage.found(fault) }
                 }
             }
