@@ -34,7 +34,9 @@ extension EntityTables {
     /// An object made here may be what records of the relay lead to: those links are shown from now on, and nothing is to be
     /// sent for that.
     ///
-    /// Those of one to one wait until it leads back, which is written with both ends.
+    /// Those of one to one wait until it leads back, which is written with both ends. A link counts as open until it is shown:
+    /// by that `edited` knows the showing. Nothing is switched off meanwhile, since a statement that fails in the middle may
+    /// leave what it has done (`OR FAIL`), and so would leave that off.
     func arrivals(_ table: TableForm) -> [String] {
         let shows = tables.flatMap { other in
             other.columns.filter { $0.link?.destination == table.name && $0.back == nil }.map { column in
@@ -52,11 +54,18 @@ extension EntityTables {
             """
             CREATE TRIGGER \("mirror_\(table.name)_arrives".quoted) AFTER INSERT ON \(table.name.quoted)
             WHEN \(Self.notImporting) AND EXISTS (SELECT 1 FROM mirror_link WHERE target = new.id) BEGIN
-            UPDATE mirror_local SET importing = 1;
             \(shows.joined(separator: "\n"))
-            UPDATE mirror_local SET importing = 0;
             END
             """
         ]
+    }
+
+    /// Whether a statement has changed a column, in a trigger; an open link that is shown is no change.
+    func edited(_ column: ColumnForm) -> String {
+        let name = column.name.quoted
+        let differs = "old.\(name) IS NOT new.\(name)"
+        guard isMirrored, column.link != nil, column.back == nil else { return differs }
+        let open = "oid = new.id AND col = \(column.name.literal) AND target = new.\(name)"
+        return "(\(differs) AND NOT (old.\(name) IS NULL AND EXISTS (SELECT 1 FROM mirror_link WHERE \(open))))"
     }
 }

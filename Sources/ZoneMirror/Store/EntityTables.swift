@@ -127,10 +127,11 @@ struct EntityTables {
     }
 
     private func createTriggers(of table: TableForm, _ db: Database) throws {
+        // SQLite begins with the last: a row is noted before anything follows from it that may fail.
+        if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
+        for sql in oneToOne(table) { try db.execute(sql: sql) }
         if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
         for sql in deleteRules(table) { try db.execute(sql: sql) }
-        for sql in oneToOne(table) { try db.execute(sql: sql) }
-        if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
     }
 
     static let notImporting = "(SELECT importing FROM mirror_local) = 0"
@@ -138,10 +139,8 @@ struct EntityTables {
     private func captures(_ table: TableForm) -> [String] {
         let name = table.name.quoted
         let text = table.name.literal
-        let changed = table.columns.map { "old.\($0.name.quoted) IS NOT new.\($0.name.quoted)" }
-        let names = table.columns.map { column in
-            "CASE WHEN old.\(column.name.quoted) IS NOT new.\(column.name.quoted) THEN '\(column.name),' ELSE '' END"
-        }
+        let changed = table.columns.map(edited)
+        let names = table.columns.map { "CASE WHEN \(edited($0)) THEN '\($0.name),' ELSE '' END" }
         let changedNames = names.isEmpty ? "''" : "rtrim(" + names.joined(separator: "||") + ", ',')"
         return [
             """
@@ -221,7 +220,7 @@ struct EntityTables {
         guard isMirrored else { return "" }
         return table.timed.map { position in
             let column = table.columns[position].name
-            let condition = isInsert ? "true" : "old.\(column.quoted) IS NOT new.\(column.quoted)"
+            let condition = isInsert ? "true" : edited(table.columns[position])
             // No OR REPLACE: what the statement says that fires the trigger, as OR IGNORE, would stand in its place.
             return """
                 INSERT INTO mirror_edit(oid, col, at) SELECT new.id, \(column.literal), NULL WHERE \(condition)

@@ -65,7 +65,7 @@ final class StoreFile: Sendable {
             )
             // A new version of this module may write other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
-            let mark = "7 \(isMirrored) \(layout.tracksHistory) \(shape)"
+            let mark = "8 \(isMirrored) \(layout.tracksHistory) \(shape)"
             guard last != mark else { return }
             if isGuest { return try layout.createMissing(db) }
             try checkEncryption(db, tables)

@@ -1,0 +1,92 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// Programs that know nothing of this module write to a store's file: through connections of their own, with SQLite as it is.
+@Suite(.timeLimit(.minutes(15))) struct OtherWritersTests {
+    let relay: TestRelay
+    let folder: TemporaryFolder
+
+    init() throws {
+        relay = try TestRelay()
+        folder = try TemporaryFolder()
+    }
+
+    private func phone() async throws -> Mirrored {
+        try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+    }
+
+    private func laptop() async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: "laptop")) }
+
+    private func program(_ file: String = "private.sqlite") throws -> DatabaseQueue {
+        try DatabaseQueue(path: folder.url.appendingPathComponent(file).path)
+    }
+
+    /// A statement keeps what it has done and fails in the middle, while links that were open are being shown.
+    @Test func aStatementThatFailsHalfWaySwitchesNothingOff() async throws {
+        let (phone, laptop) = (try await phone(), try await laptop())
+        let context = laptop.context()
+        let folder = Folder(id: "f", name: "F")
+        try context.insert(folder)
+        for name in ["a", "b"] {
+            var note = Note(id: RecordName(name), title: name)
+            note.folder = ToOne(folder)
+            try context.insert(note)
+        }
+        try context.save()
+        try await laptop.sync()
+        try await laptop.device.privateDatabase.deleteRecord(
+            withID: CKRecord.ID(
+                recordName: "f",
+                zoneID: CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+            )
+        )
+        try await phone.sync()
+        let program = try program()
+        try await program.writeWithoutTransaction { db in
+            try db.execute(sql: "CREATE UNIQUE INDEX own ON Note(folder)")
+            #expect(throws: DatabaseError.self) {
+                try db.execute(sql: "INSERT OR FAIL INTO Folder(id, name) VALUES ('f', 'made here')")
+            }
+            try db.execute(sql: "UPDATE Note SET title = 'changed' WHERE id = 'a'")
+        }
+        try program.close()
+        try await phone.sync()
+        try await laptop.sync()
+        #expect(try laptop.titles == ["a": "changed", "b": "b"])
+        #expect(try laptop.context().fetch(Folder.self).map(\.name) == ["made here"])
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
+    /// That links are shown is nobody's change, whoever makes what they lead to.
+    @Test func linksThatAreShownAreNotSent() async throws {
+        let (phone, laptop) = (try await phone(), try await laptop())
+        var note = Note(id: "n", title: "1")
+        note.folder = ToOne(Folder(id: "f", name: ""))
+        let context = laptop.context()
+        try context.insert(Folder(id: "f", name: "F"))
+        try context.insert(note)
+        try context.save()
+        try await laptop.sync()
+        try context.delete(Folder.self, id: "f")
+        try context.save()
+        try await phone.sync()
+        try await laptop.device.privateDatabase.deleteRecord(
+            withID: CKRecord.ID(
+                recordName: "f",
+                zoneID: CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+            )
+        )
+        try await phone.sync()
+        let program = try program()
+        try await program.write { try $0.execute(sql: "INSERT INTO Folder(id, name) VALUES ('f', 'anew')") }
+        try program.close()
+        #expect(try phone.context().object(Note.self, "n")?.folder.target == "f")
+        #expect(try await phone.container.pendingExports(phone.store).map(\.entity) == ["Folder"])
+        try await phone.sync()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+}
