@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import Records
 import Synchronization
 import Testing
@@ -105,6 +106,52 @@ import ZoneTesting
             #expect(event.message?.isEmpty == false)
             break
         }
+    }
+
+    /// A view that nobody reads ends all the same when the log has grown by too much, and the next one lasts again.
+    @Test func aPinThatKeepsTheLogMovesOn() async throws {
+        var conditions = MirrorConditions()
+        conditions.pinLog = 1 << 20
+        let phone = try await phone(conditions)
+        func save(_ name: RecordName, bytes: Int) throws {
+            var note = Note(id: name, title: "")
+            note.photo = Data(repeating: 1, count: bytes)
+            try phone.save(note)
+        }
+        let context = phone.context()
+        context.setQueryGeneration(.current)
+        #expect(try context.count(FetchRequest(Note.self)) == 0)
+        let events = phone.container.events
+        try save("a", bytes: 2 << 20)
+        for await event in events where event.details == [.pinAdvanced] { break }
+        #expect(try context.count(FetchRequest(Note.self)) == 1)
+        // The file of the log is as long as before.
+        try save("b", bytes: 10)
+        #expect(try context.count(FetchRequest(Note.self)) == 1)
+        context.refreshAll()
+        #expect(try context.count(FetchRequest(Note.self)) == 2)
+    }
+
+    /// What a pin has made of a log is given back after it.
+    @Test func aLogIsNotLongForEver() async throws {
+        let phone = try await phone()
+        let database = try #require(phone.container.database(of: phone.store))
+        let context = phone.context()
+        context.setQueryGeneration(.current)
+        #expect(try context.count(FetchRequest(Note.self)) == 0)
+        func log() throws -> Int {
+            try FileManager.default.attributesOfItem(atPath: phone.store.text + "-wal")[.size] as? Int ?? 0
+        }
+        for name in ["a", "b", "c", "d", "e"] {
+            var note = Note(id: RecordName(name), title: "")
+            note.photo = Data(repeating: 1, count: 8 << 20)
+            try phone.save(note)
+        }
+        #expect(try log() > 40 << 20)
+        context.setQueryGeneration(nil)
+        try await database.writeWithoutTransaction { _ = try $0.checkpoint(.passive) }
+        try phone.save(Note(id: "f", title: ""))
+        #expect(try log() < 33 << 20)
     }
 
     /// A context that merges moves on with what arrives, and one that does not stands still.

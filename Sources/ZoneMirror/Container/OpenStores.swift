@@ -13,6 +13,12 @@ final class OpenStores: Sendable {
         var paths: [StoreID: String] = [:]
         var account = Account()
         var listeners: [UUID: Listener] = [:]
+        var pins: [Pinned] = []
+    }
+
+    /// A view that some context may still hold.
+    private struct Pinned {
+        weak var generation: QueryGeneration?
     }
 
     /// Who wants to hear of commits.
@@ -133,6 +139,7 @@ final class OpenStores: Sendable {
 
     /// A commit has touched these tables; `nil`: nobody knows which.
     func committed(_ store: StoreID, _ tables: Set<String>?) {
+        lookAtPins()
         let listeners = state.withLock { state in
             state.listeners.values.filter { listener in
                 guard let tables, let wanted = listener.tables else { return true }
@@ -144,20 +151,36 @@ final class OpenStores: Sendable {
 
     // MARK: Pins
 
-    /// A pinned view lasts this long, or until the log of a file has grown so much.
-    private static let pinAge: TimeInterval = 300
-    private static let pinLog = 64 << 20
-
-    func isTooOld(_ generation: QueryGeneration) -> Bool {
-        if now.timeIntervalSince(generation.began) > Self.pinAge { return true }
-        return files.contains { file in
-            let log = try? FileManager.default.attributesOfItem(atPath: file.path + "-wal")
-            return (log?[.size] as? Int ?? 0) > Self.pinLog
+    /// A view of the moment of its first read, for contexts that are pinned.
+    func newGeneration() -> QueryGeneration {
+        let generation = QueryGeneration(began: now)
+        state.withLock { state in
+            state.pins.removeAll { $0.generation == nil }
+            state.pins.append(Pinned(generation: generation))
         }
+        return generation
     }
 
-    func pinAdvanced() {
-        notice("A pinned view was too old or its log too large; it shows the newest commit now.", [.pinAdvanced])
+    /// Whether a view is over; ends it where that is due.
+    func hasEnded(_ generation: QueryGeneration) -> Bool {
+        guard !generation.isOver else { return true }
+        guard generation.isTooOld(at: now, log: conditions.pinLog) else { return false }
+        if generation.end() {
+            notice("A pinned view was too old or its log too large; it shows the newest commit now.", [.pinAdvanced])
+        }
+        return true
+    }
+
+    /// Looks at all views: one that nobody reads keeps the log of a file growing all the same.
+    private func lookAtPins() {
+        guard state.withLock({ $0.pins.contains { $0.generation != nil } }) else { return }
+        // Not on the thread of the commit: whoever hears of it may want to write.
+        conditions.time.start { [weak self] in
+            guard let self else { return }
+            for generation in self.state.withLock({ $0.pins.compactMap(\.generation) }) {
+                _ = self.hasEnded(generation)
+            }
+        }
     }
 
     /// Tells the application something that is about no store in particular.

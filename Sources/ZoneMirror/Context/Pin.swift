@@ -10,10 +10,12 @@ public final class QueryGeneration: Sendable {
     private struct State {
         /// By file: behind a store may be another user's later on.
         var snapshots: [String: DatabaseSnapshot] = [:]
-        var isAdvanced = false
+        /// How long each file's log was before: what is longer cannot go into the file while this lasts.
+        var logs: [String: Int] = [:]
+        var isOver = false
     }
 
-    let began: Date
+    private let began: Date
     private let state = Mutex(State())
 
     init(began: Date) { self.began = began }
@@ -21,7 +23,8 @@ public final class QueryGeneration: Sendable {
     /// Opens all stores at once, so that they show one moment as nearly as separate files can.
     func open(_ files: [StoreFile]) throws {
         try state.withLock { state in
-            for file in files where state.snapshots[file.path] == nil {
+            for file in files where !state.isOver && state.snapshots[file.path] == nil {
+                state.logs[file.path] = Self.log(of: file.path)
                 let snapshot = try file.pool.makeSnapshot()
                 // The moment is that of the first read.
                 _ = try snapshot.read { try Int.fetchOne($0, sql: "SELECT importing FROM mirror_local") }
@@ -30,13 +33,35 @@ public final class QueryGeneration: Sendable {
         }
     }
 
-    func snapshot(_ file: StoreFile) throws -> DatabaseSnapshot {
-        if let known = state.withLock({ $0.snapshots[file.path] }) { return known }
+    /// `nil` once it is over.
+    func snapshot(_ file: StoreFile) throws -> DatabaseSnapshot? {
         try open([file])
-        guard let made = state.withLock({ $0.snapshots[file.path] }) else {
-            throw MirrorError(.storage, "The store could not be pinned.")
+        return state.withLock { $0.snapshots[file.path] }
+    }
+
+    var isOver: Bool { state.withLock(\.isOver) }
+
+    /// Lets go of the files, as soon as nobody reads in them; `false` where that was done before.
+    func end() -> Bool {
+        let held = state.withLock { state -> [String: DatabaseSnapshot]? in
+            guard !state.isOver else { return nil }
+            defer { state = State(isOver: true) }
+            return state.snapshots
         }
-        return made
+        return held != nil
+    }
+
+    /// Whether it lasts too long, or keeps too much in the log of a file.
+    func isTooOld(at now: Date, log limit: Int) -> Bool {
+        if now.timeIntervalSince(began) > Self.age { return true }
+        return state.withLock(\.logs).contains { Self.log(of: $0) - $1 > limit }
+    }
+
+    private static let age: TimeInterval = 300
+
+    private static func log(of path: String) -> Int {
+        let file = try? FileManager.default.attributesOfItem(atPath: path + "-wal")
+        return file?[.size] as? Int ?? 0
     }
 }
 
@@ -92,8 +117,11 @@ extension MirrorContext {
     /// Reads a store as this context sees it.
     func read<Result>(_ file: StoreFile, _ body: (Database) throws -> Result) throws(MirrorError) -> Result {
         do {
-            guard let generation = try held() else { return try file.pool.read(body) }
-            return try generation.snapshot(file).read(body)
+            while let generation = try held() {
+                // One that has ended just now is followed by the next.
+                if let snapshot = try generation.snapshot(file) { return try snapshot.read(body) }
+            }
+            return try file.pool.read(body)
         } catch {
             throw MirrorError(from: error)
         }
@@ -103,13 +131,14 @@ extension MirrorContext {
         if let parent { return try parent.held() }
         switch state.withLock({ $0.pin }) {
         case .none: return nil
-        case .held(let generation) where stores.isTooOld(generation):
-            stores.pinAdvanced()
-            state.withLock { $0.pin = .wanted }
+        case .held(let generation) where stores.hasEnded(generation):
+            state.withLock { state in
+                if case .held(let current) = state.pin, current === generation { state.pin = .wanted }
+            }
             return try held()
         case .held(let generation): return generation
         case .wanted:
-            let generation = QueryGeneration(began: stores.now)
+            let generation = stores.newGeneration()
             try generation.open(stores.files)
             state.withLock { $0.pin = .held(generation) }
             return generation

@@ -39,6 +39,8 @@ final class StoreFile: Sendable {
             try db.execute(sql: "PRAGMA cache_size = -\(cache)")
             guard !db.configuration.readonly else { return }
             try db.execute(sql: "PRAGMA wal_autocheckpoint = \(Self.checkpoint)")
+            // What a long read made of the log goes when that is over.
+            try db.execute(sql: "PRAGMA journal_size_limit = \(Self.checkpoint * 4_096)")
         }
         pool = try MirrorPool(path: path, configuration: configuration, isImmediate: isImmediate)
         try prepare(tables)

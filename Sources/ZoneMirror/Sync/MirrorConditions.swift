@@ -17,6 +17,8 @@ package struct MirrorConditions: Sendable {
     package var relayMoves = true
     /// As much of values is in memory at a time on its way from the relay or to it, in bytes; one record may have more.
     package var room = 32 << 20
+    /// A pinned view lasts until the log of a file has grown by so many bytes.
+    package var pinLog = 64 << 20
     /// Called at named places, so that a test can end the process or the transaction there.
     package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
 
