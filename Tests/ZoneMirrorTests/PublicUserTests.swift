@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -69,6 +70,55 @@ import ZoneTesting
         let unsent = ObjectID(store: mirror.store, entity: "Post", name: "unsent")
         #expect(mirror.container.canUpdateRecord(for: unsent))
         #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+    }
+
+    /// What others have changed and not sent is not SQL's to change either, which would be sent in their name.
+    @Test func noStatementChangesWhatAnotherUserHasNotSent() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await board(device)
+        try? await mirror.container.fetchChanges()
+        try write(mirror, Post(id: "sent", text: "1"))
+        try await mirror.container.sendChanges()
+        try edit(mirror, "sent", "Alice's")
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try await mirror.container.fetchChanges()
+        let database = try #require(mirror.container.database(of: mirror.store))
+        for sql in ["UPDATE Post SET text = 'Bob''s'", "DELETE FROM Post"] {
+            let error = await #expect(throws: DatabaseError.self) {
+                try await database.write { try $0.execute(sql: sql) }
+            }
+            #expect(error?.message?.contains("Another user") == true)
+        }
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await mirror.sync()
+        let reader = try await board(relay.device(of: "carol"))
+        #expect(try await texts(reader) == ["sent": "Alice's"])
+        try await database.write { try $0.execute(sql: "UPDATE Post SET text = 'by SQL'") }
+        try await mirror.container.sendChanges()
+        #expect(try await texts(reader) == ["sent": "by SQL"])
+    }
+
+    /// A change that was refused is its user's to try again, or to give up.
+    @Test func whatWasRefusedIsItsUsersToDecide() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await board(device)
+        try? await mirror.container.fetchChanges()
+        try write(mirror, Post(id: RecordName(String(repeating: "x", count: 300)), text: "Alice's"))
+        await #expect(throws: MirrorError.self) { try await mirror.container.sendChanges() }
+        let refused = try #require(try await mirror.container.rejectedWrites(mirror.store).first)
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try? await mirror.container.fetchChanges()
+        #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
+        let error = await #expect(throws: MirrorError.self) { try await mirror.container.retry(refused) }
+        #expect(error?.code == .objectUnavailable)
+        try await mirror.container.discard(refused)
+        #expect(try await mirror.container.export(refused).isEmpty)
+        #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await mirror.container.fetchChanges()
+        #expect(try await mirror.container.rejectedWrites(mirror.store) == [refused])
+        try await mirror.container.retry(refused)
+        #expect(try await mirror.container.pendingExportCount(mirror.store) == 1)
     }
 
     /// Nobody asks for a poll; the initial import is known to be complete all the same.

@@ -228,7 +228,9 @@ private struct Explainer {
     }
 
     private func refusal(_ oid: String) throws -> Explanation? {
-        let sql = "SELECT message, at FROM mirror_refused WHERE oid = ? ORDER BY id DESC LIMIT 1"
+        let sql = """
+            SELECT message, at FROM mirror_refused WHERE oid = ? AND account IS NULL ORDER BY id DESC LIMIT 1
+            """
         guard let row = try Row.fetchOne(db, sql: sql, arguments: [oid]) else { return nil }
         return Explanation(
             state: .refused,

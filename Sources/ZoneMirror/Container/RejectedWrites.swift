@@ -31,9 +31,12 @@ public struct RejectedWrite: Hashable, Sendable, Identifiable {
 /// SDK reference 12.
 extension MirroredContainer {
     /// A store's rejected writes, oldest first; kept across restarts.
+    ///
+    /// Of a public store those of the current user: others' wait for their users.
     public func rejectedWrites(_ store: StoreID) async throws(MirrorError) -> [RejectedWrite] {
         try await reading(store) { db in
-            try Row.fetchAll(db, sql: RefusedRow.select + " ORDER BY id").map { RefusedRow($0).write(store) }
+            let sql = RefusedRow.select + " WHERE account IS NULL ORDER BY id"
+            return try Row.fetchAll(db, sql: sql).map { RefusedRow($0).write(store) }
         }
     }
 
@@ -41,14 +44,15 @@ extension MirroredContainer {
     ///
     /// What it changed of its object, and nothing else: what others have changed since stays, and so do later changes here.
     ///
-    /// - Throws: `objectUnavailable` when it is not among the rejected writes any more, or its entity not in the model.
+    /// - Throws: `objectUnavailable` when it is not among the current user's rejected writes any more, or its entity not in the
+    ///   model.
     public func retry(_ write: RejectedWrite) async throws(MirrorError) {
         guard let store = write.object.store, let file = stores.file(store) else {
             throw MirrorError(.unknownStore, "The store of this write is not open here.")
         }
         try await writing(store) { db in
             guard let refused = try RefusedRow.find(db, write.id) else {
-                throw MirrorError(.objectUnavailable, "This write has been decided already.")
+                throw MirrorError(.objectUnavailable, "This write has been decided already, or is another user's.")
             }
             guard try refused.apply(db, file) else {
                 throw MirrorError(
@@ -65,7 +69,8 @@ extension MirroredContainer {
     public func discard(_ write: RejectedWrite) async throws(MirrorError) {
         guard let store = write.object.store else { return }
         try await writing(store) {
-            try $0.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
+            let sql = "DELETE FROM mirror_refused WHERE id = ? AND account IS NULL"
+            try $0.execute(sql: sql, arguments: [write.id])
         }
     }
 
@@ -73,7 +78,8 @@ extension MirroredContainer {
     public func export(_ write: RejectedWrite) async throws(MirrorError) -> Data {
         guard let store = write.object.store else { return Data() }
         return try await reading(store) { db in
-            try Data.fetchOne(db, sql: "SELECT mine FROM mirror_refused WHERE id = ?", arguments: [write.id]) ?? Data()
+            let sql = "SELECT mine FROM mirror_refused WHERE id = ? AND account IS NULL"
+            return try Data.fetchOne(db, sql: sql, arguments: [write.id]) ?? Data()
         }
     }
 }
@@ -114,7 +120,7 @@ struct RefusedRow {
     }
 
     static func find(_ db: Database, _ id: Int64) throws -> RefusedRow? {
-        try Row.fetchOne(db, sql: select + " WHERE id = ?", arguments: [id]).map { RefusedRow($0) }
+        try Row.fetchOne(db, sql: select + " WHERE id = ? AND account IS NULL", arguments: [id]).map { RefusedRow($0) }
     }
 
     func write(_ store: StoreID) -> RejectedWrite {

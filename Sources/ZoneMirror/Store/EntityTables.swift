@@ -9,6 +9,8 @@ struct EntityTables {
     let tables: [TableForm]
     /// Whether changes go to the outbox; a local-only store has none.
     let isMirrored: Bool
+    /// Whether the file is one for all users, of whom each sends what they have changed themselves.
+    var isPublic = false
     let tracksHistory: Bool
 
     /// Makes missing tables and columns, and these tables' triggers anew.
@@ -131,6 +133,7 @@ struct EntityTables {
         if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
         for sql in oneToOne(table) { try db.execute(sql: sql) }
         if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
+        if isPublic { for sql in ownership(table) { try db.execute(sql: sql) } }
         for sql in deleteRules(table) { try db.execute(sql: sql) }
     }
 
