@@ -194,6 +194,13 @@ package final class Relay: Sendable {
     /// Lets the devices that were registered for pushes listen again; to be called once, before the first request.
     package func beginPushes() throws(DirectoryError) { try pushes?.begin() }
 
+    /// Writes down which sign-ins are in use, forgets the old ones, and ends the registrations for pushes that came by them;
+    /// to be called every few minutes, and at the end.
+    package func keepSignIns() throws {
+        try authenticator.keepHouse()
+        try pushes?.endLapsed()
+    }
+
     /// How many devices are registered for pushes.
     package var pushDeviceCount: Int { pushes?.count ?? 0 }
 

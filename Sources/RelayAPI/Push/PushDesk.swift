@@ -72,6 +72,13 @@ final class PushDesk: Sendable {
         try? register.removePushDevices(ended)
     }
 
+    /// Ends those whose sign-in has lapsed: nobody revoked it, so nothing else tells of it.
+    func endLapsed() throws(DirectoryError) {
+        let ended = try register.pushDevices().filter { !isStillGood($0) }.map(\.id)
+        try register.removePushDevices(ended)
+        for id in ended { forget(id) }
+    }
+
     /// Where the directory cannot be read it counts as good.
     private func isStillGood(_ device: PushDevice) -> Bool {
         guard let credential = device.credential else { return true }

@@ -10,13 +10,13 @@ import Synchronization
 
 /// Writes down every few minutes which sign-ins are in use, and forgets the old ones.
 struct SignInHousekeeping: Service {
-    let authenticator: Authenticator
+    let relay: Relay
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: .seconds(300))) != nil { try? authenticator.keepHouse() }
+            while (try? await Task.sleep(for: .seconds(300))) != nil { try? relay.keepSignIns() }
         }
-        try? authenticator.keepHouse()
+        try? relay.keepSignIns()
     }
 }
 

@@ -157,7 +157,7 @@ struct RunningRelay {
             "Open connections, of requests and of sockets.",
             count: server.openConnections
         )
-        let housekeeping = SignInHousekeeping(authenticator: relay.authenticator)
+        let housekeeping = SignInHousekeeping(relay: relay)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
         let backups = ScheduledBackups(data: settings.data, logger: logger)
         let revocations = RevocationWatch(admission: admission, relay: relay, accounts: accounts)

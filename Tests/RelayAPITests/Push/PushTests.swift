@@ -146,6 +146,30 @@ import Wire
         #expect(push.world.hub.connectionCount == 0)
     }
 
+    @Test func theLapseOfTheSignInEndsItToo() throws {
+        let signIns = try SignInWorld()
+        let started = try signIns.start(signIns.alice, in: signIns.home, .kept)
+        _ = try signIns.store.addPushDevice(
+            PushDevice(
+                id: "a",
+                home: signIns.home,
+                user: started.user,
+                deviceID: "phone",
+                session: started.session,
+                apiTokenHash: [],
+                target: .fcm(token: "a"),
+                registered: Timestamp(milliseconds: 0)
+            ),
+            limit: 1
+        )
+        let push = try PushWorld(directory: signIns.store)
+        #expect(push.world.hub.connectionCount == 1)
+        try signIns.store.revokeSession(started.session)
+        try push.world.relay.keepSignIns()
+        #expect(push.world.relay.pushDeviceCount == 0 && push.world.hub.connectionCount == 0)
+        #expect(try signIns.store.pushDevices().isEmpty)
+    }
+
     @Test(arguments: [
         #"{}"#, #"{"apns":{}}"#, #"{"apns":{"token":"zz","topic":"a"}}"#, #"{"webPush":{"endpoint":"https://p"}}"#,
         #"{"webPush":{"endpoint":"https://p","keys":{"p256dh":"AAAA","auth":"AAAA"}}}"#,
