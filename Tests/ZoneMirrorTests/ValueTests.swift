@@ -100,6 +100,19 @@ struct Diary: SyncedRecord, Equatable {
         #expect(found?.secret == "hidden")
     }
 
+    /// The network fails just where the key is asked for: nothing is taken for locked that is not.
+    @Test func aKeyThatCannotBeHadNowIsAskedForAgain() async throws {
+        let (phone, laptop) = (try await diary("phone"), try await diary("laptop"))
+        try save(Diary(id: "d", title: "1", secret: "hidden"), phone)
+        try await phone.sync()
+        let network = laptop.device.network
+        for number in 1...20 { network.fail(request: number, of: "records/lookup", by: .unreachable) }
+        await #expect(throws: MirrorError.self) { try await laptop.container.fetchChanges() }
+        network.failNothing()
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.context().object(Diary.self, "d")?.secret == "hidden")
+    }
+
     @Test func withoutAKeyTheValuesGoAsTheyAre() async throws {
         let (phone, laptop) = (try await diary("phone", nil), try await diary("laptop", nil))
         try save(Diary(id: "d", title: "1", secret: "readable"), phone)

@@ -11,7 +11,9 @@ extension MirrorLink {
     private func zoneID(_ zone: ZoneID) -> CKRecordZone.ID { CKRecordZone.ID(zone) }
 
     /// Opens what can be opened of records that came; their `encryptedFields` are what could not.
-    func open(_ records: inout [Record], in zone: ZoneID) async {
+    ///
+    /// Throws where the key could not be asked for: what is written down as locked is looked at again with the next key only.
+    func open(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
         guard records.contains(where: Self.hasSealed) else {
             // Values that no device has sealed are marked, and readable all the same.
             for index in records.indices where !records[index].encryptedFields.isEmpty {
@@ -19,7 +21,7 @@ extension MirrorLink {
             }
             return
         }
-        let seal = try? await database.seal(of: zoneID(zone), creating: false)
+        let seal = try await database.seal(of: zoneID(zone), creating: false)
         for index in records.indices where !records[index].encryptedFields.isEmpty {
             records[index] = Self.opened(records[index], by: seal)
         }
@@ -41,8 +43,8 @@ extension MirrorLink {
     }
 
     /// A record whose values were sealed when it came, tried again.
-    func reopen(_ records: [Record], in zone: ZoneID) async -> [Record] {
-        guard let seal = try? await database.seal(of: zoneID(zone), creating: false) else { return [] }
+    func reopen(_ records: [Record], in zone: ZoneID) async throws(CKError) -> [Record] {
+        guard let seal = try await database.seal(of: zoneID(zone), creating: false) else { return [] }
         return records.map { Self.opened($0, by: seal) }
     }
 

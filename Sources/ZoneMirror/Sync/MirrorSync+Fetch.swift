@@ -273,6 +273,8 @@ extension MirrorSync {
 
     private func enter(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ tally: inout Tally) async throws {
         var part = part
+        // Before the page counts as read: where the new key cannot be had just now, the page is asked for again.
+        if part.hasKeys { try await unlock(zone) }
         try await makeReadable(&part.records.changed, in: zone)
         let (count, details) = try await write(part, of: zone, since: since)
         await seeToKeys(part, in: zone, &tally)
@@ -306,9 +308,8 @@ extension MirrorSync {
         )
     }
 
-    /// Opens what a new key opens, and gives a zone's key to those it is shared with.
+    /// Says which keys are missing, and gives a zone's key to those it is shared with.
     private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, _ tally: inout Tally) async {
-        if page.hasKeys { try? await unlock(zone) }
         if page.records.changed.contains(where: { !$0.encryptedFields.isEmpty }) {
             let missing = MirrorEvent.Detail.keyMissing(zone: zone.zoneName)
             if !tally.details.contains(missing) { tally.details.append(missing) }

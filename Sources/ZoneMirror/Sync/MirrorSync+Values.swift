@@ -9,7 +9,7 @@ extension MirrorSync {
     ///
     /// Costs nothing for records that have no such values.
     func makeReadable(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
-        if records.contains(where: { !$0.encryptedFields.isEmpty }) { await link.open(&records, in: zone) }
+        if records.contains(where: { !$0.encryptedFields.isEmpty }) { try await link.open(&records, in: zone) }
         for index in records.indices {
             for (name, value) in records[index].fields {
                 guard case .asset(let asset) = value, name.hasSuffix(RecordMapping.companionSuffix) else { continue }
@@ -68,7 +68,7 @@ extension MirrorSync {
                 try KnownRecord.find(db, zone: home.id, name: name).map { try $0.record(db, in: zone) }
             }
         }
-        let opened = await link.reopen(locked, in: zone).filter { record in
+        let opened = try await link.reopen(locked, in: zone).filter { record in
             locked.contains { $0.id == record.id && $0.encryptedFields != record.encryptedFields }
         }
         guard !opened.isEmpty else { return }
