@@ -369,6 +369,9 @@ import ZoneTesting
             by: .beforeAnswer { try? await app.container.sendChanges() }
         )
         try await world.phone.container.stopSharing(share, in: world.phone.mine)
+        // Who finds the zone gone in sending hears that, and why with the next fetch.
+        if writer == .guest { try? await app.container.sendChanges() }
+        try await app.container.fetchChanges()
         try await world.settle()
         let texts = try world.phone.memos
         // Who has lost the share meanwhile could not write.

@@ -32,7 +32,8 @@ extension MirroredContainer {
 
     /// Sends everything that waits, now.
     ///
-    /// - Throws: `relay` with what stopped the sending, or with the first refusal: all else has been sent then.
+    /// - Throws: `relay` with what stopped the sending, with the first refusal, or with what a change waits for that could not be
+    ///   sent for now (`explain` says it of each object): all else has been sent then.
     public func sendChanges() async throws(MirrorError) {
         try await each { try await $0.sendNow() }
     }

@@ -17,7 +17,7 @@ final class NameSpace {
     /// Some object has another identity than its record's name, because the name was taken.
     var hasAliases: Bool
     /// Objects of one user may be in several zones, with links between them where sharing did not follow those.
-    private let hasManyZones: Bool
+    let hasManyZones: Bool
 
     init(_ db: Database) throws {
         hasManyZones = try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_zone") ?? 0 > 1

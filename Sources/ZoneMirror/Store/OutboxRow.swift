@@ -3,6 +3,7 @@ import GRDB
 import Records
 import SyncCore
 import Wire
+import ZoneKit
 
 /// One object with changes that the relay has not confirmed.
 ///
@@ -122,6 +123,18 @@ struct OutboxRow {
     static func hasWaiting(_ db: Database) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE held = 'waiting' AND account IS NULL)"
         return try Bool.fetchOne(db, sql: sql) ?? false
+    }
+
+    /// What waits for something that is to come, oldest first.
+    static func waiting(_ db: Database) throws -> [OutboxRow] {
+        let sql = select + " WHERE held = 'waiting' AND account IS NULL ORDER BY place"
+        return try Row.fetchAll(db, sql: sql).map(make)
+    }
+
+    /// For whoever asked for it to be sent.
+    var reasonToWait: CKError {
+        let code = code.flatMap { CKError.Code(rawValue: $0) } ?? .referenceViolation
+        return CKError(code, error ?? "It waits for something that is not on the relay yet.")
     }
 
     /// What was waited for may be there now.

@@ -20,6 +20,8 @@ struct Outgoing: Sendable {
     var large: [String: String] = [:]
     /// About how many bytes of a request it takes.
     var size: Int
+    /// Why it cannot be sent at all.
+    var trouble: CKError?
 }
 
 /// Reads what is to be sent out of a store, and writes down what became of it; inside one transaction each.
@@ -36,26 +38,44 @@ struct Exporter {
         hierarchies = try Hierarchies(db, file, names)
     }
 
-    /// The next changes after a place in the line, and the place up to which the line was read; empty at its end.
+    /// Part of the line.
+    struct Batch: Sendable {
+        var items: [Outgoing] = []
+        /// The place up to which the line was read.
+        var upTo: Int64
+        var isLast = false
+        /// Objects have joined shares: those are to be moved, and this part is to be read again.
+        var hasMoves = false
+        /// New objects that no share is known for.
+        var homeless: [String] = []
+    }
+
+    /// The next changes after a place in the line.
     ///
     /// At most `limit`, and so many that the last goes beyond `room` bytes, values that go as files included.
     ///
     /// Whoever is new to the relay is marked as perhaps sent **before** it is, so that a later deletion is sent too.
-    func batch(
-        after place: Int64,
-        limit: Int,
-        room: Int,
-        isFull: Bool
-    ) throws -> (items: [Outgoing], upTo: Int64, isLast: Bool) {
+    func batch(after place: Int64, limit: Int, room: Int, isFull: Bool) throws -> Batch {
         let rows = try OutboxRow.next(db, after: place, limit: limit)
-        var (items, bytes): ([Outgoing], Int) = ([], 0)
+        var (batch, bytes) = (Batch(upTo: place), 0)
         for row in rows where try !isFull || makesRoom(row) {
-            guard let item = try outgoing(row) else { continue }
-            items.append(item)
+            batch.upTo = row.place
+            let item: Outgoing?
+            switch try self.place(row) {
+            case .settled: item = try outgoing(row, &batch)
+            case .crosses(let zone): item = try refused(row, zone)
+            case .moves:
+                batch.hasMoves = true
+                continue
+            }
+            guard let item else { continue }
+            batch.items.append(item)
             bytes += item.write.fields.reduce(0) { $0 + Self.bytes(in: $1.value) }
-            if bytes > room { return (items, row.place, false) }
+            if bytes > room { break }
         }
-        return (items, rows.last?.place ?? place, rows.count < limit)
+        if batch.hasMoves { return Batch(upTo: place, hasMoves: true) }
+        if bytes <= room { (batch.upTo, batch.isLast) = (rows.last?.place ?? place, rows.count < limit) }
+        return batch
     }
 
     /// Whether a change takes no more room on the relay than what is there: while the user's space is full, such changes go on.
@@ -74,7 +94,7 @@ struct Exporter {
         return room(mine) <= room(base)
     }
 
-    private func outgoing(_ row: OutboxRow) throws -> Outgoing? {
+    private func outgoing(_ row: OutboxRow, _ batch: inout Batch) throws -> Outgoing? {
         guard let table = file.mapping.tables[row.entity] else {
             try hold(row.oid, "The model has no \(row.entity) any more. It is sent when it has again.", as: "noTable")
             return nil
@@ -90,6 +110,7 @@ struct Exporter {
                 row.oid,
                 "A new object in a shared store has to be related to a shared object, or assigned to a share."
             )
+            batch.homeless.append(row.oid)
             return nil
         }
         var write: ClientRequest.Write
@@ -238,10 +259,10 @@ struct Exporter {
         ])
     }
 
-    func hold(_ oid: String, _ reason: String, as wait: String = "waiting") throws {
+    func hold(_ oid: String, _ reason: String, as wait: String = "waiting", code: Int? = nil) throws {
         try db.execute(
-            sql: "UPDATE mirror_outbox SET held = ?, error = ? WHERE oid = ?",
-            arguments: [wait, reason, oid]
+            sql: "UPDATE mirror_outbox SET held = ?, error = ?, code = ? WHERE oid = ?",
+            arguments: [wait, reason, code, oid]
         )
     }
 

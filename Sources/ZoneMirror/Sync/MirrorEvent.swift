@@ -80,6 +80,8 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
         case share(ShareChange, zone: String)
         /// Encrypted values of this zone cannot be read here: the user's key is another one, or was not given yet.
         case keyMissing(zone: String)
+        /// New objects of a shared store that are linked to no share, as plain SQL can make them: they wait until they are.
+        case shareMissing([String])
         /// A pinned view grew too old or too large, and was brought up to date.
         case pinAdvanced
     }

@@ -65,6 +65,7 @@ extension MirrorLink {
 
     /// A change as it goes to the relay: encrypted values sealed, large ones in files that the relay has.
     func readied(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
+        if let trouble = item.trouble { throw trouble }
         if item.operation == .delete || (item.large.isEmpty && item.write.encrypted.isEmpty) { return item.write }
         return try await sealed(try await withFiles(item, in: zone), in: zone)
     }

@@ -31,6 +31,8 @@ extension MirrorSync {
         /// Zones of which the database's feed has to tell.
         var looksAtZones = false
         var details: [MirrorEvent.Detail] = []
+        /// New objects that no share is known for.
+        var homeless: [String] = []
         /// Changes sent alone at which the relay, or the way to it, has failed, since it last answered for any.
         var suspects: [(item: Outgoing, error: CKError)] = []
 
@@ -60,8 +62,8 @@ extension MirrorSync {
 
     /// Sends what waits.
     ///
-    /// Throws what stopped the round, or the first refusal, of the given objects where some are given; the rest has been sent
-    /// all the same.
+    /// Throws what stopped the round, the first refusal, or what something waits for; of the given objects where some are
+    /// given. The rest has been sent all the same.
     func sendNow(concerning objects: [ObjectID]? = nil) async throws {
         try await checkAccount()
         // Who asks wants all tried again that waits for a zone, or for something else that may have come by now.
@@ -72,6 +74,8 @@ extension MirrorSync {
         let names = objects.map { Set($0.map(\.name.text)) }
         let refused = try await send(held: [])
         if let refusal = refused.first(where: { names?.contains($0.oid) ?? true }) { throw refusal.error }
+        let waiting = try await file.pool.read { try OutboxRow.waiting($0) }
+        if let first = waiting.first(where: { names?.contains($0.oid) ?? true }) { throw first.reasonToWait }
     }
 
     /// Sends nothing to the zones that are `held`.
@@ -131,7 +135,10 @@ extension MirrorSync {
 
     private func finish(_ tally: inout SendTally) async {
         let failure = tally.error ?? tally.busy
-        if tally.sent > 0 || failure != nil || !tally.refused.isEmpty {
+        let homeless = Set(tally.homeless)
+        if !homeless.isSubset(of: self.homeless) { tally.details.append(.shareMissing(homeless.sorted())) }
+        self.homeless = homeless
+        if !tally.details.isEmpty || tally.sent > 0 || failure != nil || !tally.refused.isEmpty {
             if !tally.refused.isEmpty { tally.details.append(.refused(tally.refused.map(\.oid))) }
             await note(
                 .export,
@@ -178,7 +185,7 @@ extension MirrorSync {
             let (from, limit, room) = (place, limits.operations, conditions.room)
             let now = conditions.wallClock().timeIntervalSince1970
             do {
-                let (items, upTo, isLast) = try await file.pool.write { db in
+                let batch = try await file.pool.write { db in
                     var isFull = try State.text(db, .quotaIsFull) != nil
                     // Space may have been made elsewhere: tried again every quarter of an hour.
                     if let since = try State.number(db, .quotaIsFull), abs(now - since) > 900 {
@@ -187,9 +194,14 @@ extension MirrorSync {
                     }
                     return try Exporter(db, file).batch(after: from, limit: limit, room: room, isFull: isFull)
                 }
-                place = upTo
-                if !items.isEmpty { try await send(items, &tally) }
-                if isLast { return }
+                place = batch.upTo
+                tally.homeless += batch.homeless
+                if batch.hasMoves {
+                    try await moveOnRelay()
+                    continue
+                }
+                if !batch.items.isEmpty { try await send(batch.items, &tally) }
+                if batch.isLast { return }
             } catch {
                 tally.error = CKError(from: error)
             }

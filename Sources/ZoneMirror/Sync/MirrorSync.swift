@@ -61,6 +61,8 @@ actor MirrorSync {
     var working = 0
     var lastTrouble: CKError?
     var hasWarned = false
+    /// New objects of which was said that no share is known for them.
+    var homeless: Set<String> = []
     var spaceWatch: Task<Void, Never>?
     var waitWatch: Task<Void, Never>?
     /// When the database was asked for its zones, until all that it named then have been read.

@@ -73,7 +73,7 @@ struct Settlement {
     private mutating func take(_ item: Outgoing, _ error: CKError, _ server: Record?, _ zone: ZoneID) throws {
         // What it points to has not had its turn, or was refused: no failure of its own.
         if error.code == .referenceViolation, try OutboxRow.isAwaited(db, by: item) {
-            return try exporter.hold(item.oid, error.errorDescription ?? "")
+            return try exporter.hold(item.oid, error.errorDescription ?? "", code: error.errorCode)
         }
         let cloud = file.description.cloud
         let verdict = SendVerdict.about(
@@ -112,7 +112,7 @@ struct Settlement {
             if item.tries >= 3 { try refused(item, error) }
         case .lookAtZones:
             result.looksAtZones = true
-            try exporter.hold(item.oid, error.errorDescription ?? "")
+            try exporter.hold(item.oid, error.errorDescription ?? "", code: error.errorCode)
         case .lookFirst:
             try exporter.failed(item, error)
             result.looksFirst = true
@@ -125,7 +125,7 @@ struct Settlement {
         case .done: try deleted(item)
         case .wait:
             try exporter.failed(item, error)
-            try exporter.hold(item.oid, error.errorDescription ?? "")
+            try exporter.hold(item.oid, error.errorDescription ?? "", code: error.errorCode)
         case .storeFull:
             if try State.text(db, .quotaIsFull) == nil {
                 try State.set(db, .quotaIsFull, now.timeIntervalSince1970)

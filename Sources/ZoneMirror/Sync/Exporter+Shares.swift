@@ -1,0 +1,88 @@
+import GRDB
+import Records
+import SyncCore
+import Wire
+import ZoneKit
+
+/// Which share a change belongs into that no context has saved.
+///
+/// A save puts what is linked to shared objects into their share. What SQL, GRDB, or a program that does not mirror the file
+/// has written shows when it is about to be sent, and not before. SDK reference 14.5.
+extension Exporter {
+    enum Place {
+        /// Where it is, or where new objects go.
+        case settled
+        /// With others that hang on it, into a share: the relay is to move what it has before anything else is sent.
+        case moves
+        /// It hangs on several shares; with one of them.
+        case crosses(Int64)
+    }
+
+    /// Puts an object into the share that its links lead to, where nobody has yet.
+    func place(_ row: OutboxRow) throws -> Place {
+        guard row.operation == .save, let table = file.mapping.tables[row.entity] else { return .settled }
+        let object = ObjectID(store: file.id, entity: row.entity, name: RecordName(row.oid))
+        let known = try KnownRecord.find(db, oid: row.oid)
+        switch file.scope {
+        case .shared where known == nil: return try placeGuest(object, table)
+        case .private where names.hasManyZones && !table.links.isEmpty:
+            return try hasNewLinks(row, table, known) ? try placeOwn(object, known) : .settled
+        default: return .settled
+        }
+    }
+
+    /// In a shared store every zone is a share's.
+    private func placeGuest(_ object: ObjectID, _ table: TableForm) throws -> Place {
+        let zones = try ShareClosure(db: db, file: file).newcomers(from: object, home: 0).zones
+        guard let zone = zones.first else { return .settled }
+        guard zones.count == 1 else { return .crosses(zone) }
+        let (oid, type) = (object.name.text, file.mapping.recordType(of: table))
+        try KnownRecord.reserve(db, zone: zone, name: oid, oid: oid, entity: table.name, type: type)
+        return .settled
+    }
+
+    private func hasNewLinks(_ row: OutboxRow, _ table: TableForm, _ known: KnownRecord?) throws -> Bool {
+        guard let values = try table.row(db, row.oid) else { return false }
+        let base = file.mapping.row(of: known?.tag == nil ? [:] : known?.serverFields() ?? [:], in: table)
+        let mine = try names.toRelay(values, table, row.oid, db)
+        return table.links.contains { !mine[$0].isNull && mine[$0] != base[$0] }
+    }
+
+    /// What hangs together is in one zone, so the ends of the new links say all.
+    private func placeOwn(_ object: ObjectID, _ known: KnownRecord?) throws -> Place {
+        guard let home = try file.homeZone.flatMap({ try KnownZone.find(db, $0)?.id }) else { return .settled }
+        let closure = ShareClosure(db: db, file: file)
+        let ends = try [object] + closure.targets(of: object)
+        let zones = Set(try ends.map { try KnownRecord.zone(db, oid: $0.name.text) ?? home })
+        guard zones.contains(home), let zone = zones.first(where: { $0 != home }) else { return .settled }
+        let (newcomers, met) = try closure.newcomers(from: object, home: home)
+        guard zones.union(met).subtracting([home]).count == 1 else {
+            // What is in a share already stays there, with a link that leads out of it.
+            return (known?.zone ?? home) == home ? .crosses(zone) : .settled
+        }
+        guard !newcomers.isEmpty, try KnownZone.find(db, id: zone)?.isEnding == false else { return .settled }
+        try ShareMoves.rebind(db, newcomers, to: zone, file: file)
+        return .moves
+    }
+
+    /// A change that the relay is not asked about.
+    func refused(_ row: OutboxRow, _ zone: Int64) throws -> Outgoing? {
+        guard let zone = try KnownZone.find(db, id: zone)?.zone else { return nil }
+        let type = file.mapping.tables[row.entity].map { file.mapping.recordType(of: $0) }
+        return Outgoing(
+            oid: row.oid,
+            entity: row.entity,
+            operation: row.operation,
+            version: row.version,
+            tries: row.tries,
+            place: row.place,
+            zone: zone,
+            write: .init(.create, row.oid, recordType: type),
+            size: 0,
+            trouble: CKError(
+                .alreadyShared,
+                "It cannot be linked to objects of two different shares. Take it out of one of them first."
+            )
+        )
+    }
+}

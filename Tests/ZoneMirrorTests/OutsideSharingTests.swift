@@ -1,0 +1,130 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// What SQL writes in stores with shares belongs into the same zones as what contexts save.
+///
+/// SDK reference 14.5.
+@Suite(.timeLimit(.minutes(15))) struct OutsideSharingTests {
+    let phone: NotesApp
+    let laptop: NotesApp
+    let bob: NotesApp
+
+    init() async throws {
+        let relay = try TestRelay()
+        phone = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"))
+        laptop = try await NotesApp(relay.device(of: "alice@example.org", named: "laptop"))
+        bob = try await NotesApp(relay.device(of: "bob@example.org", named: "tablet"))
+        try await join(try await share("trip"))
+    }
+
+    private func share(_ name: RecordName) async throws -> URL {
+        let context = phone.context()
+        let note = SharedNote(id: name, title: name.text)
+        try context.insert(note)
+        try context.insert(Memo(text: "\(name)'s", note: note))
+        try context.save()
+        try await phone.sync()
+        let (_, share, _) = try await phone.container.share([try context.objectID(of: note)])
+        share.publicPermission = .readWrite
+        let saved = try await phone.container.persistUpdatedShare(share, in: phone.mine)
+        return try #require(saved.url)
+    }
+
+    private func join(_ link: URL) async throws {
+        try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
+    }
+
+    private func write(_ sql: String, _ app: NotesApp, _ store: StoreID) async throws {
+        let database = try #require(app.container.database(of: store))
+        try await database.write { try $0.execute(sql: sql) }
+    }
+
+    private func texts(_ app: NotesApp) throws -> [String] { try app.context().fetch(Memo.self).map(\.text).sorted() }
+
+    /// The note of a guest's memo is sent in the share that it hangs on, directly or by another new object.
+    @Test func aGuestsRowsJoinTheShare() async throws {
+        try await write(
+            """
+            INSERT INTO Memo(id, text, note) VALUES ('b', 'chained', 'new');
+            INSERT INTO Memo(id, text, note) VALUES ('a', 'by SQL', 'trip');
+            INSERT INTO SharedNote(id, title) VALUES ('new', 'with it');
+            UPDATE Memo SET note = 'new' WHERE text = 'trip''s';
+            """,
+            bob,
+            bob.others
+        )
+        try await bob.sync()
+        for app in [phone, laptop] {
+            try await app.sync()
+            #expect(try texts(app) == ["by SQL", "chained", "trip's"])
+            #expect(try app.context().fetch(SharedNote.self).map(\.title).sorted() == ["trip", "with it"])
+        }
+        #expect(try await bob.container.pendingExportCount(bob.others) == 0)
+    }
+
+    /// What hangs on no share waits, and whoever asks hears that it does.
+    @Test func whatBelongsToNoShareWaitsAloud() async throws {
+        try await write("INSERT INTO SharedNote(id, title) VALUES ('alone', 'alone')", bob, bob.others)
+        for _ in 0..<2 {
+            let error = await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+            #expect(error?.explanation.contains("related to a shared object") == true)
+        }
+        let events = try await bob.container.events(of: bob.others)
+        #expect(events.count { $0.details.contains(.shareMissing(["alone"])) } == 1)
+        try await write("UPDATE Memo SET note = 'alone'", bob, bob.others)
+        try await bob.sync()
+        try await phone.sync()
+        #expect(try phone.context().fetch(SharedNote.self).map(\.title).sorted() == ["alone", "trip"])
+        #expect(try await bob.container.pendingExportCount(bob.others) == 0)
+    }
+
+    @Test func whatHangsOnTwoSharesIsRefused() async throws {
+        try await join(try await share("work"))
+        try await write(
+            "INSERT INTO SharedNote(id, title) VALUES ('both', 'both'); UPDATE Memo SET note = 'both'",
+            bob,
+            bob.others
+        )
+        let error = await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+        #expect(error?.explanation.contains("two different shares") == true)
+        let refused = try await bob.container.rejectedWrites(bob.others)
+        #expect(refused.map(\.object.name) == ["both"] && refused.map(\.code) == [.alreadyShared])
+        #expect(try bob.context().fetch(SharedNote.self).map(\.title).sorted() == ["trip", "work"])
+    }
+
+    /// The owner's: new rows, and such as the relay has in the home zone.
+    @Test func theOwnersRowsJoinTheShare() async throws {
+        let context = phone.context()
+        let other = SharedNote(id: "other", title: "other")
+        try context.insert(other)
+        let memo = Memo(text: "moved", note: other)
+        try context.insert(memo)
+        try context.save()
+        for app in [phone, laptop] { try await app.sync() }
+        try await write(
+            """
+            INSERT INTO Memo(id, text, note) VALUES ('a', 'by SQL', 'trip');
+            UPDATE Memo SET note = 'trip' WHERE text = 'moved';
+            """,
+            phone,
+            phone.mine
+        )
+        try await phone.sync()
+        try await bob.sync()
+        #expect(try texts(bob) == ["by SQL", "moved", "trip's"])
+        try await laptop.sync()
+        #expect(try texts(laptop) == ["by SQL", "moved", "trip's"])
+        let share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
+        let ids = ["a", memo.id].map { ObjectID(store: phone.mine, entity: "Memo", name: $0) }
+        for id in ids {
+            #expect(try await phone.container.recordID(for: id)?.zoneID == share.recordID.zoneID)
+        }
+        let still = ObjectID(store: phone.mine, entity: "SharedNote", name: "other")
+        #expect(try await phone.container.recordID(for: still)?.zoneID.zoneName == "com.apple.coredata.cloudkit.zone")
+        #expect(try await phone.container.pendingExportCount(phone.mine) == 0)
+    }
+}
