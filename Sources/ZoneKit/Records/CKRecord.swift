@@ -97,7 +97,7 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     // MARK: System fields
 
     /// The record's kind.
-    public var recordType: CKRecord.RecordType { state.withLock { $0.type } }
+    open var recordType: CKRecord.RecordType { state.withLock { $0.type } }
     /// The record's address.
     open var recordID: CKRecord.ID { state.withLock { $0.id } }
     /// Names the version that this record was fetched or last saved as; `nil` before.
@@ -111,14 +111,14 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
         state.withLock { $0.created }.map { CKRecord.ID(recordName: $0.by.recordName) }
     }
     /// Who last changed it; the record name is `CKCurrentUserDefaultName` where that is known to be the current user.
-    public var lastModifiedUserRecordID: CKRecord.ID? {
+    open var lastModifiedUserRecordID: CKRecord.ID? {
         state.withLock { $0.modified }.map { CKRecord.ID(recordName: $0.by.recordName) }
     }
     /// Names the device that last changed it.
     package var lastModifiedDeviceID: String? { state.withLock { $0.modified?.deviceID } }
 
     /// The record above this one in a hierarchy that is shared as a whole; always in the same zone.
-    public var parent: CKRecord.Reference? {
+    open var parent: CKRecord.Reference? {
         get { state.withLock { $0.parentReference } }
         set { state.withLock { $0.setParent(newValue?.recordID.recordName) } }
     }
@@ -133,13 +133,13 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     }
 
     /// Puts this record below another one, or below none.
-    public func setParent(_ parentRecord: CKRecord?) {
+    open func setParent(_ parentRecord: CKRecord?) {
         let name = parentRecord?.recordID.recordName
         state.withLock { $0.setParent(name) }
     }
 
     /// Puts this record below the one of that address, or below none.
-    public func setParent(_ parentRecordID: CKRecord.ID?) {
+    open func setParent(_ parentRecordID: CKRecord.ID?) {
         state.withLock { $0.setParent(parentRecordID?.recordName) }
     }
 

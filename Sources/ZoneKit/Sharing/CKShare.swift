@@ -88,7 +88,7 @@ open class CKShare: CKRecord, @unchecked Sendable {
     }
 
     /// What anybody with the link may do; with `none`, only those invited come in.
-    public var publicPermission: ParticipantPermission {
+    open var publicPermission: ParticipantPermission {
         get { sharing.withLock { $0.publicPermission } }
         set { sharing.withLock { $0.publicPermission = newValue } }
     }
@@ -135,14 +135,14 @@ open class CKShare: CKRecord, @unchecked Sendable {
     /// Invites somebody; they are told nothing until they are given the link.
     ///
     /// Somebody who is in already is replaced. Counts when the share is saved.
-    public func addParticipant(_ participant: Participant) {
+    open func addParticipant(_ participant: Participant) {
         sharing.withLock { $0.add(participant) }
     }
 
     /// Takes somebody out; the owner stays.
     ///
     /// Counts when the share is saved.
-    public func removeParticipant(_ participant: Participant) {
+    open func removeParticipant(_ participant: Participant) {
         sharing.withLock { $0.remove(participant) }
     }
 }
