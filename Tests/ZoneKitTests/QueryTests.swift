@@ -107,7 +107,7 @@ import ZoneTesting
 
     static let refused = [
         "title LIKE 'x'", "modificationDate > 5", "title == NULL", "title ==[c] 'x'", "NOT (title < 'x')",
-        "title == 'a' OR title == 'b'", "title IN {}", "ANY tags > 3", "NOT (title == 'a' AND count == 1)",
+        "title == 'a' OR title == 'b'", "ANY tags > 3", "NOT (title == 'a' AND count == 1)",
         "(title == 'a'", "creationDate > %@ OR recordID == %@", "modificationDate",
         "recordID ~ 5",
         "recordID == 'x", "recordID CONTAINS 'x'", "", "%K == 'x'",

@@ -159,51 +159,10 @@ extension Query.Comparator {
     }
 #else
     extension PredicateForm {
-        /// Linux has no predicates by format, so ours are blocks, which hand out what they were made of when they meet a
-        /// `PredicateProbe`.
+        /// Predicates by format are ours, and know what they ask.
         private static func written(_ predicate: NSPredicate) -> PredicateForm {
-            let probe = PredicateProbe()
-            _ = predicate.evaluate(with: probe)
-            return probe.form ?? .refused("A predicate made of a block cannot be sent. Use a format or a value.")
-        }
-    }
-
-    /// Draws from a predicate what it was made of.
-    final class PredicateProbe: NSObject {
-        var form: PredicateForm?
-    }
-
-    extension NSPredicate {
-        /// A predicate in the format language: for `CKQuery`, comparisons of one field each, joined by `AND`.
-        ///
-        /// In memory it decides about a `CKRecord` or a dictionary of values, there with `OR` and all comparisons of text
-        /// too.
-        ///
-        /// - Parameters:
-        ///   - format: Such as `"modificationDate > %@"`.
-        ///   - arguments: What stands for each `%`.
-        public convenience init(format: String, _ arguments: Any...) {
-            self.init(format: format, argumentArray: arguments)
-        }
-
-        /// A predicate in the format language: for `CKQuery`, comparisons of one field each, joined by `AND`.
-        ///
-        /// In memory it decides about a `CKRecord` or a dictionary of values, there with `OR` and all comparisons of text
-        /// too.
-        ///
-        /// - Parameters:
-        ///   - format: Such as `"modificationDate > %@"`.
-        ///   - arguments: What stands for each `%`.
-        public convenience init(format: String, argumentArray arguments: [Any]?) {
-            let node = PredicateParser.parse(format, arguments ?? [])
-            let form = PredicateForm(format, node)
-            self.init { object, _ in
-                if let probe = object as? PredicateProbe { probe.form = form }
-                guard case .success(let node) = node else { return false }
-                if let record = object as? CKRecord { return node.holds(for: record.state.withLock { $0 }) }
-                guard let values = object as? [String: Any] else { return false }
-                return node.holds(for: DictionarySubject(values: values))
-            }
+            (predicate as? FormatPredicate)?.form
+                ?? .refused("A predicate made of a block cannot be sent. Use a format or a value.")
         }
     }
 #endif

@@ -2,7 +2,7 @@ import Foundation
 import Records
 
 /// A predicate in parts: what a query is asked of it, and what decides about a record in memory.
-indirect enum PredicateNode: Sendable {
+indirect enum PredicateNode: Hashable, Sendable {
     case constant(Bool)
     /// What the relay can be asked.
     case filter(Query.Filter)
@@ -42,7 +42,7 @@ indirect enum PredicateNode: Sendable {
 }
 
 /// A comparison that no relay is asked: by pattern, by ending, without regard to case, with nothing.
-struct LocalComparison: Sendable {
+struct LocalComparison: Hashable, Sendable {
     enum Operator: Sendable { case equals, notEquals, beginsWith, endsWith, contains, like, matches }
 
     var field: Query.Field

@@ -94,10 +94,9 @@ struct PredicateParser {
             return .filter(try words(in: .anySearchable))
         case .word("ANY"), .word("SOME"):
             tokens.removeFirst()
-            return .filter(try membership(of: field()))
-        case .text, .number, .argument("@"), .argument("d"), .argument("i"), .argument("ld"), .argument("f"),
-            .argument("lu"), .argument("u"), .argument("lld"), .argument("llu"), .argument("g"):
-            return .filter(try comparisonFromValue())
+            return try membership(of: field())
+        case .argument("K"): return try comparison(of: field())
+        case .text, .number, .argument: return .filter(try comparisonFromValue())
         default: return try comparison(of: field())
         }
     }
@@ -117,7 +116,7 @@ struct PredicateParser {
         switch tokens.first {
         case .word("IN"):
             tokens.removeFirst()
-            return .filter(try filter(field, .in, elements("IN")))
+            return try inclusion(of: field, .in)
         case .word("BETWEEN"):
             tokens.removeFirst()
             let bounds = try elements("BETWEEN")
@@ -196,16 +195,25 @@ struct PredicateParser {
         )
     }
 
+    /// What is in a list: of none, nothing is.
+    private mutating func inclusion(
+        of field: Query.Field,
+        _ comparator: Query.Comparator
+    ) throws(Refusal) -> PredicateNode {
+        let elements = try elements("IN")
+        return elements.isEmpty ? .constant(false) : .filter(try filter(field, comparator, elements))
+    }
+
     /// `ANY list = value`, `ANY list IN values`, `ANY list BEGINSWITH text`.
-    private mutating func membership(of field: Query.Field) throws(Refusal) -> Query.Filter {
+    private mutating func membership(of field: Query.Field) throws(Refusal) -> PredicateNode {
         let sign = tokens.popFirst()
         if let options = takeOptions() {
             throw Refusal(why: "comparisons are exact, and '\(options)' is for words only")
         }
         switch sign {
-        case .sign("="), .sign("=="): return try filter(field, .listContains, [value()])
-        case .word("IN"): return try filter(field, .listContainsAny, elements("IN"))
-        case .word("BEGINSWITH"): return try filter(field, .listMemberBeginsWith, [value()])
+        case .sign("="), .sign("=="): return .filter(try filter(field, .listContains, [value()]))
+        case .word("IN"): return try inclusion(of: field, .listContainsAny)
+        case .word("BEGINSWITH"): return .filter(try filter(field, .listMemberBeginsWith, [value()]))
         default: throw Refusal(why: "ANY goes with =, IN and BEGINSWITH only")
         }
     }
@@ -336,7 +344,6 @@ struct PredicateParser {
         if case .system(let system) = field, comparator.valueType(for: system) == nil {
             throw Refusal(why: "\(comparator.rawValue) does not apply to '\(system.rawValue)'")
         }
-        guard !operands.isEmpty else { throw Refusal(why: "an array to compare with is empty") }
         return Query.Filter(field, comparator, operands)
     }
 

@@ -47,6 +47,15 @@ extension Query.Filter {
         }
     }
 
+    /// The same with field and values in place of the arguments.
+    var phrase: String {
+        let parts = (format ?? "%K \(comparator.rawValue) %@").replacingOccurrences(of: "%K", with: field.programName)
+            .components(separatedBy: "%@")
+        let operand = comparator.takesList ? FieldValue.list(.string, values).phrase : values.first?.phrase
+        let operands = [operand ?? "nil"] + (distance.map { ["\($0)"] } ?? [])
+        return zip(parts, operands + [""]).map { $0 + $1 }.joined()
+    }
+
     /// `nil` for values that no program has a type for, and for names that no field has.
     fileprivate func arguments(in zone: CKRecordZone.ID) -> [Any]? {
         let objects = values.compactMap { object($0, in: zone) }
@@ -74,7 +83,7 @@ extension Query.Field {
     }
 
     /// The name that programs have for it.
-    fileprivate var programName: String {
+    var programName: String {
         switch self {
         case .system(.recordName): CKRecord.SystemFieldKey.recordID
         case .system(.created): CKRecord.SystemFieldKey.creationDate
