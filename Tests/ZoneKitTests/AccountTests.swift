@@ -49,6 +49,24 @@ import ZoneTesting
         #expect(notes.log.last?.hasPrefix("accountChange(signOut") == true, "\(notes.log)")
     }
 
+    /// Programs throw away what belongs to an account that is gone, and keep what belongs to one that has to sign in again.
+    @Test func aSignInThatHasEndedIsNoAccountThatIsGone() async throws {
+        try await phone.signIn()
+        #expect(try await phone.container.accountStatus() == .available)
+        try await phone.expireSignIn()
+        #expect(try await phone.container.accountStatus() == .temporarilyUnavailable)
+        let (status, error) = await withCheckedContinuation {
+            (done: CheckedContinuation<(CKAccountStatus, (any Error)?), Never>) in
+            phone.container.accountStatus { done.resume(returning: ($0, $1)) }
+        }
+        #expect(status == .temporarilyUnavailable && error == nil)
+        await expect(.notAuthenticated) { _ = try await phone.privateDatabase.allRecordZones() }
+        try await phone.signIn()
+        #expect(try await phone.container.accountStatus() == .available)
+        try await phone.container.signOut()
+        #expect(try await phone.container.accountStatus() == .noAccount)
+    }
+
     /// That it fails for a moment is no reason to stay idle.
     @Test(arguments: [401, 403, 407, 503]) func aSignInThatFailsForAMomentIsMadeUpFor(_ status: Int) async throws {
         let notes = SyncedNotes(phone, isAutomatic: true)

@@ -8,8 +8,9 @@ extension CKContainer {
     ///
     /// Where the relay cannot be asked now, it is asked again until it answers, and `CKAccountChanged` is posted then.
     ///
-    /// - Returns: `noAccount` without asking when no web auth token is configured; `couldNotDetermine` when the relay cannot
-    ///   be asked, and `temporarilyUnavailable` when that is so of a user who was known before.
+    /// - Returns: `noAccount` without asking when nobody is named; `couldNotDetermine` when the relay cannot be asked, and
+    ///   `temporarilyUnavailable` when that is so of a user who was known before, or when a sign-in has ended: what is theirs
+    ///   waits until they sign in again.
     /// - Throws: `badContainer` when no relay is configured.
     public func accountStatus() async throws -> CKAccountStatus { try await statusAndTrouble().status }
 
@@ -114,7 +115,7 @@ extension CKError {
     /// What it says of the account; `nil` where it says nothing.
     fileprivate var accountStatus: CKAccountStatus? {
         switch code {
-        case .notAuthenticated: .noAccount
+        case .notAuthenticated: saysNobodySignedIn ? .noAccount : .temporarilyUnavailable
         case .permissionFailure, .managedAccountRestricted: .restricted
         default: nil
         }

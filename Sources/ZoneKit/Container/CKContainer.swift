@@ -91,6 +91,6 @@ public enum CKAccountStatus: Int, Sendable {
     case restricted = 2
     /// Nobody is signed in.
     case noAccount = 3
-    /// Signed in, but not to be reached just now.
+    /// Signed in, but not to be reached just now, or to sign in again: nothing of theirs is to be deleted.
     case temporarilyUnavailable = 4
 }

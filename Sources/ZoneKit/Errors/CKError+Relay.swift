@@ -33,6 +33,12 @@ extension CKError {
     /// In `userInfo` of `notAuthenticated`: the address of the page to sign in at, as a string.
     package static let signInURLKey = "SignInURL"
 
+    /// In `userInfo` of `notAuthenticated`: the program itself says that nobody has signed in.
+    private static let nobodyKey = "NobodySignedIn"
+
+    /// Nobody has signed in, by the word of the program: not that the relay no longer takes what somebody signed in with.
+    var saysNobodySignedIn: Bool { userInfo[Self.nobodyKey] != nil }
+
     /// The number under which the relay's log has the failed request; `nil` where no relay answered.
     public var requestUUID: String? { userInfo[Self.requestUUIDKey] as? String }
 
@@ -91,7 +97,7 @@ extension CKError {
     init(ofSignIn error: any Error) {
         let reason = "There was no token to sign in with: \(error)"
         if let error = error as? CKError {
-            self = error
+            self = error.code == .notAuthenticated ? error.adding(Self.nobodyKey, NSNumber(value: true)) : error
         } else if error is CancellationError {
             self.init(.operationCancelled)
         } else if (error as NSError).domain == NSURLErrorDomain {
