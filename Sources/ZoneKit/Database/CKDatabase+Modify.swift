@@ -37,9 +37,9 @@ extension CKDatabase {
     ///   - atomically: Whether a custom zone's changes stand or fall together; means nothing in the default zone.
     /// - Returns: Each item's own outcome. In a failed atomic zone the guilty items have their own errors, all others
     ///   `batchRequestFailed`.
-    /// - Throws: What concerns the call as a whole; failed items alone do not throw. `limitExceeded` for more than 400 items
-    ///   in one atomic zone, and for what is too large for one request: nothing has been done then, and smaller parts
-    ///   may go.
+    /// - Throws: What concerns the call as a whole; failed items alone do not throw. `invalidArguments` for a record that is
+    ///   to be saved twice, or saved and deleted. `limitExceeded` for more than 400 items in one atomic zone, and for what is
+    ///   too large for one request. Nothing has been done then, and what is left out or cut into smaller parts may go.
     public func modifyRecords(
         saving recordsToSave: [CKRecord],
         deleting recordIDsToDelete: [CKRecord.ID],
@@ -48,6 +48,7 @@ extension CKDatabase {
     ) async throws -> (
         saveResults: [CKRecord.ID: Result<CKRecord, any Error>], deleteResults: [CKRecord.ID: Result<Void, any Error>]
     ) {
+        try refuseRepeated(recordsToSave, recordIDsToDelete)
         let outcome = try await modify(
             saving: recordsToSave,
             deleting: recordIDsToDelete,
@@ -101,6 +102,21 @@ extension CKDatabase {
             try? await user.during { () async throws(CKError) in await giveKey(by: share) }
         }
         return outcome
+    }
+
+    /// Refuses a call that saves a record twice, or saves and deletes it: nobody could say what became of it.
+    ///
+    /// Of an engine's batch the one record fails alone: the others would be forgotten with it.
+    func refuseRepeated(_ saved: [CKRecord], _ deleted: [CKRecord.ID]) throws(CKError) {
+        var met: Set<CKRecord.ID> = []
+        if let twice = saved.first(where: { !met.insert($0.recordID).inserted })?.recordID {
+            throw CKError(.invalidArguments, "Record '\(twice.recordName)' is to be saved twice. Save it once.")
+        }
+        guard let both = deleted.first(where: met.contains) else { return }
+        throw CKError(
+            .invalidArguments,
+            "Record '\(both.recordName)' is to be saved and deleted. Leave one of them out."
+        )
     }
 
     /// Refuses a call with more in one atomic zone than one request can hold, before anything of it is sent.

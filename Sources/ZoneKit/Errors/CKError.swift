@@ -44,6 +44,8 @@ public struct CKError: CustomNSError, LocalizedError, Hashable, @unchecked Senda
     /// Makes an error of a code; without a description of its own it explains the code.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         var userInfo = userInfo
+        // A program may give a whole number, and read seconds.
+        if let wait = userInfo[CKErrorRetryAfterKey] as? NSNumber { userInfo[CKErrorRetryAfterKey] = wait }
         if userInfo[NSLocalizedDescriptionKey] == nil { userInfo[NSLocalizedDescriptionKey] = code.explanation }
         _nsError = NSError(domain: CKErrorDomain, code: code.rawValue, userInfo: userInfo)
     }

@@ -59,7 +59,9 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         var errors: [AnyHashable: any Error] = [:]
         do {
             try requireNotCancelled()
-            try await resolvedDatabase.modify(
+            let database = resolvedDatabase
+            try database.refuseRepeated(recordsToSave ?? [], recordIDsToDelete ?? [])
+            try await database.modify(
                 saving: recordsToSave ?? [],
                 deleting: recordIDsToDelete ?? [],
                 savePolicy: savePolicy,

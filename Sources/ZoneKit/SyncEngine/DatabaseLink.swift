@@ -62,7 +62,7 @@ package struct DatabaseLink: Link {
         deleting: [RecordID],
         atomically: Bool
     ) async throws -> RecordsAnswer<CKRecord> {
-        let results = try await database.modifyRecords(
+        let results = try await database.modify(
             saving: saving,
             deleting: deleting.map { CKRecord.ID($0) },
             savePolicy: .ifServerRecordUnchanged,
