@@ -51,9 +51,9 @@ struct NoticePayload {
             if let text = value as? String {
                 fields[name] = text
             } else if let number = value as? Int64 ?? (value as? NSNumber).flatMap({ Int64(exactly: $0) }) {
-                fields[name] = number
+                fields[name] = NSNumber(value: number)
             } else if let number = value as? Double ?? (value as? NSNumber)?.doubleValue {
-                fields[name] = number
+                fields[name] = NSNumber(value: number)
             }
         }
         return fields
