@@ -96,6 +96,37 @@ import ZoneTesting
         #expect(try bob.context().fetch(SharedNote.self).map(\.title).sorted() == ["trip", "work"])
     }
 
+    /// A creation that the relay refused in a share goes there when it is tried again, and nowhere else.
+    @Test(arguments: [true, false]) func aRefusedCreationIsTriedAgainInItsShare(_ isGuests: Bool) async throws {
+        let (app, store) = isGuests ? (bob, bob.others) : (phone, phone.mine)
+        let context = app.context()
+        let note = try #require(try context.object(SharedNote.self, "trip"))
+        let memo = Memo(text: "refused", note: note)
+        try context.insert(memo)
+        try context.save()
+        app.device.network.fail(
+            request: 1,
+            of: "records/modify",
+            by: .answered(
+                status: 200,
+                body: """
+                    {"records":[{"recordName":"\(memo.id.text)","reason":"no","serverErrorCode":"BAD_REQUEST"}]}
+                    """
+            )
+        )
+        await #expect(throws: MirrorError.self) { try await app.container.sendChanges() }
+        #expect(try texts(app) == ["trip's"])
+        try await app.container.retry(try #require(try await app.container.rejectedWrites(store).first))
+        try await app.sync()
+        for each in [phone, laptop, bob] {
+            try await each.sync()
+            #expect(try texts(each) == ["refused", "trip's"])
+        }
+        let share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
+        let id = ObjectID(store: phone.mine, entity: "Memo", name: memo.id)
+        #expect(try await phone.container.recordID(for: id)?.zoneID == share.recordID.zoneID)
+    }
+
     /// The owner's: new rows, and such as the relay has in the home zone.
     @Test func theOwnersRowsJoinTheShare() async throws {
         let context = phone.context()

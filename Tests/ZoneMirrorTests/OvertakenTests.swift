@@ -80,6 +80,38 @@ import ZoneTesting
         #expect(refused.first?.fields["CD_at"] != nil)
     }
 
+    // MARK: Deletions under way
+
+    /// Another device makes an object of the name that is being deleted, and it comes in before the answer does.
+    @Test(arguments: [true, false]) func aDeletionTakesNothingThatIsNewer(_ answers: Bool) async throws {
+        let phone = try await phone()
+        let other = relay.device(of: "alice", named: "other")
+        let id = CKRecord.ID(
+            recordName: "n",
+            zoneID: CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        )
+        try phone.delete("n")
+        let work: @Sendable () async -> Void = {
+            await #expect(throws: Never.self) {
+                if !answers { try await other.privateDatabase.deleteRecord(withID: id) }
+                let record = CKRecord(recordType: "CD_Note", recordID: id)
+                record["CD_title"] = "made anew"
+                _ = try await other.privateDatabase.save(record)
+            }
+        }
+        phone.device.network.fail(
+            request: 1,
+            of: "records/modify",
+            by: answers ? .beforeAnswer(work) : .meanwhile(work)
+        )
+        async let fetched: Void = phone.container.fetchChanges()
+        try await phone.container.sendChanges()
+        try? await fetched
+        for _ in 0..<2 { try await phone.sync() }
+        #expect(try await phone.titles == titles())
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
     // MARK: Taken back
 
     /// It came too late: the object is as the relay has it, and stays in step.
