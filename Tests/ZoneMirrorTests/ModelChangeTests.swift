@@ -142,6 +142,38 @@ private struct LaterTally: SyncedRecord {
         #expect(Set(indexes).isSuperset(of: ["mine", "part"]))
     }
 
+    /// Also where it computes with the column, or checks by it, which keeps the column from being dropped.
+    @Test func whatAProgramComputesOfTheColumnStays() async throws {
+        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
+        try await file.write { db in
+            try db.execute(
+                sql: """
+                    CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, "stars" INTEGER NOT NULL DEFAULT 0, body TEXT,
+                        twice INTEGER GENERATED ALWAYS AS (stars * 2) VIRTUAL, rank INTEGER CHECK (rank <= stars));
+                    INSERT INTO Tally(id, stars, body) VALUES ('a', 1, ''), ('b', 2, '');
+                    DELETE FROM Tally WHERE id = 'a';
+                    CREATE INDEX mine ON Tally(twice);
+                    """
+            )
+        }
+        try file.close()
+        let phone = try await device("phone", MirrorModel(LaterTally.self), kept: true)
+        let context = phone.context()
+        try context.insert(LaterTally())
+        try context.save()
+        let database = try #require(phone.container.database(of: phone.store))
+        let rows = try await database.read { db in
+            try Row.fetchAll(db, sql: "SELECT rowid, twice FROM Tally ORDER BY rowid").map { [$0[0], $0[1]] as [Int?] }
+        }
+        #expect(rows == [[2, 4], [3, nil]])
+        await #expect(throws: DatabaseError.self) {
+            try await database.write { try $0.execute(sql: "UPDATE Tally SET rank = 5 WHERE id = 'b'") }
+        }
+        #expect(try await database.read { try $0.indexes(on: "Tally").contains { $0.name == "mine" } })
+        try await phone.sync()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
     // MARK: Away and back
 
     /// A property was out of the model for a while: its old value is not the newest any more.

@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 
 extension EntityTables {
@@ -6,15 +7,55 @@ extension EntityTables {
         let (name, spare, own) = (column.name.quoted, "mirror_\(column.name)".quoted, table.name.quoted)
         let form = ColumnForm(name: "mirror_\(column.name)", kind: column.kind, back: nil)
         try withoutDependents(of: table, db) {
-            try db.execute(
-                sql: """
-                    ALTER TABLE \(own) ADD COLUMN \(definition(form));
-                    UPDATE \(own) SET \(spare) = \(name);
-                    ALTER TABLE \(own) DROP COLUMN \(name);
-                    ALTER TABLE \(own) RENAME COLUMN \(spare) TO \(name);
-                    """
-            )
+            do {
+                try db.inSavepoint {
+                    try db.execute(
+                        sql: """
+                            ALTER TABLE \(own) ADD COLUMN \(definition(form));
+                            UPDATE \(own) SET \(spare) = \(name);
+                            ALTER TABLE \(own) DROP COLUMN \(name);
+                            ALTER TABLE \(own) RENAME COLUMN \(spare) TO \(name);
+                            """
+                    )
+                    return .commit
+                }
+            } catch {
+                guard try remake(table, relaxing: column, db) else { throw error }
+            }
         }
+    }
+
+    /// A program's own generated column, or its check, names the column, which cannot be dropped then: the table is made again,
+    /// word for word but for the rule.
+    ///
+    /// `false`, and nothing done, where the rule is not found, or other tables refer to this one: they would lose rows with it.
+    private func remake(_ table: TableForm, relaxing column: ColumnForm, _ db: Database) throws -> Bool {
+        let (own, spare) = (table.name.quoted, "mirror_\(table.name)".quoted)
+        let referring = """
+            SELECT EXISTS (SELECT 1 FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
+            WHERE m.type = 'table' AND f."table" = ? COLLATE NOCASE)
+            """
+        let text = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
+        let rule = try Regex("([(,]\\s*[\"`\\[]?\(column.name)[\"`\\]]?\\s[^,()]*?)\\bNOT\\s+NULL\\b").ignoresCase()
+        guard try Bool.fetchOne(db, sql: referring, arguments: [table.name]) == false,
+            let sql = try String.fetchOne(db, sql: text, arguments: [table.name]),
+            let start = sql.firstIndex(of: "("), let found = sql[start...].firstMatch(of: rule),
+            let kept = found.output[1].substring
+        else { return false }
+        let columns = try String.fetchAll(
+            db,
+            sql: "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0",
+            arguments: [table.name]
+        ).map(\.quoted).joined(separator: ", ")
+        try db.execute(
+            sql: """
+                CREATE TABLE \(spare)\(sql[start...].replacingCharacters(in: found.range, with: kept));
+                INSERT INTO \(spare)(rowid, \(columns)) SELECT rowid, \(columns) FROM \(own);
+                DROP TABLE \(own);
+                ALTER TABLE \(spare) RENAME TO \(own);
+                """
+        )
+        return true
     }
 
     /// Takes away the table's indexes and all views and triggers meanwhile, and puts them back as they were.
