@@ -26,7 +26,8 @@ private protocol RecordModel: Identifiable, Hashable, Sendable where ID == Strin
 private struct MissingField: Error, Equatable { var name: String }
 
 extension CKRecord {
-    fileprivate subscript<Key: RawRepresentable>(key: Key) -> (any CKRecordValueProtocol)? where Key.RawValue == String {
+    fileprivate subscript<Key: RawRepresentable>(key: Key) -> (any CKRecordValueProtocol)? where Key.RawValue == String
+    {
         get { self[key.rawValue] }
         set { self[key.rawValue] = newValue }
     }
@@ -107,7 +108,8 @@ extension CKDatabase {
             do {
                 return _ = try await save(record)
             } catch let error as CKError where error.code == .serverRecordChanged {
-                guard let server = error.serverRecord, let client = error.clientRecord, error.ancestorRecord != nil else {
+                guard let server = error.serverRecord, let client = error.clientRecord, error.ancestorRecord != nil
+                else {
                     throw error
                 }
                 #expect(client === record && server !== record)
