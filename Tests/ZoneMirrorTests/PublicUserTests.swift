@@ -73,7 +73,9 @@ import ZoneTesting
     }
 
     /// What others have changed and not sent is not SQL's to change either, which would be sent in their name.
-    @Test func noStatementChangesWhatAnotherUserHasNotSent() async throws {
+    ///
+    /// Also where a program that mirrors nothing has added to the tables.
+    @Test(arguments: [false, true]) func noStatementChangesWhatAnotherUserHasNotSent(_ hasGuest: Bool) async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await board(device)
         try? await mirror.container.fetchChanges()
@@ -82,6 +84,15 @@ import ZoneTesting
         try edit(mirror, "sent", "Alice's")
         device.connection.credentials.replace(webAuthToken: "dev-bob")
         try await mirror.container.fetchChanges()
+        if hasGuest {
+            let attributes = [Attribute("text", .string), Attribute("deletedAt", .date), Attribute("mood", .string)]
+            let guest = MirroredContainer(
+                model: MirrorModel(entities: [Entity("Post", attributes: attributes)]),
+                stores: [StoreDescription(url: URL(filePath: mirror.store.text))]
+            )
+            try await guest.loadStores()
+            await guest.close()
+        }
         let database = try #require(mirror.container.database(of: mirror.store))
         for sql in ["UPDATE Post SET text = 'Bob''s'", "DELETE FROM Post"] {
             let error = await #expect(throws: DatabaseError.self) {

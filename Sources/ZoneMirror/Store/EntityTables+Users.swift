@@ -1,4 +1,14 @@
+import GRDB
+
 extension EntityTables {
+    /// Whether a file is one for all users, for somebody who does not mirror it.
+    static func haveOwners(_ db: Database) throws -> Bool {
+        let sql = """
+            SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'mirror\\_%\\_owner' ESCAPE '\\')
+            """
+        return try Bool.fetchOne(db, sql: sql) ?? false
+    }
+
     /// What a user has changed and not sent is that user's to send: another's change would go out in their name.
     ///
     /// Contexts ask before they write; this is for all other statements.

@@ -63,7 +63,7 @@ final class StoreFile: Sendable {
                 model: model,
                 tables: tables,
                 isMirrored: isMirrored || isGuest,
-                isPublic: scope == .public,
+                isPublic: try scope == .public || isGuest && EntityTables.haveOwners(db),
                 tracksHistory: description.tracksHistory || isMirrored || isGuest
             )
             // A new version of this module may write other triggers for the same model.
