@@ -45,8 +45,6 @@ extension MirrorSync {
         }
     }
 
-    /// So many changes in a row are sent alone in vain before the way to the relay is taken to be out of order.
-    private static let maxSuspects = 3
     /// So often what turns up in a zone that is to go is moved in one round; the next one goes on.
     private static let maxMoves = 6
 
@@ -309,88 +307,5 @@ extension MirrorSync {
             answers[index] = .failed(error, server.first)
         }
         return try await settle(request, answers, zone, &tally)
-    }
-
-    /// The relay has said nothing about what was sent: it stays, and the next request is a smaller one.
-    ///
-    /// A change that goes alone does not hold up the next: once the relay answers for that one, it is this one's own failure.
-    private func suspect(_ request: [Outgoing], _ error: CKError, _ tally: inout SendTally) {
-        guard let item = request.first, request.count == 1 else {
-            limits.exceeded(by: request.count)
-            tally.error = error
-            return
-        }
-        tally.suspects.append((item, error))
-        if tally.suspects.count >= Self.maxSuspects { tally.error = error }
-    }
-
-    /// The way is in order: at what failed before, the relay itself fails.
-    private func settleSuspects(_ tally: inout SendTally) async throws {
-        let suspects = tally.suspects
-        tally.suspects = []
-        for (item, error) in suspects {
-            _ = try await settle([item], [.failed(error, nil)], item.zone, &tally)
-        }
-    }
-
-    /// Seals and uploads what some changes need; those for which that cannot be done are settled as failed.
-    private func ready(
-        _ request: [Outgoing],
-        in zone: ZoneID,
-        _ tally: inout SendTally
-    ) async throws -> ([Outgoing], [ClientRequest.Write]) {
-        var (good, writes, bad): ([Outgoing], [ClientRequest.Write], [(Outgoing, CKError)]) = ([], [], [])
-        for item in request {
-            do throws(CKError) {
-                writes.append(try await tally.link.readied(item, in: zone))
-                good.append(item)
-            } catch {
-                // A disk of ours without space for a file to send is no reason to take the change back.
-                guard !error.trouble.isRetriedAutomatically, !error.isOfStorage else {
-                    tally.error = error
-                    return ([], [])
-                }
-                bad.append((item, error))
-            }
-        }
-        if good.contains(where: { !$0.large.isEmpty }) { try conditions.crashPoint(.afterUpload) }
-        if !bad.isEmpty {
-            _ = try await settle(bad.map(\.0), bad.map { .failed($0.1, nil) }, zone, &tally)
-        }
-        return (good, writes)
-    }
-
-    /// Writes down what became of a request, in one transaction.
-    private func settle(
-        _ request: [Outgoing],
-        _ answers: [MirrorLink.Answer],
-        _ zone: ZoneID,
-        _ tally: inout SendTally
-    ) async throws -> [Outgoing] {
-        let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
-        let isOwnZone = link.isPrivate && !zone.isDefault
-        let result = try await file.pool.write { db in
-            var settlement = try Settlement(db, file, now: now, isOwnZone: isOwnZone)
-            for (item, answer) in zip(request, answers) { try settlement.take(item, answer, in: zone) }
-            try settlement.end()
-            try crash(.insideConfirm)
-            return settlement.result
-        }
-        try crash(.afterConfirm)
-        tally.sent += result.sent
-        if result.sent > 0 { tally.changedZones.insert(zone) }
-        tally.refused += result.refused
-        tally.goesOn = tally.goesOn || result.goesOn
-        tally.looksFirst = tally.looksFirst || result.looksFirst
-        tally.looksAtZones = tally.looksAtZones || result.looksAtZones
-        tally.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
-        tally.noSpace = tally.noSpace ?? result.noSpace
-        if let later = result.later { tally.retryLater(later, in: zone) }
-        // Each failed for another's sake, and there is no other: sent again at once it would be no different.
-        if result.resend.count == request.count {
-            tally.error = tally.error ?? CKError(.batchRequestFailed, "The relay does not say which change it refuses.")
-            return []
-        }
-        return result.resend
     }
 }
