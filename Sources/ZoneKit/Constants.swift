@@ -30,3 +30,16 @@ public let CKRecordTypeShare = "cloudkit.share"
 
 /// The record type of the users of a container.
 public let CKRecordTypeUserRecord = "Users"
+
+#if !canImport(Darwin)
+    // Of Apple's C library, in which programs count how long they wait before they try again.
+
+    /// Nanoseconds in a second.
+    public let NSEC_PER_SEC: UInt64 = 1_000_000_000
+    /// Nanoseconds in a millisecond.
+    public let NSEC_PER_MSEC: UInt64 = 1_000_000
+    /// Nanoseconds in a microsecond.
+    public let NSEC_PER_USEC: UInt64 = 1_000
+    /// Microseconds in a second.
+    public let USEC_PER_SEC: UInt64 = 1_000_000
+#endif

@@ -186,6 +186,28 @@ import ZoneTesting
         try await database.save(try #require(again))
     }
 
+    @Test func listsAndTablesComeOutOfTheirArchives() async throws {
+        let records = [thing("a"), thing("b")]
+        _ = try await database.modifyRecords(saving: records, deleting: [])
+        let list = try NSKeyedArchiver.archivedData(withRootObject: records, requiringSecureCoding: true)
+        let read = try NSKeyedUnarchiver.unarchivedArrayOfObjects(ofClass: CKRecord.self, from: list)
+        #expect(read?.map(\.recordChangeTag) == records.map(\.recordChangeTag))
+        let table = [zoneID: try await database.recordZoneChanges(inZoneWith: zoneID, since: nil).changeToken]
+        let kept = try NSKeyedArchiver.archivedData(withRootObject: table, requiringSecureCoding: true)
+        let tokens = try NSKeyedUnarchiver.unarchivedDictionary(
+            ofKeyClass: CKRecordZone.ID.self,
+            objectClass: CKServerChangeToken.self,
+            from: kept
+        )
+        #expect(tokens == table)
+        let mixed = try NSKeyedUnarchiver.unarchivedArrayOfObjects(
+            ofClasses: [CKRecord.self, CKShare.self],
+            from: list
+        )
+        #expect(mixed?.count == 2)
+        try await Task.sleep(nanoseconds: NSEC_PER_SEC / NSEC_PER_SEC)
+    }
+
     @Test func copiesGoTheirOwnWays() async throws {
         let record = thing("a")
         record["list"] = ["x"]
