@@ -2,8 +2,9 @@ import Foundation
 import GRDB
 import Testing
 import ZoneKit
-import ZoneMirror
 import ZoneTesting
+
+@testable import ZoneMirror
 
 /// What SQL writes in stores with shares belongs into the same zones as what contexts save.
 ///
@@ -72,6 +73,9 @@ import ZoneTesting
         for _ in 0..<2 {
             let error = await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
             #expect(error?.explanation.contains("related to a shared object") == true)
+            // A round in which it is not tried.
+            try await write("UPDATE Memo SET text = text || '!'", bob, bob.others)
+            await bob.container.sync(bob.others)?.sendOnSchedule(held: [])
         }
         let events = try await bob.container.events(of: bob.others)
         #expect(events.count { $0.details.contains(.shareMissing(["alone"])) } == 1)

@@ -135,7 +135,7 @@ extension MirrorSync {
         let failure = tally.error ?? tally.busy
         let homeless = Set(tally.homeless)
         if !homeless.isSubset(of: self.homeless) { tally.details.append(.shareMissing(homeless.sorted())) }
-        self.homeless = homeless
+        self.homeless.formUnion(homeless)
         if !tally.details.isEmpty || tally.sent > 0 || failure != nil || !tally.refused.isEmpty {
             if !tally.refused.isEmpty { tally.details.append(.refused(tally.refused.map(\.oid))) }
             await note(
