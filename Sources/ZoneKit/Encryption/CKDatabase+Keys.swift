@@ -64,8 +64,11 @@ extension CKDatabase {
             let publicKey = [UInt8](userKey.publicKey.rawRepresentation)
             try await give(key, to: publicKey, named: name, in: zoneID, below: nil, .ifServerRecordUnchanged)
         } catch  where error.code == .serverRecordChanged {
-            // Another device was first.
-            return try await zoneKey(of: zoneID, creating: false)
+            // Another device was first. Where its key has gone again already, nothing goes in clear instead.
+            guard let key = try await zoneKey(of: zoneID, creating: false) else {
+                throw CKError(.zoneBusy, "The key of the zone's encrypted values is being made. Try again later.")
+            }
+            return key
         }
         connection.zoneKeys.keep(key, of: zoneID, epoch: epoch)
         return key
