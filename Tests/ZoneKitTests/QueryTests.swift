@@ -118,6 +118,12 @@ import ZoneTesting
         await expect(.invalidArguments) { _ = try await database.records(matching: query) }
     }
 
+    @Test(arguments: ["{", "CAST("]) func whatIsNestedWithoutEndIsRefused(_ opening: String) async {
+        let format = "name IN " + String(repeating: opening, count: 200_000)
+        let query = CKQuery(recordType: "Note", predicate: NSPredicate(format: format))
+        await expect(.invalidArguments) { _ = try await database.records(matching: query) }
+    }
+
     @Test func blocksAreRefused() async {
         let block = CKQuery(recordType: "Post", predicate: NSPredicate { _, _ in true })
         await expect(.invalidArguments) { _ = try await database.records(matching: block) }

@@ -13,8 +13,8 @@ struct PredicateParser {
         var why: String
     }
 
-    private var tokens: ArraySlice<PredicateToken>
-    private var arguments: ArraySlice<Any>
+    var tokens: ArraySlice<PredicateToken>
+    var arguments: ArraySlice<Any>
     /// Parentheses and negations around what is being read.
     private var depth = 0
 
@@ -274,98 +274,5 @@ struct PredicateParser {
         guard case .sign(let options)? = tokens.first, options.hasPrefix("[") else { return nil }
         tokens.removeFirst()
         return options
-    }
-
-    // MARK: Operands
-
-    private mutating func field() throws(Refusal) -> Query.Field {
-        switch tokens.popFirst() {
-        case .word(let name): return Query.Field(named: name, in: nil)
-        case .argument("K"):
-            guard let name = arguments.popFirst() as? String else { throw Refusal(why: "%K needs a string") }
-            return name.lowercased() == "self" ? .anySearchable : Query.Field(named: name, in: nil)
-        default: throw Refusal(why: "each comparison must begin with a field's name")
-        }
-    }
-
-    private mutating func value() throws(Refusal) -> Any {
-        switch tokens.popFirst() {
-        case .text(let text): return text
-        case .number(let digits):
-            if let number = Int64(digits) { return number }
-            guard let number = Double(digits) else { throw Refusal(why: "'\(digits)' is not a number") }
-            return number
-        case .argument:
-            guard let argument = arguments.popFirst() else { throw Refusal(why: "an argument is missing") }
-            return argument
-        case .word("TRUE"), .word("YES"): return Int64(1)
-        case .word("FALSE"), .word("NO"): return Int64(0)
-        case .word("NULL"), .word("NIL"): throw Refusal(why: "nothing can be compared with nil")
-        case .word("CAST"): return try cast()
-        case .sign("{"): return try literal()
-        default: throw Refusal(why: "a value is missing")
-        }
-    }
-
-    /// `(seconds, "NSDate")`, as predicates print their dates.
-    private mutating func cast() throws(Refusal) -> Date {
-        guard tokens.popFirst() == .sign("("), let seconds = try value() as? NSNumber, tokens.popFirst() == .sign(","),
-            tokens.popFirst() == .text("NSDate"), tokens.popFirst() == .sign(")")
-        else { throw Refusal(why: "only dates can be cast") }
-        return Date(timeIntervalSinceReferenceDate: seconds.doubleValue)
-    }
-
-    private mutating func literal() throws(Refusal) -> [Any] {
-        var elements: [Any] = []
-        while tokens.first != .sign("}") {
-            elements.append(try value())
-            if tokens.first == .sign(",") { tokens.removeFirst() } else { break }
-        }
-        guard tokens.popFirst() == .sign("}") else { throw Refusal(why: "an array has no end") }
-        return elements
-    }
-
-    private mutating func elements(_ word: String) throws(Refusal) -> [Any] {
-        let value = try self.value()
-        if let set = value as? NSSet { return set.allObjects }
-        guard let elements = value as? [Any] else { throw Refusal(why: "\(word) needs an array") }
-        return elements
-    }
-
-    // MARK: Filters
-
-    private func filter(
-        _ field: Query.Field,
-        _ comparator: Query.Comparator,
-        _ values: [Any]
-    ) throws(Refusal) -> Query.Filter {
-        var operands: [FieldValue] = []
-        for value in values { operands.append(try operand(value, of: field)) }
-        if case .system(let system) = field, comparator.valueType(for: system) == nil {
-            throw Refusal(why: "\(comparator.rawValue) does not apply to '\(system.rawValue)'")
-        }
-        return Query.Filter(field, comparator, operands)
-    }
-
-    /// A value in the form that the field is compared in: moments and names for the fields every record has.
-    private func operand(_ value: Any, of field: Query.Field) throws(Refusal) -> FieldValue {
-        let named =
-            (value as? CKRecord.ID)?.recordName ?? (value as? CKRecord.Reference)?.recordID.recordName
-            ?? (value as? CKRecord)?.recordID.recordName
-        switch field {
-        case .system(.created), .system(.modified):
-            guard let date = value as? Date else { throw Refusal(why: "dates are compared with dates") }
-            return .timestamp(Timestamp(date))
-        case .system:
-            guard let name = named ?? value as? String else {
-                throw Refusal(why: "records and users are compared with a CKRecord.ID or a reference")
-            }
-            return .string(name)
-        case .own, .anySearchable:
-            if let named { return .reference(Reference(recordName: named)) }
-            guard let operand = FieldValue(value, in: .default), case .scalar(let type) = operand.type, type != .asset
-            else { throw Refusal(why: "'\(field.name)' is compared with a value that no field can be compared with") }
-            return operand
-        }
     }
 }
