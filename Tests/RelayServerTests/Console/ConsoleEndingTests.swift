@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import Synchronization
 import Testing
 
 /// What operators end for people: shares, rights in them, accounts.
@@ -25,12 +26,15 @@ import Testing
     private static let secret = "very-private-word"
 
     /// Alice's zone with a record, shared by name or by a link.
-    private func world(link: Bool) async throws -> (world: ConsoleWorld, guid: String) {
+    private func world(
+        link: Bool,
+        onCommit: @escaping @Sendable (AccountStore) -> Void = { _ in }
+    ) async throws -> (world: ConsoleWorld, guid: String) {
         struct Made: Decodable {
             struct Record: Decodable { var shortGUID: String? }
             var records: [Record]
         }
-        let world = try ConsoleWorld()
+        let world = try ConsoleWorld(onCommit: onCommit)
         try await world.wire(
             "private/zones/modify",
             as: "alice",
@@ -157,6 +161,21 @@ import Testing
         #expect(try world.accounts.account(bob.id) == nil)
         #expect(try await shares(world).first?.participants.isEmpty == true)
         #expect(try await zones(world, "private", of: "alice") == ["Notes"])
+    }
+
+    /// Nobody writes behind the back of a deletion.
+    @Test func whoIsToBeDeletedIsSignedOutFirst() async throws {
+        let canWrite = Mutex<[Bool]>([])
+        let (world, _) = try await world(link: false) { accounts in
+            let isAble = (try? accounts.accounts().contains { $0.login == .dev("alice") && !$0.isDisabled }) ?? false
+            canWrite.withLock { $0.append(isAble) }
+        }
+        let alice = try #require(try world.accounts.accounts().first { $0.login == .dev("alice") })
+        #expect(canWrite.withLock { $0.last } == true)
+        canWrite.withLock { $0 = [] }
+        let body = #"{"id":\#(alice.id.number),"name":"dev-alice"}"#
+        #expect(try await world.ask(.post, "/console/api/users/delete", body: body).status == .ok)
+        #expect(canWrite.withLock { !$0.isEmpty && !$0.contains(true) })
     }
 
     @Test func aNewPasswordEndsSignIns() async throws {

@@ -27,14 +27,24 @@ final class ConsoleWorld: Sendable {
     }
     private let stores: StoreFolder
 
-    init(isOpen: Bool = true, publicURL: String? = nil, push: (any PushGateway)? = nil) throws {
+    /// `onCommit` is called with every commit.
+    init(
+        isOpen: Bool = true,
+        publicURL: String? = nil,
+        push: (any PushGateway)? = nil,
+        onCommit: @escaping @Sendable (AccountStore) -> Void = { _ in }
+    ) throws {
         let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
         accounts = try AccountStore(
             folder: folder,
             time: time,
             cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
         )
-        let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: .min ... .max) })
+        let stores = StoreFolder(
+            folder: folder,
+            draw: { UInt64.random(in: .min ... .max) },
+            onCommit: { [accounts] _, _ in onCommit(accounts) }
+        )
         self.stores = stores
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
