@@ -58,8 +58,9 @@ extension SoakPart {
         return SoakReport(summary: "from seed \(slice.seed) on, the last of them: \(summary)")
     }
 
-    /// Whoever crashes in a simulated world never lets go of its files: after some thousand worlds no more can be opened.
-    private static let seedsOfAProcess: UInt64 = 400
+    /// Whoever crashes in a simulated world never lets go of its files, in worlds of linked mirrors some fifty: after some
+    /// hundred worlds no more can be opened.
+    private static let seedsOfAProcess: UInt64 = 200
 
     /// What a program says, line by line, and whether it ends well.
     private static func run(_ program: URL, _ words: [String]) throws -> (lines: [String], isGood: Bool) {

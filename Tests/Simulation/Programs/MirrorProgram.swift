@@ -145,28 +145,44 @@ final class MirrorProgram: Program, @unchecked Sendable {
 
     func retry() {}
 
+    /// What is this user's own, and what is others': an object of one's own may have the name of a shared one.
+    private var places: [ZoneName] {
+        let own = ZoneName(owner: userName, name: "mirrored")
+        return kind == .sharing ? [own, ZoneName(owner: userName, name: "mirrored of others")] : [own]
+    }
+
     func holdings() -> [ZoneName: [String: [String: String]]]? {
-        guard let container = container.withLock({ $0 }),
-            let items = try? container.newBackgroundContext().fetch(Item.self)
-        else { return nil }
-        var records: [String: [String: String]] = [:]
-        for item in items {
-            var fields: [String: String] = [:]
-            fields["CD_a"] = item.a
-            fields["CD_b"] = item.b
-            records[item.id.text] = fields
+        guard let container = container.withLock({ $0 }) else { return nil }
+        let context = container.newBackgroundContext()
+        var all: [ZoneName: [String: [String: String]]] = [:]
+        for (place, description) in zip(places, container.descriptions) {
+            var request = FetchRequest(Item.self)
+            request.affectedStores = [container.store(at: description.url)]
+            guard let items = try? context.fetch(request) else { return nil }
+            var records: [String: [String: String]] = [:]
+            for item in items {
+                var fields: [String: String] = [:]
+                fields["CD_a"] = item.a
+                fields["CD_b"] = item.b
+                records[item.id.text] = fields
+            }
+            all[place] = records
         }
-        return [ZoneName(owner: userName, name: "mirrored"): records]
+        return all
     }
 
     /// All items that the mirrored databases have for this user.
     func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
-        var all: [String: Version] = [:]
+        var all: [ZoneName: [String: Version]] = [:]
+        for place in places { all[place] = [:] }
         for name in truth.zones.keys where isMirrored(name) {
             guard let records = truth.visible(name, to: userName) else { continue }
-            for (record, version) in records where version.fields["CD_entityName"] == "Item" { all[record] = version }
+            let place = places[kind == .sharing && name.owner != userName ? 1 : 0]
+            for (record, version) in records where version.fields["CD_entityName"] == "Item" {
+                all[place]?[record] = version
+            }
         }
-        return [ZoneName(owner: userName, name: "mirrored"): all]
+        return all
     }
 
     private func isMirrored(_ zone: ZoneName) -> Bool {
