@@ -9,19 +9,22 @@ extension ConsoleAPI {
         .get("backups") { BackupsAnswer($0.parts.facts.data, at: $0.parts.time.now()) },
         .post("backups/create") { call in
             let (data, now) = (call.parts.facts.data, call.parts.time.now())
-            let backup = try await OwnQueue.run(.utility) {
-                try Backup.create(of: data, in: BackupsAnswer.folder(of: data), now: now)
+            // In the log also where nobody waits for the answer any more.
+            return try await OwnQueue.run(.utility) {
+                let backup = try Backup.create(of: data, in: BackupsAnswer.folder(of: data), now: now)
+                try call.note("backup.create", backup.name)
+                return BackupAnswer(backup)
             }
-            try call.note("backup.create", backup.name)
-            return BackupAnswer(backup)
         },
         .post("backups/verify") { call in
             struct Request: Decodable { var name: String }
             let name = try call.body(Request.self).name
             let (backup, now) = (try backup(name, call.parts), call.parts.time.now())
-            let faults = try await OwnQueue.run(.utility) { backup.verify(now: now) }
-            try call.note("backup.verify", name, detail: faults.isEmpty ? "good" : "\(faults.count) faults")
-            return ["faults": faults]
+            return try await OwnQueue.run(.utility) {
+                let faults = backup.verify(now: now)
+                try call.note("backup.verify", name, detail: faults.isEmpty ? "good" : "\(faults.count) faults")
+                return ["faults": faults]
+            }
         },
         .post("backups/schedule") { call in
             struct Request: Decodable { var interval: String, keep: Int }
@@ -95,7 +98,7 @@ extension ConsoleAPI {
         }
     }
 
-    private struct BackupAnswer: Encodable {
+    private struct BackupAnswer: Encodable, Sendable {
         var name: String
         var made: Int64
         var bytes: Int64
