@@ -69,20 +69,11 @@ extension Exporter {
     func refused(_ row: OutboxRow, _ zone: Int64) throws -> Outgoing? {
         guard let zone = try KnownZone.find(db, id: zone)?.zone else { return nil }
         let type = file.mapping.tables[row.entity].map { file.mapping.recordType(of: $0) }
-        return Outgoing(
-            oid: row.oid,
-            entity: row.entity,
-            operation: row.operation,
-            version: row.version,
-            tries: row.tries,
-            place: row.place,
-            zone: zone,
-            write: .init(.create, row.oid, recordType: type),
-            size: 0,
-            trouble: CKError(
-                .alreadyShared,
-                "It cannot be linked to objects of two different shares. Take it out of one of them first."
-            )
+        var item = Outgoing(row, in: zone, .init(.create, row.oid, recordType: type), size: 0)
+        item.trouble = CKError(
+            .alreadyShared,
+            "It cannot be linked to objects of two different shares. Take it out of one of them first."
         )
+        return item
     }
 }

@@ -24,6 +24,22 @@ struct Outgoing: Sendable {
     var trouble: CKError?
 }
 
+extension Outgoing {
+    init(_ row: OutboxRow, in zone: ZoneID, _ write: ClientRequest.Write, size: Int) {
+        self.init(
+            oid: row.oid,
+            entity: row.entity,
+            operation: row.operation,
+            version: row.version,
+            tries: row.tries,
+            place: row.place,
+            zone: zone,
+            write: write,
+            size: size
+        )
+    }
+}
+
 /// Reads what is to be sent out of a store, and writes down what became of it; inside one transaction each.
 struct Exporter {
     let db: Database
@@ -128,18 +144,9 @@ struct Exporter {
             guard let made = try save(row, table, known, zone) else { return nil }
             (write, large) = made
         }
-        return Outgoing(
-            oid: row.oid,
-            entity: row.entity,
-            operation: row.operation,
-            version: row.version,
-            tries: row.tries,
-            place: row.place,
-            zone: zone,
-            write: write,
-            large: large,
-            size: Self.size(of: write, without: large)
-        )
+        var item = Outgoing(row, in: zone, write, size: Self.size(of: write, without: large))
+        item.large = large
+        return item
     }
 
     private func save(
