@@ -23,13 +23,15 @@ struct Page: SyncedRecord, Equatable {
 
     init() throws { relay = try TestRelay() }
 
-    private func device(_ name: String) async throws -> Mirrored {
-        try await Mirrored(relay.device(of: "alice", named: name), model: model)
+    private func device(_ name: String, _ policy: MergePolicy? = nil) async throws -> Mirrored {
+        try await Mirrored(relay.device(of: "alice", named: name), model: model) { store in
+            if let policy { store.cloud?.mergePolicy = policy }
+        }
     }
 
     /// A note, a folder and a tag, on two devices.
-    private func devices() async throws -> (phone: Mirrored, laptop: Mirrored) {
-        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+    private func devices(_ policy: MergePolicy? = nil) async throws -> (phone: Mirrored, laptop: Mirrored) {
+        let (phone, laptop) = (try await device("phone", policy), try await device("laptop", policy))
         try change(phone) { context in
             try context.insert(Note(id: "n", title: "N"))
             try context.insert(Folder(id: "f", name: "F"))
@@ -79,6 +81,24 @@ struct Page: SyncedRecord, Equatable {
             #expect(try tags(mirror).isEmpty)
             #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
         }
+    }
+
+    /// The deletion comes before its maker knows that the relay has the pair: what then arrives is nothing to keep it for.
+    @Test(arguments: MergePolicy.allCases) func aPairWhoseAnswerIsLostGoesToo(_ policy: MergePolicy) async throws {
+        let (phone, laptop) = try await devices(policy)
+        try change(phone) { try $0.delete(Tag.self, id: "t") }
+        try await phone.sync()
+        try change(laptop) { try $0.link(Note(id: "n", title: ""), \.tags, Tag(id: "t")) }
+        laptop.device.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
+        await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+        #expect(try await pairs(phone).count == 1)
+        // The deletion in one page, the pair in the next.
+        relay.limits.itemsPerRequest = 1
+        try await laptop.container.fetchChanges()
+        relay.limits = TestRelay.Limits()
+        for mirror in [laptop, phone] { try await mirror.sync() }
+        #expect(try await pairs(phone).isEmpty)
+        #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
     }
 
     /// The pair comes while the deletion is still to be sent: then it goes after the deletion.

@@ -115,12 +115,19 @@ extension Importer {
     }
 
     /// Whether an object that was deleted here is to be there again, since it was changed on the relay.
+    ///
+    /// A pair that has lost an end stays deleted under every policy: there is nothing left that it could pair.
     func takesBackDeletion(
         _ table: TableForm,
         _ oid: String,
         _ theirs: [DatabaseValue],
-        _ known: KnownRecord?
+        _ known: KnownRecord?,
+        _ zone: KnownZone
     ) throws -> Bool {
+        if table.entity == nil {
+            let row = try names.toLocal(theirs, table, of: (known?.name ?? oid, oid), zone: zone.id, db)
+            if !row.unresolved.isEmpty { return false }
+        }
         if let stays = PropertyMerge.keepsObjectDeletedInMemory(policy) { return stays }
         guard theirs != mapping.row(of: known?.serverFields() ?? [:], in: table) else { return false }
         let what = "Deleted here and changed on the relay; the store's policy decides nothing."

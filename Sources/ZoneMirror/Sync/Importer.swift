@@ -205,7 +205,7 @@ final class Importer {
         let name = known?.name ?? oid
         guard let current = try table.row(db, oid) else {
             // Deleted here, and not yet there.
-            if pending?.operation == .delete, try !takesBackDeletion(table, oid, theirs, known) { return }
+            if pending?.operation == .delete, try !takesBackDeletion(table, oid, theirs, known, zone) { return }
             try OutboxRow.drop(db, oid)
             _ = try write(theirs, to: table, oid, named: name, over: nil, zone: zone.id)
             return try note(table, oid, .insert, names: nil)
