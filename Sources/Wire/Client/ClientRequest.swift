@@ -56,13 +56,16 @@ package enum ClientRequest {
             if let operationID { object.member("operationID", operationID) }
             keys(desiredKeys, &object)
             object.key("operations")
-            object.array(writes) { list, write in
-                list.object { operation in
-                    operation.member("operationType", write.type.rawValue)
-                    operation.key("record")
-                    record(write, &operation)
-                }
-            }
+            object.array(writes) { operation($1, to: &$0) }
+        }
+    }
+
+    /// One element of `operations`.
+    package static func operation(_ write: Write, to writer: inout JSONWriter) {
+        writer.object { operation in
+            operation.member("operationType", write.type.rawValue)
+            operation.key("record")
+            record(write, &operation)
         }
     }
 

@@ -1,4 +1,7 @@
 extension CKError {
+    /// The relay may have carried out what was asked, or may not have.
+    package var leavesOutcomeOpen: Bool { code == .serverResponseLost || code == .operationCancelled }
+
     /// As the answer to a whole request: nothing was said about what it carries, only that the way to the relay, or the relay
     /// itself, is out of order.
     ///

@@ -119,10 +119,8 @@ extension RelayConnection {
             lostWrites.answered(to: place)
             return document
         } catch {
-            switch error.error.code {
-            case .serverResponseLost, .operationCancelled:
+            if error.error.leavesOutcomeOpen {
                 lostWrites.answerLost(content, name: name, to: place, at: time.now(), for: memory)
-            default: break
             }
             throw error
         }

@@ -68,6 +68,7 @@ struct OutboxRow {
     /// So long nothing of it is sent, counted or listed: neither what waits to be sent nor what was refused and may be tried
     /// again by itself.
     static func hand(_ db: Database, from before: String?, to user: String?) throws {
+        if let before, before != user { try SentRequest.removeAll(db) }
         for table in ["mirror_outbox", "mirror_refused"] {
             if let before, before != user {
                 try db.execute(sql: "UPDATE \(table) SET account = ? WHERE account IS NULL", arguments: [before])

@@ -55,6 +55,8 @@ enum StoreTables {
             place INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, entity TEXT NOT NULL, op TEXT NOT NULL,
             version INTEGER NOT NULL, isAttempted INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
             held TEXT, error TEXT, code INTEGER, account TEXT);
+        CREATE TABLE IF NOT EXISTS mirror_sent(
+            zone INTEGER PRIMARY KEY, body BLOB NOT NULL, items BLOB NOT NULL, tries INTEGER NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_link(
             oid TEXT NOT NULL, entity TEXT NOT NULL, col TEXT NOT NULL, zone INTEGER NOT NULL, target TEXT NOT NULL,
             PRIMARY KEY(oid, col)) WITHOUT ROWID;

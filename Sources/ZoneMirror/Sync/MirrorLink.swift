@@ -241,9 +241,28 @@ struct MirrorLink: Sendable {
         atomically: Bool
     ) async throws(CKError) -> [Answer] {
         let connection = try database.session.connection()
+        return try await answers(for: writes.count, in: zone) { () throws(CallFailure) in
+            try await connection.modify(writes, in: zone, of: database.scope, atomically: atomically)
+        }
+    }
+
+    /// Sends the body of a `records/modify`, which has a name by which the relay knows it again; one answer for each of its
+    /// operations, in their order.
+    func modify(_ body: [UInt8], count: Int, in zone: ZoneID) async throws(CKError) -> [Answer] {
+        let connection = try database.session.connection()
+        return try await answers(for: count, in: zone) { () throws(CallFailure) in
+            try await connection.send(RelayCall(database.scope, "records/modify", body, isWrite: true))
+        }
+    }
+
+    private func answers(
+        for count: Int,
+        in zone: ZoneID,
+        _ ask: () async throws(CallFailure) -> JSONDocument
+    ) async throws(CKError) -> [Answer] {
         let document = try await asOwner { () throws(CKError) in
             do throws(CallFailure) {
-                return try await connection.modify(writes, in: zone, of: database.scope, atomically: atomically)
+                return try await ask()
             } catch {
                 // An atomic failure is an error answer that lists every item.
                 guard error.failure?.error.code == .atomicError, let listed = error.document,
@@ -264,7 +283,7 @@ struct MirrorLink: Sendable {
             }
         }
         let missing = CKError(.internalError, "The relay's answer leaves this item out.")
-        while answers.count < writes.count { answers.append(.failed(missing, nil)) }
+        while answers.count < count { answers.append(.failed(missing, nil)) }
         return answers
     }
 

@@ -170,6 +170,7 @@ extension MirrorSync {
         let turnstile = exchange(ZoneID(ZoneID.defaultName))
         await turnstile.enter()
         defer { turnstile.leave() }
+        await askAgain(beforeReading: ZoneID(ZoneID.defaultName))
         let page: (records: [Record], marker: String?)
         do throws(CKError) {
             page = try await link.query(type, since: since, marker: marker, extent: extents[type])

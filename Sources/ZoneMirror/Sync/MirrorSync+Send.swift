@@ -98,7 +98,8 @@ extension MirrorSync {
     /// `true` where something has turned up that is to be moved before its zone can go.
     private func moveAndSend(_ tally: inout SendTally) async -> Bool {
         do {
-            try await moveOnRelay()
+            try await askAgain(&tally)
+            if tally.error == nil { try await moveOnRelay() }
         } catch {
             tally.error = CKError(from: error)
         }
@@ -269,43 +270,12 @@ extension MirrorSync {
         let turnstile = exchange(zone)
         await turnstile.enter()
         defer { turnstile.leave() }
-        sends[zone, default: 0] += 1
         inFlight.formUnion(request.map(\.oid))
         defer { inFlight.subtract(request.map(\.oid)) }
         let (request, writes) = try await ready(request, in: zone, &tally)
         guard !request.isEmpty, tally.error == nil else { return [] }
-        let isAtomic = !isPublic && !zone.isDefault
-        var answers: [MirrorLink.Answer]
-        tally.bytes += request.reduce(0) { $0 + $1.size }
-        do throws(CKError) {
-            answers = try await tally.link.modify(writes, in: zone, atomically: isAtomic)
-            limits.accepted()
-            feed.wrote(zone)
-        } catch {
-            if error.code == .limitExceeded, request.count > 1 {
-                limits.exceeded(by: request.count)
-                return request
-            }
-            if error.trouble.isRetriedAutomatically {
-                tally.retryLater(error, in: zone)
-                return []
-            }
-            if error.isOfWay {
-                suspect(request, error, &tally)
-                return []
-            }
-            // The request as a whole: each of its changes is told the same.
-            return try await settle(request, request.map { _ in .failed(error, nil) }, zone, &tally)
-        }
-        try conditions.crashPoint(.afterSend)
-        try await settleSuspects(&tally)
-        for index in answers.indices {
-            guard case .failed(let error, let server) = answers[index] else { continue }
-            if error.code == .invalidArguments { link.forgetFiles(of: writes[index]) }
-            guard var server = server.map({ [$0] }) else { continue }
-            try await makeReadable(&server, in: zone)
-            answers[index] = .failed(error, server.first)
-        }
-        return try await settle(request, answers, zone, &tally)
+        let sent = SentRequest(request, writes, in: zone, atomically: !isPublic && !zone.isDefault)
+        try await file.pool.write { try sent.keep($0, in: zone) }
+        return try await exchange(sent, in: zone, &tally)
     }
 }

@@ -59,17 +59,21 @@ extension MirrorSync {
     }
 
     /// Writes down what became of a request, in one transaction.
+    ///
+    /// `answers`: by the relay's answer to what was sent to the zone last, which is open no more.
     func settle(
         _ request: [Outgoing],
-        _ answers: [MirrorLink.Answer],
+        _ outcomes: [MirrorLink.Answer],
         _ zone: ZoneID,
-        _ tally: inout SendTally
+        _ tally: inout SendTally,
+        answers: Bool = false
     ) async throws -> [Outgoing] {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
         let isOwnZone = link.isPrivate && !zone.isDefault
         let result = try await file.pool.write { db in
             var settlement = try Settlement(db, file, now: now, isOwnZone: isOwnZone)
-            for (item, answer) in zip(request, answers) { try settlement.take(item, answer, in: zone) }
+            for (item, outcome) in zip(request, outcomes) { try settlement.take(item, outcome, in: zone) }
+            if answers { try SentRequest.remove(db, zone: try KnownZone.make(db, zone).id) }
             try settlement.end()
             try crash(.insideConfirm)
             return settlement.result

@@ -1,0 +1,119 @@
+import Foundation
+import GRDB
+import Records
+import SyncCore
+import Wire
+import ZoneKit
+
+/// A request on its way to the relay, kept until there is an answer: after a lost one, and after a restart, it is sent again
+/// as it was.
+///
+/// The relay knows it again by its name, carries it out once, and says what became of it. A change that was made meanwhile
+/// builds on it; without knowing, this device's own earlier change would meet that one as somebody else's. One for each zone.
+struct SentRequest: Sendable {
+    /// With every value as it is here.
+    var items: [Outgoing]
+    /// Its operations as they went, in the order of the items.
+    var writes: [ClientRequest.Write]
+    var body: [UInt8]
+    /// How often its answer was lost.
+    var tries = 0
+
+    /// So often it is sent; a way that cannot carry it must not hold up the rest for good.
+    private static let maxTries = 4
+
+    init(_ items: [Outgoing], _ writes: [ClientRequest.Write], in zone: ZoneID, atomically isAtomic: Bool) {
+        self.items = items
+        self.writes = writes
+        body = ClientRequest.modify(writes, in: zone, atomically: isAtomic, operationID: UUID().uuidString)
+    }
+
+    /// Whether it is to be sent again as it was, after it has failed as a whole.
+    mutating func staysOpen(after error: CKError) -> Bool {
+        if error.leavesOutcomeOpen || (tries > 0 && error.isOfWay) {
+            tries += 1
+            return tries < Self.maxTries
+        }
+        // This time it was not carried out; whether it was before is still to be found out.
+        return tries > 0 && error.trouble.isRetriedAutomatically
+    }
+}
+
+extension SentRequest {
+    /// Those to which there was no answer, by their zones.
+    static func zones(_ db: Database) throws -> [ZoneID] {
+        let sql = "SELECT zone FROM mirror_sent ORDER BY zone"
+        return try Int64.fetchAll(db.cachedStatement(sql: sql)).compactMap { try KnownZone.find(db, id: $0)?.zone }
+    }
+
+    static func find(_ db: Database, in zone: ZoneID) throws -> SentRequest? {
+        let sql = """
+            SELECT s.body, s.items, s.tries FROM mirror_sent s JOIN mirror_zone z ON z.id = s.zone
+            WHERE z.name = ? AND z.owner = ?
+            """
+        let place: StatementArguments = [zone.zoneName, zone.owner.recordName]
+        guard let row = try Row.fetchOne(db.cachedStatement(sql: sql), arguments: place) else { return nil }
+        return try SentRequest(row, in: zone)
+    }
+
+    private init(_ row: Row, in zone: ZoneID) throws {
+        (body, tries) = ([UInt8](row[0] as Data), row[2])
+        writes = try ClientRequest.writes(body)
+        let kept = try JSONDocument(parsing: [UInt8](row[1] as Data), limits: .response)
+        items = []
+        for item in try kept.root.elements() { items.append(try Outgoing(item, in: zone)) }
+    }
+
+    func keep(_ db: Database, in zone: ZoneID) throws {
+        var writer = JSONWriter(reserving: body.count + 128 * items.count)
+        writer.array(items) { $1.write(to: &$0) }
+        let sql = "INSERT OR REPLACE INTO mirror_sent(zone, body, items, tries) VALUES (?, ?, ?, ?)"
+        try db.cachedStatement(sql: sql)
+            .execute(arguments: [try KnownZone.make(db, zone).id, Data(body), Data(writer.bytes), tries])
+    }
+
+    /// There is an answer, or none is expected any more.
+    static func remove(_ db: Database, zone: Int64) throws {
+        try db.cachedStatement(sql: "DELETE FROM mirror_sent WHERE zone = ?").execute(arguments: [zone])
+    }
+
+    static func removeAll(_ db: Database) throws { try db.execute(sql: "DELETE FROM mirror_sent") }
+}
+
+extension Outgoing {
+    fileprivate init(_ json: JSONValue, in zone: ZoneID) throws {
+        let write = try ClientRequest.write(try json.required("operation"))
+        self.init(
+            oid: try json.required("oid").string(),
+            entity: try json.required("entity").string(),
+            operation: write.type.isDelete ? .delete : .save,
+            version: try json.required("version").int64(),
+            tries: Int(try json.required("tries").int64()),
+            place: try json.required("place").int64(),
+            zone: zone,
+            write: write,
+            size: Int(try json.required("size").int64())
+        )
+        for (field, file) in try json.required("large").members() { large[field] = try file.string() }
+    }
+
+    fileprivate func write(to writer: inout JSONWriter) {
+        writer.object { item in
+            item.member("oid", oid)
+            item.member("entity", entity)
+            item.member("version", version)
+            item.member("tries", tries)
+            item.member("place", place)
+            item.member("size", size)
+            item.key("large")
+            item.object { names in
+                for (field, file) in large {
+                    names.key(field)
+                    names.string(file)
+                }
+            }
+            item.key("operation")
+            ClientRequest.operation(write, to: &item)
+        }
+    }
+}

@@ -1,0 +1,138 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// A change that the relay has carried out, and whose answer was lost: this device's own change is no other's.
+@Suite(.timeLimit(.minutes(15))) struct LostAnswerTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    /// What happens between the lost answer and the next request.
+    enum Meanwhile: CaseIterable, Sendable {
+        case nothing
+        /// What has changed is fetched before anything is sent again.
+        case fetch
+        /// The program ends, and begins anew.
+        case restart
+        case restartAndFetch
+    }
+
+    /// What became of the request whose answer was lost.
+    enum Fate: CaseIterable, Sendable {
+        case carriedOut
+        case neverArrived
+    }
+
+    private func device(
+        _ name: String,
+        in folder: TemporaryFolder? = nil,
+        _ change: (inout CloudOptions) -> Void
+    ) async throws -> Mirrored {
+        try await Mirrored(relay.device(of: "alice", named: name), folder: folder) { store in
+            if var cloud = store.cloud {
+                change(&cloud)
+                store.cloud = cloud
+            }
+        }
+    }
+
+    private func edit(_ mirror: Mirrored, _ change: (inout Note) -> Void) throws {
+        let context = mirror.context()
+        try context.edit(Note.self, "n", change)
+        try context.save()
+    }
+
+    private func pass(
+        _ meanwhile: Meanwhile,
+        _ laptop: Mirrored,
+        _ change: (inout CloudOptions) -> Void
+    ) async throws -> Mirrored {
+        var laptop = laptop
+        if meanwhile == .restart || meanwhile == .restartAndFetch {
+            await laptop.container.close()
+            laptop = try await device("laptop", in: laptop.folder, change)
+        }
+        if meanwhile == .fetch || meanwhile == .restartAndFetch { try await laptop.container.fetchChanges() }
+        return laptop
+    }
+
+    /// Three are counted on the laptop and one on the phone, whenever each hears of the other's.
+    @Test(arguments: Meanwhile.allCases, Fate.allCases)
+    func everythingIsCountedOnce(_ meanwhile: Meanwhile, _ fate: Fate) async throws {
+        for phoneCounts in [false, true] {
+            func counting(_ cloud: inout CloudOptions) {
+                cloud.propertyResolvers["Note.stars"] = { base, mine, theirs in
+                    func number(_ value: DatabaseValue) -> Int { Int.fromDatabaseValue(value) ?? 0 }
+                    return (number(mine) + number(theirs) - number(base)).databaseValue
+                }
+            }
+            let relay = try TestRelay()
+            let tests = LostAnswerTests(relay)
+            let phone = try await tests.device("phone", counting)
+            var laptop = try await tests.device("laptop", counting)
+            try phone.save(Note(id: "n", title: "N"))
+            for mirror in [phone, laptop] { try await mirror.sync() }
+            try tests.edit(laptop) { $0.stars += 1 }
+            let fault: TestNetwork.Fault = fate == .carriedOut ? .losesAnswer : .unreachable
+            laptop.device.network.fail(request: 1, of: "records/modify", by: fault)
+            await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+            if phoneCounts {
+                try await phone.container.fetchChanges()
+                try tests.edit(phone) { $0.stars += 1 }
+                try await phone.sync()
+            }
+            try tests.edit(laptop) { $0.stars += 2 }
+            laptop = try await tests.pass(meanwhile, laptop, counting)
+            for mirror in [laptop, phone, laptop] { try await mirror.sync() }
+            for mirror in [laptop, phone] {
+                #expect(try mirror.context().object(Note.self, "n")?.stars == (phoneCounts ? 4 : 3))
+                #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+            }
+        }
+    }
+
+    /// Nobody else has changed anything: there is nothing to decide, whatever the policy.
+    @Test(arguments: Meanwhile.allCases, MergePolicy.allCases)
+    func theLaterEditStays(_ meanwhile: Meanwhile, _ policy: MergePolicy) async throws {
+        func choosing(_ cloud: inout CloudOptions) { cloud.mergePolicy = policy }
+        var laptop = try await device("laptop", choosing)
+        try laptop.save(Note(id: "n", title: "N"))
+        for title in ["first", "second"] {
+            laptop.device.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
+            await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+            try edit(laptop) { $0.title = title }
+            laptop = try await pass(meanwhile, laptop, choosing)
+        }
+        for _ in 0..<2 { try await laptop.sync() }
+        #expect(try laptop.titles == ["n": "second"])
+        #expect(try await laptop.container.rejectedWrites(laptop.store).isEmpty)
+        #expect(try await laptop.container.mergeDecisions(laptop.store).isEmpty)
+        let fresh = try await device("fresh", choosing)
+        try await fresh.sync()
+        #expect(try fresh.titles == ["n": "second"])
+    }
+
+    /// Nor is there anything that would bring it back.
+    @Test(arguments: Meanwhile.allCases, MergePolicy.allCases)
+    func theLaterDeletionStays(_ meanwhile: Meanwhile, _ policy: MergePolicy) async throws {
+        func choosing(_ cloud: inout CloudOptions) { cloud.mergePolicy = policy }
+        var laptop = try await device("laptop", choosing)
+        try laptop.save(Note(id: "n", title: "N"))
+        laptop.device.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
+        await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+        try laptop.delete("n")
+        laptop = try await pass(meanwhile, laptop, choosing)
+        for _ in 0..<2 { try await laptop.sync() }
+        #expect(try laptop.titles.isEmpty)
+        let fresh = try await device("fresh", choosing)
+        try await fresh.sync()
+        #expect(try fresh.titles.isEmpty)
+        #expect(try await laptop.container.rejectedWrites(laptop.store).isEmpty)
+    }
+
+    private init(_ relay: TestRelay) { self.relay = relay }
+}
