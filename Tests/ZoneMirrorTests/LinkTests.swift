@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -97,6 +98,38 @@ struct Page: SyncedRecord, Equatable {
         try await laptop.container.fetchChanges()
         relay.limits = TestRelay.Limits()
         for mirror in [laptop, phone] { try await mirror.sync() }
+        #expect(try await pairs(phone).isEmpty)
+        #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
+    }
+
+    /// What was read to be sent, and then taken back by what was fetched before its turn came, is not sent any more.
+    @Test func aPairTakenBackBeforeItsTurnIsNotSent() async throws {
+        let isRead = Gate()
+        var conditions = MirrorConditions()
+        conditions.crashPoint = { if $0 == .beforeSend { isRead.open() } }
+        let (phone, _) = try await devices()
+        let laptop = try await Mirrored(
+            relay.device(of: "alice", named: "desk"),
+            model: model,
+            conditions: conditions
+        )
+        try await laptop.sync()
+        try change(phone) { try $0.delete(Tag.self, id: "t") }
+        try await phone.sync()
+        try change(laptop) { try $0.link(Note(id: "n", title: ""), \.tags, Tag(id: "t")) }
+        let sending = Mutex<Task<Void, any Error>?>(nil)
+        laptop.device.network.fail(
+            request: 1,
+            of: "changes/zone",
+            by: .beforeAnswer {
+                sending.withLock { $0 = Task { try await laptop.container.sendChanges() } }
+                await isRead.pass()
+            }
+        )
+        try await laptop.container.fetchChanges()
+        try await sending.withLock { $0 }?.value
+        let page = try await phone.device.privateDatabase.recordZoneChanges(inZoneWith: zone, since: nil)
+        #expect(!page.deletions.contains { $0.recordType == "CDMR" })
         #expect(try await pairs(phone).isEmpty)
         #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
     }

@@ -490,6 +490,24 @@ import ZoneTesting
         }
     }
 
+    /// What the relay has of an object in its old zone, and nobody here knows of, moves along.
+    @Test(arguments: [true, false], [true, false])
+    func whatWasOnItsWayMovesAlong(_ relayMoves: Bool, _ isEditedSince: Bool) async throws {
+        let world = try await SharingWorld(relayMoves: relayMoves)
+        let phone = world.phone
+        try phone.addMemo("3 map")
+        try rename("1 passport", to: "1 new passport", on: phone)
+        phone.device.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
+        await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        if isEditedSince { try rename("3 map", to: "3 maps", on: phone) }
+        // What goes before the move is refused for the moment, or its answer lost again.
+        phone.device.network.fail(request: 1, of: "records/modify", by: isEditedSince ? .losesAnswer : .unreachable)
+        _ = try? await world.share(publicly: true)
+        let link = try await world.share(publicly: true)
+        try await world.bob.container.acceptShareInvitations(from: [link], into: world.bob.others)
+        try await check(world, ["1 new passport", "2 tickets", isEditedSince ? "3 maps" : "3 map"])
+    }
+
     /// The answers to a move, and to the making and ending of zones, are lost; then the same is done once more.
     @Test(arguments: ["records/move", "zones/modify"], [true, false])
     func aLostAnswerToAMoveDoublesNothing(_ operation: String, _ comesBack: Bool) async throws {

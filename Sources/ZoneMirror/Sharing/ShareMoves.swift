@@ -19,7 +19,9 @@ enum ShareMoves {
             if try OutboxRow.find(db, oid)?.operation == .delete { continue }
             if let known = try KnownRecord.find(db, oid: oid) {
                 guard known.zone != zone else { continue }
-                if known.tag != nil { try leave(db, known, oid, to: zone) }
+                if known.tag != nil {
+                    try leave(db, Original(name: known.name, tag: known.tag), oid, in: known.zone, to: zone)
+                }
                 try db.execute(
                     sql: "UPDATE mirror_record SET zone = ?, tag = NULL, parent = NULL, share = NULL WHERE id = ?",
                     arguments: [zone, known.id]
@@ -34,13 +36,31 @@ enum ShareMoves {
     }
 
     /// Notes the original, to be deleted when the copy is there.
-    private static func leave(_ db: Database, _ known: KnownRecord, _ oid: String, to target: Int64) throws {
+    private static func leave(
+        _ db: Database,
+        _ original: Original,
+        _ oid: String,
+        in zone: Int64,
+        to target: Int64
+    ) throws {
         try db.execute(
             sql: """
                 INSERT OR REPLACE INTO mirror_move(zone, name, oid, dropsZone, target, tag) VALUES (?, ?, ?, 0, ?, ?)
                 """,
-            arguments: [known.zone, known.name, oid, target, known.tag]
+            arguments: [zone, original.name, oid, target, original.tag]
         )
+    }
+
+    /// The relay has saved what was on its way to the zone that its object has been taken out of meanwhile: it is to be moved
+    /// from there, as the relay has it now.
+    static func arrivedLate(
+        _ db: Database,
+        _ record: Record,
+        of oid: String,
+        from zone: Int64,
+        to target: Int64
+    ) throws {
+        try leave(db, Original(name: record.id.recordName, tag: record.changeTag), oid, in: zone, to: target)
     }
 
     /// Notes that a zone is to go when everything in it has moved out.

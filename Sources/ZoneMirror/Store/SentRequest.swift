@@ -22,10 +22,17 @@ struct SentRequest: Sendable {
     /// So often it is sent; a way that cannot carry it must not hold up the rest for good.
     private static let maxTries = 4
 
-    init(_ items: [Outgoing], _ writes: [ClientRequest.Write], in zone: ZoneID, atomically isAtomic: Bool) {
-        self.items = items
-        self.writes = writes
-        body = ClientRequest.modify(writes, in: zone, atomically: isAtomic, operationID: UUID().uuidString)
+    /// Leaves out what has been taken back since it was read, by something that was fetched.
+    init(
+        stillDue request: [Outgoing],
+        _ writes: [ClientRequest.Write],
+        in zone: ZoneID,
+        atomically isAtomic: Bool,
+        _ db: Database
+    ) throws {
+        let due = try zip(request, writes).filter { try OutboxRow.find(db, $0.0.oid)?.operation == $0.0.operation }
+        (items, self.writes) = (due.map(\.0), due.map(\.1))
+        body = ClientRequest.modify(self.writes, in: zone, atomically: isAtomic, operationID: UUID().uuidString)
     }
 
     /// Whether it is to be sent again as it was, after it has failed as a whole.

@@ -9,6 +9,9 @@ extension Exporter {
     /// The relay has saved it: the new version, and the end of the entry, in one.
     func saved(_ item: Outgoing, as record: Record) throws {
         guard let known = try KnownRecord.find(db, oid: item.oid) else { return }
+        if let zone = try KnownZone.find(db, item.zone), zone.id != known.zone {
+            return try ShareMoves.arrivedLate(db, record, of: item.oid, from: zone.id, to: known.zone)
+        }
         var fields = known.allFields()
         for (name, value) in item.write.fields {
             if let value { fields[name] = value } else { fields[name] = nil }

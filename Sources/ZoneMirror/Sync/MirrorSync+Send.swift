@@ -274,8 +274,13 @@ extension MirrorSync {
         defer { inFlight.subtract(request.map(\.oid)) }
         let (request, writes) = try await ready(request, in: zone, &tally)
         guard !request.isEmpty, tally.error == nil else { return [] }
-        let sent = SentRequest(request, writes, in: zone, atomically: !isPublic && !zone.isDefault)
-        try await file.pool.write { try sent.keep($0, in: zone) }
-        return try await exchange(sent, in: zone, &tally)
+        let isAtomic = !isPublic && !zone.isDefault
+        let sent = try await file.pool.write { db -> SentRequest in
+            let sent = try SentRequest(stillDue: request, writes, in: zone, atomically: isAtomic, db)
+            if !sent.items.isEmpty { try sent.keep(db, in: zone) }
+            return sent
+        }
+        if sent.items.count < request.count { tally.goesOn = true }
+        return sent.items.isEmpty ? [] : try await exchange(sent, in: zone, &tally)
     }
 }
