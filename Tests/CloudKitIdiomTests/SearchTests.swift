@@ -60,6 +60,52 @@ import ZoneTesting
         #expect(try await names(NSPredicate(format: "(rating == %@) and (title beginswith %@)", 2, "B")) == ["s2"])
     }
 
+    /// The functions that CloudKit's documentation names beside distances: the date of now, and words taken apart.
+    @Test func functionsStandInFormats() async throws {
+        for (number, due) in [(1, -60.0), (2, 60)] {
+            let record = CKRecord(recordType: "Task", recordID: CKRecord.ID(recordName: "t\(number)"))
+            record["due"] = Date(timeIntervalSinceNow: due * 60)
+            record["text"] = ["Call Bob Smith", "Write to Bob"][number - 1]
+            record["tags"] = [["home"], ["work"]][number - 1]
+            try await database.save(record)
+        }
+        func tasks(_ predicate: NSPredicate) async throws -> [String] {
+            let query = CKQuery(recordType: "Task", predicate: predicate)
+            return try await database.records(matching: query).matchResults.map(\.0.recordName).sorted()
+        }
+        let late = NSPredicate(format: "due < now()")
+        #expect(try await tasks(late) == ["t1"])
+        #expect(try await tasks(NSPredicate(format: "now() < due")) == ["t2"])
+        #expect(try await tasks(NSPredicate(format: "due BETWEEN %@", [Date.distantPast, Date()])) == ["t1"])
+        let both = NSCompoundPredicate(andPredicateWithSubpredicates: [
+            late, NSPredicate(format: "tags CONTAINS 'work'"),
+        ])
+        #expect(try await tasks(both) == [])
+        #expect("\(late)" == "due < now()" && late == NSPredicate(format: "due < now()"))
+        #expect(late != NSPredicate(format: "due > now()"))
+        #expect(NSPredicate(format: "due < now() AND n = %d", 1) != NSPredicate(format: "due < now() AND n = %d", 2))
+
+        #expect(try await tasks(NSPredicate(format: "ALL tokenize(%@, 'Cdl') IN allTokens", "smith BOB")) == ["t1"])
+        #expect(
+            try await tasks(NSPredicate(format: "ANY tokenize(%@, 'Cdl') IN allTokens", "smith write")) == ["t1", "t2"]
+        )
+        #expect(try await tasks(NSPredicate(format: "ALL tokenize:using:(%@, 'cdl') IN SELF", "write")) == ["t2"])
+        #expect(try await tasks(NSPredicate(format: "ANY tags CONTAINS %@", "home")) == ["t1"])
+    }
+
+    /// A predicate that is kept asks for the moment at which it is used.
+    @Test func nowIsTheMomentOfTheQuestion() async throws {
+        let coming = NSPredicate(format: "due > now()")
+        let query = CKQuery(recordType: "Task", predicate: coming)
+        let record = CKRecord(recordType: "Task")
+        record["due"] = Date(timeIntervalSinceNow: 0.05)
+        #expect(coming.evaluate(with: record))
+        while Date() <= record["due"] ?? .distantFuture { await Task.yield() }
+        #expect(!coming.evaluate(with: record))
+        try await database.save(record)
+        #expect(try await database.records(matching: query).matchResults.isEmpty)
+    }
+
     @Test func predicatesAreComparedAndPrinted() {
         let one = NSPredicate(format: "title == %@ AND rating > %d", "Alpha", 3)
         let same = NSPredicate(format: "title = 'Alpha' && %K > 3", "rating")

@@ -108,6 +108,7 @@ import ZoneTesting
             NSPredicate(format: "a BEGINSWITH 'x' AND NOT (b BEGINSWITH 'y')"),
             NSPredicate(format: "distanceToLocation:fromLocation:(spot, %@) < 5000", place),
             NSPredicate(format: "self CONTAINS 'some words' AND title TOKENMATCHES 'word'"),
+            NSPredicate(format: "ANY tokenize('some words', 'cdl') IN allTokens"),
             NSPredicate(format: "a CONTAINS 'x' AND NOT (b CONTAINS 3)"),
             NSPredicate(format: "ANY a IN {1, 2} AND NOT (ANY b IN {'x'})"),
             NSPredicate(format: "ANY a BEGINSWITH 'x' AND NOT (ANY b BEGINSWITH 'y')"),

@@ -19,13 +19,15 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     /// Which of them.
     public let predicate: NSPredicate
     private let order: Mutex<[NSSortDescriptor]?>
-    private let form: PredicateForm
+    /// What to send, where the predicate does not say it: of a query that comes from elsewhere.
+    private let kept: PredicateForm?
+    private var form: PredicateForm { kept ?? PredicateForm(predicate) }
 
     /// Makes a query; whether its predicate can be sent is said when it is.
     public init(recordType: CKRecord.RecordType, predicate: NSPredicate) {
         self.recordType = recordType
         self.predicate = predicate
-        form = PredicateForm(predicate)
+        kept = nil
         order = Mutex(nil)
     }
 
@@ -33,7 +35,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     package init(_ query: Query) {
         recordType = query.recordType
         predicate = .asking(query.filters, in: .default) ?? NSPredicate(value: true)
-        form = query.filters.isEmpty ? .all : .filters(query.filters)
+        kept = query.filters.isEmpty ? .all : .filters(query.filters)
         let sorts = query.sorts.map { sort in
             if let place = sort.relativeLocation {
                 CKLocationSortDescriptor(key: sort.field.name, relativeLocation: CLLocation(place))
@@ -53,7 +55,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         {
             self.init(query)
         } else if let type = coder.text("RecordType") {
-            self.init(recordType: type, form: .none)
+            self.init(recordType: type, form: PredicateForm.none)
         } else {
             return nil
         }
@@ -76,11 +78,11 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     private init(
         recordType: CKRecord.RecordType,
         predicate: NSPredicate = NSPredicate(value: true),
-        form: PredicateForm
+        form: PredicateForm?
     ) {
         self.recordType = recordType
         self.predicate = predicate
-        self.form = form
+        kept = form
         order = Mutex(nil)
     }
 
@@ -95,7 +97,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
 
     /// An independent copy.
     public func copy(with zone: NSZone? = nil) -> Any {
-        let copy = CKQuery(recordType: recordType, predicate: predicate, form: form)
+        let copy = CKQuery(recordType: recordType, predicate: predicate, form: kept)
         copy.sortDescriptors = sortDescriptors
         return copy
     }

@@ -38,20 +38,31 @@
 
     /// A predicate that knows what it asks.
     final class FormatPredicate: NSPredicate {
-        /// What to send for it.
-        let form: PredicateForm
-        /// `nil` where the format cannot be read: then it holds for nothing.
-        private let node: PredicateNode?
+        private typealias Reading = Result<PredicateNode, PredicateParser.Refusal>
+
+        private let format: String
+        private let arguments: [Any]
+        private let first: Reading
+        /// It asks for `now()`, which is another moment each time that it is sent or evaluated.
+        private let isOfNow: Bool
         private let text: String
 
         init(asking format: String, _ arguments: [Any]) {
-            let read = PredicateParser.parse(format, arguments)
-            form = PredicateForm(format, read)
-            node = try? read.get()
-            text = node?.phrase ?? format
+            self.format = format
+            first = PredicateParser.parse(format, arguments)
+            let tokens = PredicateToken.tokens(of: format) ?? []
+            isOfNow = zip(tokens, tokens.dropFirst()).contains { $0 == .word("now") && $1 == .sign("(") }
+            self.arguments = isOfNow ? arguments : []
+            text = isOfNow ? format : (try? first.get())?.phrase ?? format
             // Not by a value: by that it would equal other predicates of Foundation's.
             super.init { _, _ in false }
         }
+
+        private var reading: Reading { isOfNow ? PredicateParser.parse(format, arguments) : first }
+        /// What to send for it.
+        var form: PredicateForm { PredicateForm(format, reading) }
+        /// `nil` where the format cannot be read: then it holds for nothing.
+        private var node: PredicateNode? { try? reading.get() }
 
         override func evaluate(with object: Any?, substitutionVariables bindings: [String: Any]?) -> Bool {
             guard let node else { return false }
@@ -64,6 +75,7 @@
 
         override func isEqual(_ object: Any?) -> Bool {
             guard let other = object as? FormatPredicate else { return false }
+            if isOfNow { return text == other.text && (arguments as NSArray).isEqual(to: other.arguments) }
             return node == other.node && (node != nil || text == other.text)
         }
 

@@ -29,6 +29,11 @@ extension PredicateParser {
         case .word("FALSE"), .word("NO"): return Int64(0)
         case .word("NULL"), .word("NIL"): throw Refusal(why: "nothing can be compared with nil")
         case .word("CAST"): return try cast()
+        case .word("now"):
+            guard tokens.popFirst() == .sign("("), tokens.popFirst() == .sign(")") else {
+                throw Refusal(why: "now() is a date, and takes nothing")
+            }
+            return Date()
         case .sign("{"): return try literal()
         default: throw Refusal(why: "a value is missing")
         }

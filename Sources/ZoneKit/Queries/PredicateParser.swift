@@ -4,8 +4,9 @@ import Records
 /// Reads what CloudKit takes of the predicate format language: comparisons of one field each, joined by `AND`.
 ///
 /// `field = value` and its kin in either order, `BEGINSWITH`, `BETWEEN`, `IN`, `CONTAINS` and `ANY` for lists,
-/// `value IN list`, `self CONTAINS` and `TOKENMATCHES` for words, `distanceToLocation:fromLocation:(field, place) < metres`,
-/// and `NOT` before any of these that has an opposite. `OR`, `LIKE`, `MATCHES`, `ENDSWITH`, `[cd]` and `nil` are read too: a
+/// `value IN list`, `self CONTAINS`, `TOKENMATCHES` and `ALL tokenize(words, 'cdl') IN allTokens` for words,
+/// `distanceToLocation:fromLocation:(field, place) < metres`, `now()` for a date, and `NOT` before any of these that has an
+/// opposite. `OR`, `LIKE`, `MATCHES`, `ENDSWITH`, `[cd]` and `nil` are read too: a
 /// predicate of them decides in memory, and says why when it is sent.
 struct PredicateParser {
     /// Why a format cannot be read or sent.
@@ -92,10 +93,15 @@ struct PredicateParser {
         case .word("SELF"), .word("allTokens"):
             tokens.removeFirst()
             return .filter(try words(in: .anySearchable))
-        case .word("ANY"), .word("SOME"):
+        case .word("ALL") where asksForWords:
             tokens.removeFirst()
-            return try membership(of: field())
+            return .filter(try words(by: .containsAllTokens))
+        case .word("ANY"), .word("SOME"):
+            let asksForWords = asksForWords
+            tokens.removeFirst()
+            return asksForWords ? .filter(try words(by: .containsAnyTokens)) : try membership(of: field())
         case .argument("K"): return try comparison(of: field())
+        case .word("now") where tokens.dropFirst().first == .sign("("): return .filter(try comparisonFromValue())
         case .text, .number, .argument: return .filter(try comparisonFromValue())
         default: return try comparison(of: field())
         }
@@ -211,23 +217,11 @@ struct PredicateParser {
             throw Refusal(why: "comparisons are exact, and '\(options)' is for words only")
         }
         switch sign {
-        case .sign("="), .sign("=="): return .filter(try filter(field, .listContains, [value()]))
+        case .sign("="), .sign("=="), .word("CONTAINS"): return .filter(try filter(field, .listContains, [value()]))
         case .word("IN"): return try inclusion(of: field, .listContainsAny)
         case .word("BEGINSWITH"): return .filter(try filter(field, .listMemberBeginsWith, [value()]))
-        default: throw Refusal(why: "ANY goes with =, IN and BEGINSWITH only")
+        default: throw Refusal(why: "ANY goes with =, CONTAINS, IN and BEGINSWITH only")
         }
-    }
-
-    /// `CONTAINS 'words'` of everything, `TOKENMATCHES 'words'` of that or of a field.
-    private mutating func words(in field: Query.Field) throws(Refusal) -> Query.Filter {
-        let sign = tokens.popFirst()
-        guard sign == .word("TOKENMATCHES") || (sign == .word("CONTAINS") && field == .anySearchable) else {
-            throw Refusal(why: "words are looked for by CONTAINS or TOKENMATCHES")
-        }
-        // Words are without case and diacritics anyhow.
-        if case .sign(let options) = tokens.first, options.hasPrefix("[") { tokens.removeFirst() }
-        guard let text = try value() as? String else { throw Refusal(why: "words are looked for by a text") }
-        return Query.Filter(field, .containsAllTokens, [.string(text)])
     }
 
     /// `(field, place) < metres`, the places in either order.
@@ -270,7 +264,7 @@ struct PredicateParser {
     }
 
     /// `[c]`, `[d]` or both, behind an operator.
-    private mutating func takeOptions() -> String? {
+    mutating func takeOptions() -> String? {
         guard case .sign(let options)? = tokens.first, options.hasPrefix("[") else { return nil }
         tokens.removeFirst()
         return options

@@ -43,7 +43,8 @@ extension Query.Filter {
         case .notListContainsAny: "NOT (ANY %K IN %@)"
         case .listMemberBeginsWith: "ANY %K BEGINSWITH %@"
         case .notListMemberBeginsWith: "NOT (ANY %K BEGINSWITH %@)"
-        case .containsAnyTokens, .listContainsAll, .notListContainsAll: nil
+        case .containsAnyTokens: field == .anySearchable ? "ANY tokenize(%@, 'cdl') IN allTokens" : nil
+        case .listContainsAll, .notListContainsAll: nil
         }
     }
 
