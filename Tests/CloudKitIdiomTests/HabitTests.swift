@@ -81,6 +81,7 @@ import ZoneTesting
         let notes = (0..<7).map { (number: Int) in note("n\(number)", number) }
         _ = try await database.modifyRecords(saving: notes, deleting: [])
         let pages = Pages()
+        weak var first: CKQueryOperation?
         await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
             let operation = CKQueryOperation(query: CKQuery(recordType: "Note", predicate: NSPredicate(value: true)))
             operation.zoneID = zoneID
@@ -94,9 +95,103 @@ import ZoneTesting
                 next.queryCompletionBlock = operation.queryCompletionBlock
                 database.add(next)
             }
+            first = operation
             database.add(operation)
         }
         #expect(pages.names.sorted() == notes.map(\.recordID.recordName))
+        #expect(await isGone { first })
+    }
+
+    /// Whether it goes, once what comes behind an operation's last block has happened.
+    private func isGone(_ object: () -> AnyObject?) async -> Bool {
+        for _ in 0..<1_000_000 {
+            if object() == nil { return true }
+            await Task.yield()
+        }
+        return false
+    }
+
+    /// What they hold would stay for as long as the process lives.
+    @Test func operationsThatAreNamedInTheirBlocksGo() async throws {
+        try await database.save(note("a"))
+        weak var known: CKFetchRecordsOperation?
+        weak var forgotten: CKModifyRecordsOperation?
+        await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+            let operation = CKFetchRecordsOperation(recordIDs: [note("a").recordID])
+            operation.fetchRecordsCompletionBlock = { _, _ in
+                #expect(!operation.isCancelled)
+                // Made here, and never begun.
+                let other = CKModifyRecordsOperation()
+                other.modifyRecordsCompletionBlock = { _, _, _ in }
+                forgotten = other
+            }
+            operation.completionBlock = { if operation.isFinished { done.resume() } }
+            known = operation
+            database.add(operation)
+        }
+        #expect(await isGone { known })
+        #expect(await isGone { forgotten })
+    }
+
+    @Test func aBlockMayBreakItsOperationOff() async throws {
+        _ = try await database.modifyRecords(saving: (0..<6).map { note("n\($0)", $0) }, deleting: [])
+        final class Seen: @unchecked Sendable {
+            var count = 0, tokens = 0
+            var ends: [CKError.Code?] = []
+            func end<Value>(_ result: Result<Value, Error>) {
+                if case .failure(let error) = result {
+                    ends.append((error as? CKError)?.code)
+                } else {
+                    ends.append(nil)
+                }
+            }
+        }
+        func run<Kind: CKDatabaseOperation>(_ operation: Kind, _ prepare: (Kind, Seen, @escaping () -> Void) -> Void)
+            async -> Seen
+        {
+            let seen = Seen()
+            prepare(operation, seen) {
+                seen.count += 1
+                if seen.count == 2 { operation.cancel() }
+            }
+            await withCheckedContinuation { done in
+                operation.completionBlock = { done.resume() }
+                database.add(operation)
+            }
+            return seen
+        }
+        let query = CKQueryOperation(query: CKQuery(recordType: "Note", predicate: NSPredicate(value: true)))
+        let found = await run(query) { operation, seen, each in
+            operation.recordMatchedBlock = { _, _ in each() }
+            operation.queryResultBlock = seen.end
+        }
+        #expect(found.count == 2 && found.ends == [.operationCancelled])
+        let fetch = CKFetchRecordsOperation(recordIDs: (0..<6).map { note("n\($0)").recordID })
+        let fetched = await run(fetch) { operation, seen, each in
+            operation.perRecordResultBlock = { _, _ in each() }
+            operation.fetchRecordsResultBlock = seen.end
+        }
+        #expect(fetched.count == 2 && fetched.ends == [.operationCancelled])
+        // What is left of a page comes again, so its token is not told.
+        let changes = CKFetchRecordZoneChangesOperation(recordZoneIDs: [zoneID], configurationsByRecordZoneID: nil)
+        let changed = await run(changes) { operation, seen, each in
+            operation.recordWasChangedBlock = { _, _ in each() }
+            operation.recordZoneChangeTokensUpdatedBlock = { _, _, _ in seen.tokens += 1 }
+            operation.recordZoneFetchResultBlock = { seen.end($1) }
+            operation.fetchRecordZoneChangesResultBlock = seen.end
+        }
+        #expect(changed.count == 2 && changed.tokens == 0)
+        #expect(changed.ends == [.operationCancelled, .operationCancelled])
+        for name in ["One", "Two", "Three"] { _ = try await database.save(CKRecordZone(zoneName: name)) }
+        let zones = await run(CKFetchDatabaseChangesOperation(previousServerChangeToken: nil)) {
+            operation,
+            seen,
+            each in
+            operation.recordZoneWithIDChangedBlock = { _ in each() }
+            operation.changeTokenUpdatedBlock = { _ in seen.tokens += 1 }
+            operation.fetchDatabaseChangesResultBlock = seen.end
+        }
+        #expect(zones.count == 2 && zones.tokens == 0 && zones.ends == [.operationCancelled])
     }
 
     // MARK: Sorting in memory

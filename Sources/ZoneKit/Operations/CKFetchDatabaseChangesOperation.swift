@@ -8,20 +8,20 @@ open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Send
     open var fetchAllChanges = true
 
     /// Told of each zone that is new or changed.
-    open var recordZoneWithIDChangedBlock: ((CKRecordZone.ID) -> Void)?
+    @Block open var recordZoneWithIDChangedBlock: ((CKRecordZone.ID) -> Void)?
     /// Told of each zone that is gone.
-    open var recordZoneWithIDWasDeletedBlock: ((CKRecordZone.ID) -> Void)?
+    @Block open var recordZoneWithIDWasDeletedBlock: ((CKRecordZone.ID) -> Void)?
     /// Told of each zone that went because the user erased the application's data; else the block above is.
-    open var recordZoneWithIDWasPurgedBlock: ((CKRecordZone.ID) -> Void)?
+    @Block open var recordZoneWithIDWasPurgedBlock: ((CKRecordZone.ID) -> Void)?
     /// Told of each zone that went because the user reset the key of their encrypted data; else the first block is.
-    open var recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock: ((CKRecordZone.ID) -> Void)?
+    @Block open var recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock: ((CKRecordZone.ID) -> Void)?
     /// Told how far the caller has come, after each answer.
-    open var changeTokenUpdatedBlock: ((CKServerChangeToken) -> Void)?
+    @Block open var changeTokenUpdatedBlock: ((CKServerChangeToken) -> Void)?
     /// Told at the end; the older form of `fetchDatabaseChangesResultBlock`.
-    open var fetchDatabaseChangesCompletionBlock:
+    @Block open var fetchDatabaseChangesCompletionBlock:
         ((_ serverChangeToken: CKServerChangeToken?, _ moreComing: Bool, _ operationError: (any Error)?) -> Void)?
     /// Told at the end how far the caller has come, and whether there is more.
-    open var fetchDatabaseChangesResultBlock:
+    @Block open var fetchDatabaseChangesResultBlock:
         ((_ operationResult: Result<(serverChangeToken: CKServerChangeToken, moreComing: Bool), any Error>) -> Void)?
 
     /// An operation that fetches from the start until it is told otherwise.
@@ -45,8 +45,16 @@ open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Send
                     resultsLimit: resultsLimit > 0 ? resultsLimit : nil
                 )
                 try progress.accept(page.changeToken, after: token, moreComing: page.moreComing)
-                page.modifications.forEach { recordZoneWithIDChangedBlock?($0.zoneID) }
-                page.deletions.forEach(tell)
+                for modification in page.modifications {
+                    try requireNotCancelled()
+                    recordZoneWithIDChangedBlock?(modification.zoneID)
+                }
+                for deletion in page.deletions {
+                    try requireNotCancelled()
+                    tell(deletion)
+                }
+                // The token of a page that a block has broken off is not told: what is left of it comes again.
+                try requireNotCancelled()
                 token = page.changeToken
                 changeTokenUpdatedBlock?(page.changeToken)
                 if page.moreComing && fetchAllChanges { continue }
@@ -68,5 +76,16 @@ open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Send
             let block = recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock ?? recordZoneWithIDWasDeletedBlock
             block?(deletion.zoneID)
         }
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _recordZoneWithIDChangedBlock.letGo()
+        _recordZoneWithIDWasDeletedBlock.letGo()
+        _recordZoneWithIDWasPurgedBlock.letGo()
+        _recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock.letGo()
+        _changeTokenUpdatedBlock.letGo()
+        _fetchDatabaseChangesCompletionBlock.letGo()
+        _fetchDatabaseChangesResultBlock.letGo()
     }
 }

@@ -76,18 +76,19 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     }
 
     /// Told of each record that is new or changed; the older form of `recordWasChangedBlock`, not called where that is set.
-    open var recordChangedBlock: ((CKRecord) -> Void)?
+    @Block open var recordChangedBlock: ((CKRecord) -> Void)?
     /// Told of each record that is new or changed.
-    open var recordWasChangedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
+    @Block open var recordWasChangedBlock:
+        ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
     /// Told of each record that is gone.
-    open var recordWithIDWasDeletedBlock: ((CKRecord.ID, CKRecord.RecordType) -> Void)?
+    @Block open var recordWithIDWasDeletedBlock: ((CKRecord.ID, CKRecord.RecordType) -> Void)?
     /// Told how far the caller has come in a zone, after each answer; after the last one before the zone's end is told.
-    open var recordZoneChangeTokensUpdatedBlock: ((CKRecordZone.ID, CKServerChangeToken?, Data?) -> Void)?
+    @Block open var recordZoneChangeTokensUpdatedBlock: ((CKRecordZone.ID, CKServerChangeToken?, Data?) -> Void)?
     /// Told at the end of each zone; the older form of `recordZoneFetchResultBlock`.
-    open var recordZoneFetchCompletionBlock:
+    @Block open var recordZoneFetchCompletionBlock:
         ((CKRecordZone.ID, CKServerChangeToken?, Data?, Bool, (any Error)?) -> Void)?
     /// Told at the end of each zone how far the caller has come in it, and whether there is more.
-    open var recordZoneFetchResultBlock:
+    @Block open var recordZoneFetchResultBlock:
         (
             (
                 _ recordZoneID: CKRecordZone.ID,
@@ -97,9 +98,9 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
             ) -> Void
         )?
     /// Told at the end; the older form of `fetchRecordZoneChangesResultBlock`.
-    open var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    @Block open var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -177,21 +178,35 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
             }
             let page = if let user { try await user.during(ask) } else { try await ask() }
             try progress.accept(page.changeToken, after: token, moreComing: page.moreComing)
-            for record in page.records {
-                if let recordWasChangedBlock {
-                    recordWasChangedBlock(record.recordID, .success(record))
-                } else {
-                    recordChangedBlock?(record)
-                }
-            }
-            for (id, error) in page.failures { recordWasChangedBlock?(id, .failure(error)) }
-            for deletion in page.deletions { recordWithIDWasDeletedBlock?(deletion.recordID, deletion.recordType) }
+            try tell(page)
             token = page.changeToken
             recordZoneChangeTokensUpdatedBlock?(zoneID, page.changeToken, nil)
             guard page.moreComing, fetchAllChanges else {
                 return tellEnd(of: zoneID, .success((page.changeToken, nil, page.moreComing)))
             }
         }
+    }
+
+    /// Throws where a block has broken the operation off: the page's token is not told then, so that what is left of it comes
+    /// again.
+    private func tell(_ page: CKDatabase.ZoneChangesPage) throws(CKError) {
+        for record in page.records {
+            try requireNotCancelled()
+            if let recordWasChangedBlock {
+                recordWasChangedBlock(record.recordID, .success(record))
+            } else {
+                recordChangedBlock?(record)
+            }
+        }
+        for (id, error) in page.failures {
+            try requireNotCancelled()
+            recordWasChangedBlock?(id, .failure(error))
+        }
+        for deletion in page.deletions {
+            try requireNotCancelled()
+            recordWithIDWasDeletedBlock?(deletion.recordID, deletion.recordType)
+        }
+        try requireNotCancelled()
     }
 
     private func tellEnd(
@@ -205,5 +220,17 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         case .success(let end): recordZoneFetchCompletionBlock?(zoneID, end.serverChangeToken, nil, end.moreComing, nil)
         case .failure(let error): recordZoneFetchCompletionBlock?(zoneID, nil, nil, false, error)
         }
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _recordChangedBlock.letGo()
+        _recordWasChangedBlock.letGo()
+        _recordWithIDWasDeletedBlock.letGo()
+        _recordZoneChangeTokensUpdatedBlock.letGo()
+        _recordZoneFetchCompletionBlock.letGo()
+        _recordZoneFetchResultBlock.letGo()
+        _fetchRecordZoneChangesCompletionBlock.letGo()
+        _fetchRecordZoneChangesResultBlock.letGo()
     }
 }

@@ -7,16 +7,17 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     private var fetchesCurrentUser = false
 
     /// Told how much of a record has come, from 0 to 1.
-    open var perRecordProgressBlock: ((CKRecord.ID, Double) -> Void)?
+    @Block open var perRecordProgressBlock: ((CKRecord.ID, Double) -> Void)?
     /// Told what became of each record; the older form of `perRecordResultBlock`.
-    open var perRecordCompletionBlock: ((CKRecord?, CKRecord.ID?, (any Error)?) -> Void)?
+    @Block open var perRecordCompletionBlock: ((CKRecord?, CKRecord.ID?, (any Error)?) -> Void)?
     /// Told what became of each record.
-    open var perRecordResultBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
+    @Block open var perRecordResultBlock:
+        ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
     /// Told at the end what was found, and `partialFailure` if something failed.
-    open var fetchRecordsCompletionBlock:
+    @Block open var fetchRecordsCompletionBlock:
         ((_ recordsByRecordID: [CKRecord.ID: CKRecord]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -49,6 +50,7 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
             let results = try await database.records(for: ids, desiredKeys: desiredKeys)
             for id in ids {
                 guard let result = results[id] else { continue }
+                try requireNotCancelled()
                 perRecordProgressBlock?(id, 1)
                 perRecordResultBlock?(id, result)
                 switch result {
@@ -60,6 +62,8 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
                     perRecordCompletionBlock?(nil, id, error)
                 }
             }
+            // A block may have cancelled it.
+            try requireNotCancelled()
         } catch {
             fetchRecordsCompletionBlock?(nil, error)
             fetchRecordsResultBlock?(.failure(error))
@@ -68,5 +72,14 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         fetchRecordsCompletionBlock?(found, failure)
         fetchRecordsResultBlock?(.success(()))
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perRecordProgressBlock.letGo()
+        _perRecordCompletionBlock.letGo()
+        _perRecordResultBlock.letGo()
+        _fetchRecordsCompletionBlock.letGo()
+        _fetchRecordsResultBlock.letGo()
     }
 }

@@ -26,18 +26,18 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     open var isAtomic = true
 
     /// Told how much of a record's files has been sent, from 0 to 1.
-    open var perRecordProgressBlock: ((CKRecord, Double) -> Void)?
+    @Block open var perRecordProgressBlock: ((CKRecord, Double) -> Void)?
     /// Told what became of each record to save; the older form of `perRecordSaveBlock`, not called where that is set.
-    open var perRecordCompletionBlock: ((CKRecord, (any Error)?) -> Void)?
+    @Block open var perRecordCompletionBlock: ((CKRecord, (any Error)?) -> Void)?
     /// Told what became of each record to save.
-    open var perRecordSaveBlock: ((_ recordID: CKRecord.ID, _ saveResult: Result<CKRecord, any Error>) -> Void)?
+    @Block open var perRecordSaveBlock: ((_ recordID: CKRecord.ID, _ saveResult: Result<CKRecord, any Error>) -> Void)?
     /// Told what became of each record to delete.
-    open var perRecordDeleteBlock: ((_ recordID: CKRecord.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
+    @Block open var perRecordDeleteBlock: ((_ recordID: CKRecord.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
     /// Told at the end what was saved and deleted, and `partialFailure` if something failed.
-    open var modifyRecordsCompletionBlock:
+    @Block open var modifyRecordsCompletionBlock:
         ((_ savedRecords: [CKRecord]?, _ deletedRecordIDs: [CKRecord.ID]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -106,5 +106,15 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
             olderBlock?(record, error)
             errors[record.recordID] = error
         }
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perRecordProgressBlock.letGo()
+        _perRecordCompletionBlock.letGo()
+        _perRecordSaveBlock.letGo()
+        _perRecordDeleteBlock.letGo()
+        _modifyRecordsCompletionBlock.letGo()
+        _modifyRecordsResultBlock.letGo()
     }
 }

@@ -6,7 +6,8 @@ import Synchronization
 ///
 /// Its blocks are called one at a time, in the order of events, on a thread of the library's choosing; the last of them is
 /// the result block, then the operation is finished and `completionBlock` runs. Cancelling ends the request that is under
-/// way; the result is then `operationCancelled`. Set everything before adding it; afterwards it must be left alone.
+/// way; the result is then `operationCancelled`. Set everything before adding it; afterwards it must be left alone. Its blocks
+/// go when it is over, and with it all operations that were made inside them.
 open class CKOperation: Operation, @unchecked Sendable {
     // Unchecked as `Operation` itself: set up by one thread before it begins, its life behind `life`.
 
@@ -32,10 +33,17 @@ open class CKOperation: Operation, @unchecked Sendable {
     /// The group that it belongs to.
     open var group: CKOperationGroup?
     /// Never called: operations here end with the process.
-    open var longLivedOperationWasPersistedBlock: (() -> Void)?
+    @Block open var longLivedOperationWasPersistedBlock: (() -> Void)?
+
+    private let family = OperationFamily.atWork ?? OperationFamily()
 
     /// Makes an operation; use one of the kinds.
-    public override init() { super.init() }
+    public override init() {
+        super.init()
+        family.join(self)
+    }
+
+    deinit { if life.withLock({ !$0.isFinished }) { family.leave() } }
 
     // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
     /// How it is to be carried out; CloudKit declares it so, and it is never `nil`.
@@ -106,7 +114,7 @@ open class CKOperation: Operation, @unchecked Sendable {
     /// Does the work and returns at once; the operation finishes later.
     open override func main() {
         let task = Task(executorPreference: OwnThreads.lane, priority: priority) {
-            await self.perform()
+            await OperationFamily.$atWork.withValue(self.family) { await self.perform() }
             self.finish()
         }
         let isCancelled = life.withLock { life in
@@ -136,6 +144,7 @@ open class CKOperation: Operation, @unchecked Sendable {
         }
         didChangeValue(for: \.isExecuting)
         didChangeValue(for: \.isFinished)
+        family.leave()
     }
 
     private var priority: TaskPriority {
@@ -151,6 +160,15 @@ open class CKOperation: Operation, @unchecked Sendable {
 
     /// What the operation does; calls its blocks itself and leaves no error untold.
     package func perform() async {}
+
+    /// The operation and all that may have its blocks from it are over.
+    package func letBlocksGo() {
+        _longLivedOperationWasPersistedBlock.letGo()
+        #if !canImport(Darwin)
+            // Apple's Foundation does this itself.
+            completionBlock = nil
+        #endif
+    }
 
     package func requireNotCancelled() throws(CKError) {
         guard !isCancelled, !Task.isCancelled else { throw CKError(.operationCancelled) }

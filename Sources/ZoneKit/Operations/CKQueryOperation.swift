@@ -18,13 +18,14 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
     open var desiredKeys: [CKRecord.FieldKey]?
 
     /// Told of each record; the older form of `recordMatchedBlock`, not called where that is set.
-    open var recordFetchedBlock: ((CKRecord) -> Void)?
+    @Block open var recordFetchedBlock: ((CKRecord) -> Void)?
     /// Told of each record.
-    open var recordMatchedBlock: ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
+    @Block open var recordMatchedBlock:
+        ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
     /// Told at the end where to go on; the older form of `queryResultBlock`.
-    open var queryCompletionBlock: ((_ cursor: Cursor?, _ operationError: (any Error)?) -> Void)?
+    @Block open var queryCompletionBlock: ((_ cursor: Cursor?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end where to go on, `nil` if there is no more.
-    open var queryResultBlock: ((_ operationResult: Result<Cursor?, any Error>) -> Void)?
+    @Block open var queryResultBlock: ((_ operationResult: Result<Cursor?, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -46,12 +47,15 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
             try requireNotCancelled()
             let page = try await self.page()
             for (id, result) in page.matchResults {
+                try requireNotCancelled()
                 if let recordMatchedBlock {
                     recordMatchedBlock(id, result)
                 } else if case .success(let record) = result {
                     recordFetchedBlock?(record)
                 }
             }
+            // A block may have cancelled it.
+            try requireNotCancelled()
             queryCompletionBlock?(page.queryCursor, nil)
             queryResultBlock?(.success(page.queryCursor))
         } catch {
@@ -78,5 +82,13 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
             desiredKeys: desiredKeys,
             resultsLimit: resultsLimit
         )
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _recordFetchedBlock.letGo()
+        _recordMatchedBlock.letGo()
+        _queryCompletionBlock.letGo()
+        _queryResultBlock.letGo()
     }
 }

@@ -4,11 +4,11 @@ open class CKDiscoverUserIdentitiesOperation: CKOperation, @unchecked Sendable {
     open var userIdentityLookupInfos: [CKUserIdentity.LookupInfo] = []
 
     /// Told of each who was found; of others nothing is said.
-    open var userIdentityDiscoveredBlock: ((CKUserIdentity, CKUserIdentity.LookupInfo) -> Void)?
+    @Block open var userIdentityDiscoveredBlock: ((CKUserIdentity, CKUserIdentity.LookupInfo) -> Void)?
     /// Told at the end; the older form of `discoverUserIdentitiesResultBlock`.
-    open var discoverUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    @Block open var discoverUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end.
-    open var discoverUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var discoverUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -36,16 +36,23 @@ open class CKDiscoverUserIdentitiesOperation: CKOperation, @unchecked Sendable {
             discoverUserIdentitiesResultBlock?(.failure(error))
         }
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _userIdentityDiscoveredBlock.letGo()
+        _discoverUserIdentitiesCompletionBlock.letGo()
+        _discoverUserIdentitiesResultBlock.letGo()
+    }
 }
 
 /// Finds all users there are to be found.
 open class CKDiscoverAllUserIdentitiesOperation: CKOperation, @unchecked Sendable {
     /// Told of each who was found.
-    open var userIdentityDiscoveredBlock: ((CKUserIdentity) -> Void)?
+    @Block open var userIdentityDiscoveredBlock: ((CKUserIdentity) -> Void)?
     /// Told at the end; the older form of `discoverAllUserIdentitiesResultBlock`.
-    open var discoverAllUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    @Block open var discoverAllUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end.
-    open var discoverAllUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var discoverAllUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that finds everybody.
     public override init() { super.init() }
@@ -61,6 +68,13 @@ open class CKDiscoverAllUserIdentitiesOperation: CKOperation, @unchecked Sendabl
             discoverAllUserIdentitiesResultBlock?(.failure(error))
         }
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _userIdentityDiscoveredBlock.letGo()
+        _discoverAllUserIdentitiesCompletionBlock.letGo()
+        _discoverAllUserIdentitiesResultBlock.letGo()
+    }
 }
 
 /// Hands out a web auth token, for a web page to speak as the current user.
@@ -71,9 +85,10 @@ open class CKFetchWebAuthTokenOperation: CKDatabaseOperation, @unchecked Sendabl
     open var apiToken: String?
 
     /// Told at the end; the older form of `fetchWebAuthTokenResultBlock`.
-    open var fetchWebAuthTokenCompletionBlock: ((_ webAuthToken: String?, _ operationError: (any Error)?) -> Void)?
+    @Block open var fetchWebAuthTokenCompletionBlock:
+        ((_ webAuthToken: String?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end.
-    open var fetchWebAuthTokenResultBlock: ((_ operationResult: Result<String, any Error>) -> Void)?
+    @Block open var fetchWebAuthTokenResultBlock: ((_ operationResult: Result<String, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -97,5 +112,11 @@ open class CKFetchWebAuthTokenOperation: CKDatabaseOperation, @unchecked Sendabl
             fetchWebAuthTokenCompletionBlock?(nil, error)
             fetchWebAuthTokenResultBlock?(.failure(error))
         }
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _fetchWebAuthTokenCompletionBlock.letGo()
+        _fetchWebAuthTokenResultBlock.letGo()
     }
 }

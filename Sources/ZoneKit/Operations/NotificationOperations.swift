@@ -11,9 +11,9 @@ open class CKFetchNotificationChangesOperation: CKOperation, @unchecked Sendable
     open private(set) var moreComing = false
 
     /// Told of each notice: never.
-    open var notificationChangedBlock: ((CKNotification) -> Void)?
+    @Block open var notificationChangedBlock: ((CKNotification) -> Void)?
     /// Told at the end how far the caller has come: as far as before.
-    open var fetchNotificationChangesCompletionBlock:
+    @Block open var fetchNotificationChangesCompletionBlock:
         ((_ serverChangeToken: CKServerChangeToken?, _ operationError: (any Error)?) -> Void)?
 
     /// An operation that looks from the start.
@@ -33,6 +33,12 @@ open class CKFetchNotificationChangesOperation: CKOperation, @unchecked Sendable
             fetchNotificationChangesCompletionBlock?(nil, error)
         }
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _notificationChangedBlock.letGo()
+        _fetchNotificationChangesCompletionBlock.letGo()
+    }
 }
 
 /// Says that notices have been read, so that they are not given out again; here they never are.
@@ -40,7 +46,7 @@ open class CKMarkNotificationsReadOperation: CKOperation, @unchecked Sendable {
     /// Those that have been read.
     open var notificationIDs: [CKNotification.ID] = []
     /// Told at the end which of them are taken as read: all.
-    open var markNotificationsReadCompletionBlock:
+    @Block open var markNotificationsReadCompletionBlock:
         ((_ notificationIDsMarkedRead: [CKNotification.ID]?, _ operationError: (any Error)?) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -59,5 +65,10 @@ open class CKMarkNotificationsReadOperation: CKOperation, @unchecked Sendable {
         } catch {
             markNotificationsReadCompletionBlock?(nil, error)
         }
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _markNotificationsReadCompletionBlock.letGo()
     }
 }

@@ -16,11 +16,11 @@ open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendab
     open private(set) var moreComing = false
 
     /// Told of each record that is new or changed.
-    open var recordChangedBlock: ((CKRecord) -> Void)?
+    @Block open var recordChangedBlock: ((CKRecord) -> Void)?
     /// Told of each record that is gone.
-    open var recordWithIDWasDeletedBlock: ((CKRecord.ID) -> Void)?
+    @Block open var recordWithIDWasDeletedBlock: ((CKRecord.ID) -> Void)?
     /// Told at the end how far the caller has come.
-    open var fetchRecordChangesCompletionBlock:
+    @Block open var fetchRecordChangesCompletionBlock:
         ((_ serverChangeToken: CKServerChangeToken?, _ clientTokenData: Data?, _ operationError: (any Error)?) -> Void)?
 
     /// An operation that fetches the default zone, which has no changes to give, until it is told otherwise.
@@ -50,6 +50,13 @@ open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendab
             fetchRecordChangesCompletionBlock?(nil, nil, error)
         }
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _recordChangedBlock.letGo()
+        _recordWithIDWasDeletedBlock.letGo()
+        _fetchRecordChangesCompletionBlock.letGo()
+    }
 }
 
 /// Sets the number on a program's badge, for devices that have one.
@@ -60,7 +67,7 @@ open class CKModifyBadgeOperation: CKOperation, @unchecked Sendable {
     /// The number.
     open var badgeValue = 0
     /// Told at the end.
-    open var modifyBadgeCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    @Block open var modifyBadgeCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
 
     /// An operation that takes the badge away.
     public override init() { super.init() }
@@ -79,5 +86,10 @@ open class CKModifyBadgeOperation: CKOperation, @unchecked Sendable {
         } catch {
             modifyBadgeCompletionBlock?(error)
         }
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _modifyBadgeCompletionBlock.letGo()
     }
 }

@@ -10,14 +10,14 @@ open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
     open var rootRecordDesiredKeys: [CKRecord.FieldKey]?
 
     /// Told what became of each link; the older form of `perShareMetadataResultBlock`.
-    open var perShareMetadataBlock: ((URL, CKShare.Metadata?, (any Error)?) -> Void)?
+    @Block open var perShareMetadataBlock: ((URL, CKShare.Metadata?, (any Error)?) -> Void)?
     /// Told what became of each link.
-    open var perShareMetadataResultBlock:
+    @Block open var perShareMetadataResultBlock:
         ((_ shareURL: URL, _ shareMetadataResult: Result<CKShare.Metadata, any Error>) -> Void)?
     /// Told at the end; the older form of `fetchShareMetadataResultBlock`.
-    open var fetchShareMetadataCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    @Block open var fetchShareMetadataCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var fetchShareMetadataResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var fetchShareMetadataResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -52,6 +52,14 @@ open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
         fetchShareMetadataCompletionBlock?(tally.failure)
         fetchShareMetadataResultBlock?(.success(()))
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perShareMetadataBlock.letGo()
+        _perShareMetadataResultBlock.letGo()
+        _fetchShareMetadataCompletionBlock.letGo()
+        _fetchShareMetadataResultBlock.letGo()
+    }
 }
 
 /// Comes into shares.
@@ -60,14 +68,14 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
     open var shareMetadatas: [CKShare.Metadata]?
 
     /// Told what became of each share; the older form of `perShareResultBlock`.
-    open var perShareCompletionBlock: ((CKShare.Metadata, CKShare?, (any Error)?) -> Void)?
+    @Block open var perShareCompletionBlock: ((CKShare.Metadata, CKShare?, (any Error)?) -> Void)?
     /// Told what became of each share.
-    open var perShareResultBlock:
+    @Block open var perShareResultBlock:
         ((_ shareMetadata: CKShare.Metadata, _ acceptedShareResult: Result<CKShare, any Error>) -> Void)?
     /// Told at the end; the older form of `acceptSharesResultBlock`.
-    open var acceptSharesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    @Block open var acceptSharesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var acceptSharesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var acceptSharesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -98,6 +106,14 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
         acceptSharesCompletionBlock?(tally.failure)
         acceptSharesResultBlock?(.success(()))
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perShareCompletionBlock.letGo()
+        _perShareResultBlock.letGo()
+        _acceptSharesCompletionBlock.letGo()
+        _acceptSharesResultBlock.letGo()
+    }
 }
 
 /// Asks the owners of shares to be let in.
@@ -106,9 +122,9 @@ open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
     open var shareURLs: [URL]?
 
     /// Told what became of each.
-    open var perShareAccessRequestResultBlock: ((_ shareURL: URL, _ result: Result<Void, any Error>) -> Void)?
+    @Block open var perShareAccessRequestResultBlock: ((_ shareURL: URL, _ result: Result<Void, any Error>) -> Void)?
     /// Told at the end; failures of single items are told one by one.
-    open var shareAccessRequestResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var shareAccessRequestResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -132,6 +148,12 @@ open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
             shareAccessRequestResultBlock?(.failure(error))
         }
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perShareAccessRequestResultBlock.letGo()
+        _shareAccessRequestResultBlock.letGo()
+    }
 }
 
 /// Finds people to invite.
@@ -140,9 +162,9 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
     open var userIdentityLookupInfos: [CKUserIdentity.LookupInfo]?
 
     /// Told of each who was found; the older form of `perShareParticipantResultBlock`, not called where that is set.
-    open var shareParticipantFetchedBlock: ((CKShare.Participant) -> Void)?
+    @Block open var shareParticipantFetchedBlock: ((CKShare.Participant) -> Void)?
     /// Told what became of each.
-    open var perShareParticipantResultBlock:
+    @Block open var perShareParticipantResultBlock:
         (
             (
                 _ userIdentityLookupInfo: CKUserIdentity.LookupInfo,
@@ -150,9 +172,9 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
             ) -> Void
         )?
     /// Told at the end; the older form of `fetchShareParticipantsResultBlock`.
-    open var fetchShareParticipantsCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
+    @Block open var fetchShareParticipantsCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var fetchShareParticipantsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var fetchShareParticipantsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -185,6 +207,14 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
         }
         fetchShareParticipantsCompletionBlock?(tally.failure)
         fetchShareParticipantsResultBlock?(.success(()))
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _shareParticipantFetchedBlock.letGo()
+        _perShareParticipantResultBlock.letGo()
+        _fetchShareParticipantsCompletionBlock.letGo()
+        _fetchShareParticipantsResultBlock.letGo()
     }
 }
 

@@ -6,13 +6,13 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
     open var subscriptionIDsToDelete: [CKSubscription.ID]?
 
     /// Told what became of each subscription to save.
-    open var perSubscriptionSaveBlock:
+    @Block open var perSubscriptionSaveBlock:
         ((_ subscriptionID: CKSubscription.ID, _ saveResult: Result<CKSubscription, any Error>) -> Void)?
     /// Told what became of each subscription to delete.
-    open var perSubscriptionDeleteBlock:
+    @Block open var perSubscriptionDeleteBlock:
         ((_ subscriptionID: CKSubscription.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
     /// Told at the end what was saved and deleted, and `partialFailure` if something failed.
-    open var modifySubscriptionsCompletionBlock:
+    @Block open var modifySubscriptionsCompletionBlock:
         (
             (
                 _ savedSubscriptions: [CKSubscription]?, _ deletedSubscriptionIDs: [CKSubscription.ID]?,
@@ -20,7 +20,7 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
             ) -> Void
         )?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var modifySubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var modifySubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -65,6 +65,14 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
         modifySubscriptionsCompletionBlock?(tally.saved, tally.deleted, tally.failure)
         modifySubscriptionsResultBlock?(.success(()))
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perSubscriptionSaveBlock.letGo()
+        _perSubscriptionDeleteBlock.letGo()
+        _modifySubscriptionsCompletionBlock.letGo()
+        _modifySubscriptionsResultBlock.letGo()
+    }
 }
 
 /// Fetches subscriptions.
@@ -73,16 +81,16 @@ open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendab
     open var subscriptionIDs: [CKSubscription.ID]?
 
     /// Told what became of each subscription.
-    open var perSubscriptionResultBlock:
+    @Block open var perSubscriptionResultBlock:
         ((_ subscriptionID: CKSubscription.ID, _ subscriptionResult: Result<CKSubscription, any Error>) -> Void)?
     /// Told at the end what was found, and `partialFailure` if something failed.
-    open var fetchSubscriptionCompletionBlock:
+    @Block open var fetchSubscriptionCompletionBlock:
         (
             (_ subscriptionsBySubscriptionID: [CKSubscription.ID: CKSubscription]?, _ operationError: (any Error)?) ->
                 Void
         )?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var fetchSubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var fetchSubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that fetches all subscriptions until it is told which.
     public override init() { super.init() }
@@ -126,5 +134,12 @@ open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendab
         }
         let results = try await resolvedDatabase.subscriptions(for: subscriptionIDs)
         return subscriptionIDs.compactMap { id in results[id].map { (id, $0) } }
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perSubscriptionResultBlock.letGo()
+        _fetchSubscriptionCompletionBlock.letGo()
+        _fetchSubscriptionsResultBlock.letGo()
     }
 }

@@ -6,13 +6,13 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
     open var recordZoneIDsToDelete: [CKRecordZone.ID]?
 
     /// Told what became of each zone to create.
-    open var perRecordZoneSaveBlock:
+    @Block open var perRecordZoneSaveBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ saveResult: Result<CKRecordZone, any Error>) -> Void)?
     /// Told what became of each zone to delete.
-    open var perRecordZoneDeleteBlock:
+    @Block open var perRecordZoneDeleteBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
     /// Told at the end what was created and deleted, and `partialFailure` if something failed.
-    open var modifyRecordZonesCompletionBlock:
+    @Block open var modifyRecordZonesCompletionBlock:
         (
             (
                 _ savedRecordZones: [CKRecordZone]?, _ deletedRecordZoneIDs: [CKRecordZone.ID]?,
@@ -20,7 +20,7 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
             ) -> Void
         )?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var modifyRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var modifyRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
     public override init() { super.init() }
@@ -64,6 +64,14 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
         modifyRecordZonesCompletionBlock?(tally.saved, tally.deleted, tally.failure)
         modifyRecordZonesResultBlock?(.success(()))
     }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perRecordZoneSaveBlock.letGo()
+        _perRecordZoneDeleteBlock.letGo()
+        _modifyRecordZonesCompletionBlock.letGo()
+        _modifyRecordZonesResultBlock.letGo()
+    }
 }
 
 /// Fetches zones with their capabilities.
@@ -72,13 +80,13 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
     open var recordZoneIDs: [CKRecordZone.ID]?
 
     /// Told what became of each zone.
-    open var perRecordZoneResultBlock:
+    @Block open var perRecordZoneResultBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ recordZoneResult: Result<CKRecordZone, any Error>) -> Void)?
     /// Told at the end what was found, and `partialFailure` if something failed.
-    open var fetchRecordZonesCompletionBlock:
+    @Block open var fetchRecordZonesCompletionBlock:
         ((_ recordZonesByZoneID: [CKRecordZone.ID: CKRecordZone]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
-    open var fetchRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
+    @Block open var fetchRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that fetches all zones until it is told which.
     public override init() { super.init() }
@@ -120,5 +128,12 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
         }
         let results = try await resolvedDatabase.recordZones(for: recordZoneIDs)
         return recordZoneIDs.compactMap { id in results[id].map { (id, $0) } }
+    }
+
+    package override func letBlocksGo() {
+        super.letBlocksGo()
+        _perRecordZoneResultBlock.letGo()
+        _fetchRecordZonesCompletionBlock.letGo()
+        _fetchRecordZonesResultBlock.letGo()
     }
 }
