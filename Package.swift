@@ -226,7 +226,7 @@ var package = Package(
             name: "Simulation",
             dependencies: [
                 "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "ZoneKit", "ZoneMirror", "ZoneTesting",
-                "DiskTrials", httpTypes, crypto,
+                "DiskTrials", grdb, httpTypes, crypto,
             ],
             path: "Tests/Simulation",
             swiftSettings: strict

@@ -51,8 +51,17 @@ extension Simulation {
         }
     }
 
+    /// Everything that was counted, on whichever device, counts once.
+    private func checkScores(_ truth: Truth) {
+        let programs = programs.compactMap { $0 as? LinkedProgram }
+        guard let scores = programs.first?.scores(in: truth) else { return }
+        let counted = programs.reduce(into: [:]) { $0.merge($1.counts, uniquingKeysWith: +) }
+        if scores != counted { judge.accuse("b", "the relay counts \(scores), and \(counted) were counted") }
+    }
+
     func compare() {
         let truth = judge.truth
+        checkScores(truth)
         for (index, program) in programs.enumerated() {
             let name = "\(program.device.user ?? "")'s \(program.device.name) (program \(index))"
             if !program.unsent().isEmpty { judge.accuse("b", "\(name) has not sent \(program.unsent())") }

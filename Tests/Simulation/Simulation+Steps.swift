@@ -61,6 +61,7 @@ extension Simulation {
             restoreLimits()
             programs.forEach { $0.retry() }
         case .lower(let limit): lower(limit)
+        case .count(let program): (programs[program] as? LinkedProgram)?.count()
         case .relate(let program, let relation): (programs[program] as? LinkedProgram)?.relate(relation)
         case .rush(let program, let zone, let turns, let surprise):
             rush(programs[program], zone, step.number)

@@ -6,7 +6,8 @@ extension Scenario {
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         let (program, record, turns) = (pick(programCount), pick(4), pick(60))
         switch pick(100) {
-        case 0..<40: return .relate(program: program, relation(pick(6), pick(4), pick(4), isEnd: pick(5) == 0))
+        case 0..<8: return .count(program: program)
+        case 8..<40: return .relate(program: program, relation(pick(6), pick(4), pick(4), isEnd: pick(5) == 0))
         case 40..<60: return .delete(program: program, zone: pick(2), record: record)
         case 60..<68: return .edit(program: program, zone: 0, record: record, field: pick(2))
         case 68..<73: return .cut(program: program)

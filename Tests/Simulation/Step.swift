@@ -56,6 +56,8 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case link(LinkDeed)
         case lower(Limit)
         case relate(program: Int, Relation)
+        /// One more on a count to which all add.
+        case count(program: Int)
         /// A program's user changes much, and so many turns later, in the middle of sending it, something happens.
         case rush(program: Int, zone: Int, turns: Int, Surprise)
 

@@ -41,8 +41,8 @@ public typealias MergeResolver = @Sendable (MergeStates) -> [String: DatabaseVal
 
 /// Merges one property by the program's own rules: `base` is what both began from.
 ///
-/// Called as `MergeResolver` is, and only where both sides changed the property, to different values. `nil`: the store's
-/// policy decides.
+/// Called as `MergeResolver` is, and only where both sides changed the property: also to the same value, so that a count to which
+/// both have added one is two more; to different ones only where both made the object. `nil`: the store's policy decides.
 public typealias PropertyResolver =
     @Sendable (_ base: DatabaseValue, _ mine: DatabaseValue, _ theirs: DatabaseValue) -> DatabaseValue?
 

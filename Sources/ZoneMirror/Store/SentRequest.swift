@@ -20,7 +20,7 @@ struct SentRequest: Sendable {
     var tries = 0
 
     /// So often it is sent; a way that cannot carry it must not hold up the rest for good.
-    private static let maxTries = 4
+    private static let maxTries = 10
 
     /// Leaves out what has been taken back since it was read, by something that was fetched.
     init(

@@ -16,7 +16,7 @@ extension Importer {
         var (mine, theirs) = (mapping.settled(try names.toRelay(current, table, oid, db), in: table), theirs)
         let base = mapping.row(of: known?.serverFields() ?? [:], in: table)
         let resolved = try file.description.cloud?.mergeResolvers[table.name].flatMap { resolver in
-            try resolve(resolver, table, oid, base: base, mine: mine, theirs: theirs)
+            try resolve(resolver, table, oid, known, base: base, mine: mine, theirs: theirs)
         }
         let arrived = theirs
         if resolved == nil { try settleProperties(table, oid, known, base, &mine, &theirs) }
@@ -46,9 +46,10 @@ extension Importer {
         let resolvers = file.description.cloud?.propertyResolvers ?? [:]
         guard !resolvers.isEmpty || !table.timed.isEmpty else { return }
         let times = table.timed.isEmpty ? nil : (mine: try ownTimes(oid), theirs: theirTimes(since: known))
+        let isOfBoth = Self.beganTogether(known)
         for position in table.columns.indices
         where mine[position] != base[position] && theirs[position] != base[position]
-            && mine[position] != theirs[position]
+            && (isOfBoth || mine[position] != theirs[position])
         {
             let column = table.columns[position]
             let (ours, other) = (mine[position], theirs[position])
@@ -56,18 +57,24 @@ extension Importer {
             let rule: MergeDecision.Rule
             if let own = resolvers["\(table.name).\(column.name)"]?(base[position], ours, other) {
                 (winner, rule) = (own, .resolver)
-            } else if column.lastEditWins, let times {
+            } else if column.lastEditWins, ours != other, let times {
                 let isOurs = (times.mine[column.name] ?? .max) > times.theirs(column.name)
                 (winner, rule) = (isOurs ? ours : other, .lastEditWins)
             } else {
                 continue
             }
-            for lost in [ours, other] where lost != winner {
+            for lost in Set([ours, other]) where lost != winner {
                 try decide(table, oid, .init(position: position, kept: winner, dropped: lost), rule)
             }
             (mine[position], theirs[position]) = (winner, winner)
         }
     }
+
+    /// Whether both sides have changed one version.
+    ///
+    /// Then two changes that look the same are two all the same, such as one more on each of two devices; where both made the
+    /// object, they are not.
+    private static func beganTogether(_ known: KnownRecord?) -> Bool { known?.tag != nil }
 
     /// When the arriving record's properties were edited.
     ///
@@ -92,11 +99,12 @@ extension Importer {
         _ resolver: MergeResolver,
         _ table: TableForm,
         _ oid: String,
+        _ known: KnownRecord?,
         base: [DatabaseValue],
         mine: [DatabaseValue],
         theirs: [DatabaseValue]
     ) throws -> PropertyMerge.Outcome<DatabaseValue>? {
-        guard mine != base, theirs != base, mine != theirs else { return nil }
+        guard mine != base, theirs != base, Self.beganTogether(known) || mine != theirs else { return nil }
         func named(_ row: [DatabaseValue]) -> [String: DatabaseValue] {
             Dictionary(zip(table.columns.map(\.name), row)) { $1 }
         }

@@ -78,10 +78,21 @@ extension MirrorSync {
 
     /// Before a page of the zone is read: what this device wrote itself would look like somebody else's change in it.
     ///
-    /// Where that cannot be found out now, the page is read all the same. The zone's turnstile is the caller's.
-    func askAgain(beforeReading zone: ZoneID) async {
+    /// Throws where the answer was lost once more: then the page has to wait. Where the relay has no time for writes, it is
+    /// read all the same. The zone's turnstile is the caller's.
+    func askAgain(beforeReading zone: ZoneID) async throws(CKError) {
         var tally = SendTally(link: isPublic ? link.ofNow() : link, began: conditions.wallClock())
-        try? await askAgain(in: zone, &tally)
+        do {
+            try await askAgain(in: zone, &tally)
+        } catch {
+            throw CKError(from: error)
+        }
+        await note(asked: tally)
+        if let error = tally.error, error.leavesOutcomeOpen { throw error }
+    }
+
+    private func note(asked tally: SendTally) async {
+        var tally = tally
         guard tally.sent > 0 || !tally.refused.isEmpty else { return }
         if !tally.refused.isEmpty { tally.details.append(.refused(tally.refused.map(\.oid))) }
         await note(

@@ -152,7 +152,11 @@ extension MirrorSync {
     /// Leaves the zone's turnstile to `take`, which lets the next one through when the page is applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Arrival {
         await exchange(zone).enter()
-        await askAgain(beforeReading: zone)
+        do throws(CKError) {
+            try await askAgain(beforeReading: zone)
+        } catch {
+            return .zone(zone, since: token, sends: sends[zone, default: 0], .failure(error))
+        }
         let sends = sends[zone, default: 0]
         return .zone(zone, since: token, sends: sends, await page(of: zone, token, sends))
     }

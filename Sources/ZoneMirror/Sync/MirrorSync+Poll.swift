@@ -170,9 +170,9 @@ extension MirrorSync {
         let turnstile = exchange(ZoneID(ZoneID.defaultName))
         await turnstile.enter()
         defer { turnstile.leave() }
-        await askAgain(beforeReading: ZoneID(ZoneID.defaultName))
         let page: (records: [Record], marker: String?)
         do throws(CKError) {
+            try await askAgain(beforeReading: ZoneID(ZoneID.defaultName))
             page = try await link.query(type, since: since, marker: marker, extent: extents[type])
         } catch {
             if await skips(type, error) { return nil }

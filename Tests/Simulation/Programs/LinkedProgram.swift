@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import Synchronization
 import ZoneKit
 import ZoneMirror
@@ -35,6 +36,16 @@ struct Box: SyncedRecord, Equatable {
     init(id: RecordName) { self.id = id }
 }
 
+/// Counts what was counted on all devices, by a rule of its own.
+struct Score: SyncedRecord, Equatable {
+    var id = RecordName()
+    /// A number, as text as all that the judge reads.
+    var count = "0"
+
+    init() {}
+    init(id: RecordName) { self.id = id }
+}
+
 /// One link made or ended; objects that are missing are made for it.
 struct Relation: Hashable, Sendable {
     enum Kind: Hashable, Sendable, CaseIterable {
@@ -59,6 +70,8 @@ final class LinkedProgram: Program, @unchecked Sendable {
     private let judge: Judge
     private let policy: MergePolicy
     private let container = Mutex<MirroredContainer?>(nil)
+    /// What was counted here.
+    private(set) var counts: [String: Int] = [:]
 
     init(_ device: TestDevice, _ policy: MergePolicy, userName: String, judge: Judge) {
         self.device = device
@@ -74,8 +87,16 @@ final class LinkedProgram: Program, @unchecked Sendable {
         let (judge, policy) = (judge, policy)
         Task(executorPreference: device.party) { [weak self] in
             do {
-                let model = MirrorModel(Knot.self, Box.self)
-                let made = try await device.mirror(of: model) { $0.cloud?.mergePolicy = policy }
+                let model = MirrorModel(Knot.self, Box.self, Score.self)
+                let made = try await device.mirror(of: model) { store in
+                    store.cloud?.mergePolicy = policy
+                    store.cloud?.propertyResolvers["Score.count"] = { base, mine, theirs in
+                        func number(_ value: DatabaseValue) -> Int {
+                            String.fromDatabaseValue(value).flatMap { Int($0) } ?? 0
+                        }
+                        return "\(number(mine) + number(theirs) - number(base))".databaseValue
+                    }
+                }
                 self?.container.withLock { $0 = made }
             } catch {
                 judge.accuse("k", "\(device.name) cannot open its store: \(error)")
@@ -125,6 +146,17 @@ final class LinkedProgram: Program, @unchecked Sendable {
         }
     }
 
+    /// Adds one to a count that is never deleted; each device's first one may be the first of all.
+    func count() {
+        change { context in
+            try Self.make(Score.self, "score\(device.name)", context)
+            for score in try context.fetch(Score.self) {
+                try context.edit(Score.self, score.id) { $0.count = "\((Int($0.count) ?? 0) + 1)" }
+                counts[score.id.text, default: 0] += 1
+            }
+        }
+    }
+
     private static func box(_ record: String) -> RecordName { RecordName("box-\(record)") }
 
     @discardableResult
@@ -168,6 +200,7 @@ final class LinkedProgram: Program, @unchecked Sendable {
                 fields["tagged"] = Self.list(try context.related(to: box, \.tagged).map(\.id.text))
                 records[box.id.text] = fields
             }
+            for score in try context.fetch(Score.self) { records[score.id.text] = ["count": score.count] }
         } catch {
             judge.note("\(device.name) cannot be read: \(error)")
             return nil
@@ -203,7 +236,7 @@ final class LinkedProgram: Program, @unchecked Sendable {
         let records = self.records(in: truth)
         var (all, many): ([String: [String: String]], [String: [String: [String]]]) = ([:], [:])
         for (name, fields) in records where fields["CD_entityName"] != nil {
-            var own = fields.filter { $0.key == "CD_a" || $0.key == "CD_b" }
+            var own = fields.filter { ["CD_a", "CD_b", "CD_count"].contains($0.key) }
             for (link, back) in Self.singles {
                 guard let target = fields["CD_\(link)"], let there = records[target] else { continue }
                 if let back {
@@ -234,6 +267,11 @@ final class LinkedProgram: Program, @unchecked Sendable {
         return records.filter { record in
             Pair(record.value).map { $0.ends.contains { records[$0] == nil } } ?? false
         }.map(\.key).sorted()
+    }
+
+    /// What the relay's counts say.
+    func scores(in truth: Truth) -> [String: Int] {
+        records(in: truth).compactMapValues { $0["CD_count"].flatMap(Int.init) }
     }
 
     private func records(in truth: Truth) -> [String: [String: String]] {
