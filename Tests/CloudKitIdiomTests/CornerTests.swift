@@ -213,6 +213,27 @@ import ZoneTesting
         #expect(try await database.record(for: record.recordID)["kind"] == nil)
     }
 
+    /// Programs read what every record has as if it were a field, and count on finding it.
+    @Test func systemFieldsAreReadByTheirNames() async throws {
+        let saved = try await database.save(note("a"))
+        let read = try await database.record(for: saved.recordID)
+        #expect(read["modificationDate"] as? Date == read.modificationDate && read.modificationDate != nil)
+        #expect(read[CKRecord.SystemFieldKey.creationDate] == read.creationDate)
+        #expect(read.object(forKey: "creationDate") as? NSDate != nil)
+        #expect(read.value(forKey: "recordID") as? CKRecord.ID == read.recordID)
+        #expect(read.value(forKey: "creatorUserRecordID") as? CKRecord.ID == read.creatorUserRecordID)
+        #expect(read.value(forKey: "recordType") as? String == "Note" && read.value(forKey: "parent") == nil)
+        #expect(read.dictionaryWithValues(forKeys: ["creationDate"])["creationDate"] is Date)
+        #expect(read.allKeys().isEmpty && read.changedKeys().isEmpty && read.map(\.0).isEmpty)
+        #expect(note("new")["creationDate"] == nil && note("new").value(forKey: "recordChangeTag") == nil)
+        // A field of the program's own goes before.
+        let own = Date(timeIntervalSince1970: 5)
+        read["creationDate"] = own
+        try await database.save(read)
+        let again = try await database.record(for: saved.recordID)
+        #expect(again["creationDate"] as? Date == own && again.creationDate == saved.creationDate)
+    }
+
     @Test func cancellingIsTold() async throws {
         let operation = CKQueryOperation(query: CKQuery(recordType: "Note", predicate: NSPredicate(value: true)))
         operation.cancel()
