@@ -9,7 +9,8 @@ import ZoneKit
 @main struct KitBenchmarks {
     static func main() async throws {
         guard let address = CommandLine.arguments.dropFirst().first, let url = URL(string: address) else {
-            print("usage: KitBenchmarks http://127.0.0.1:PORT [kit] [mirror [saves] [import] [living] [visible]]")
+            let parts = "[saves] [import] [export] [living] [visible]"
+            print("usage: KitBenchmarks http://127.0.0.1:PORT [kit] [mirror \(parts)]")
             print("The relay has to run with --dev.")
             exit(64)
         }

@@ -22,6 +22,7 @@ struct MirrorRows: Sendable {
             try await user.privateCloudDatabase.fillMirror(count: Self.count)
             try await initialImport(user)
         }
+        if wants("export") { try await exports() }
         if wants("living") { try await living() }
         if wants("visible") { try await visible() }
     }
@@ -125,6 +126,27 @@ struct MirrorRows: Sendable {
             "permission check at \(try mirror.count()) records: median \(rounded(percentile(times, 50))) ms, "
                 + "99 % \(rounded(percentile(times, 99))) ms (wanted: 1)"
         )
+    }
+
+    // MARK: What is sent
+
+    /// Many new objects on their way to the relay, beside as many records saved without a mirror.
+    private func exports() async throws {
+        let count = 20_000
+        let mirror = try await BenchMirror(device("export"))
+        try await mirror.container.loadStores()
+        try await mirror.settle()
+        try await fillLocal(mirror, count)
+        let ours = try await KitBenchmarks.time { try await mirror.settle() }
+        let bare = try await KitBenchmarks.time {
+            try await device("bare").privateCloudDatabase.fillMirror(count: count, atATime: 1)
+        }
+        let (mine, floor) = (Double(count) / ours, Double(count) / bare)
+        print(
+            "export of \(count) objects: \(Int(mine))/s, records saved one request after the other: \(Int(floor))/s, "
+                + "ratio \(rounded(mine / floor))"
+        )
+        await mirror.container.close()
     }
 
     // MARK: What is gone

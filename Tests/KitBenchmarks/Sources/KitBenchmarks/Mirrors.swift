@@ -45,12 +45,12 @@ final class BenchMirror: Sendable {
 
 extension CKDatabase {
     /// Notes as a mirror would have saved them.
-    func fillMirror(count: Int) async throws {
+    func fillMirror(count: Int, atATime lanes: Int = 4) async throws {
         let zone = CKRecordZone(zoneName: "com.apple.coredata.cloudkit.zone")
         try await save(zone)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for start in stride(from: 0, to: count, by: 200) {
-                if start >= 800 { try await group.next() }
+                if start >= 200 * lanes { try await group.next() }
                 group.addTask {
                     let records = (start..<min(start + 200, count)).map { Self.mirrorNote($0, in: zone.zoneID) }
                     let results = try await self.modifyRecords(saving: records, deleting: [], savePolicy: .allKeys)
