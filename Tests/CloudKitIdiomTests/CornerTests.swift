@@ -220,12 +220,18 @@ import ZoneTesting
         #expect(read["modificationDate"] as? Date == read.modificationDate && read.modificationDate != nil)
         #expect(read[CKRecord.SystemFieldKey.creationDate] == read.creationDate)
         #expect(read.object(forKey: "creationDate") as? NSDate != nil)
-        #expect(read.value(forKey: "recordID") as? CKRecord.ID == read.recordID)
+        #expect(read.object(forKey: "recordID") as? CKRecord.ID == read.recordID)
+        read.setParent(note("above"))
+        #expect((read[CKRecord.SystemFieldKey.parent] as? CKRecord.Reference)?.recordID == note("above").recordID)
+        read.setParent(nil as CKRecord.ID?)
         #expect(read.value(forKey: "creatorUserRecordID") as? CKRecord.ID == read.creatorUserRecordID)
         #expect(read.value(forKey: "recordType") as? String == "Note" && read.value(forKey: "parent") == nil)
         #expect(read.dictionaryWithValues(forKeys: ["creationDate"])["creationDate"] is Date)
         #expect(read.allKeys().isEmpty && read.changedKeys().isEmpty && read.map(\.0).isEmpty)
         #expect(note("new")["creationDate"] == nil && note("new").value(forKey: "recordChangeTag") == nil)
+        let wrong = note("wrong")
+        wrong["address"] = read.recordID
+        await #expect(throws: CKError.self) { try await database.save(wrong) }
         // A field of the program's own goes before.
         let own = Date(timeIntervalSince1970: 5)
         read["creationDate"] = own

@@ -5,15 +5,15 @@ import Synchronization
 extension CKRecord {
     /// A field's value, read and set; setting `nil` clears the field.
     ///
-    /// `creationDate` and `modificationDate` are read so too, where the program has no field of that name.
+    /// What every record has is read by its name too, such as `modificationDate`, where the program has no field of that name.
     public subscript(key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? {
-        get { state.withLock { $0.object(for: key) } ?? date(named: key) }
+        get { state.withLock { $0.object(for: key) } ?? systemField(key) }
         set { state.withLock { $0.set(newValue, for: key) } }
     }
 
     /// A field's value as one type; `nil` when the field is absent or holds another type.
     public subscript<T: CKRecordValueProtocol>(key: CKRecord.FieldKey) -> T? {
-        get { (state.withLock { $0.object(for: key) } ?? date(named: key)) as? T }
+        get { (state.withLock { $0.object(for: key) } ?? systemField(key)) as? T }
         set { state.withLock { $0.set(newValue, for: key) } }
     }
 
@@ -23,26 +23,21 @@ extension CKRecord {
     /// Sets a field's value, or clears it.
     public func setObject(_ object: (any CKRecordValue)?, forKey key: CKRecord.FieldKey) { self[key] = object }
 
-    /// A field's value, as key-value coding has it; also that of a property, where the program has no field of its name.
-    public func value(forKey key: CKRecord.FieldKey) -> Any? { self[key] ?? property(named: key) }
+    /// A field's value, as key-value coding has it.
+    public func value(forKey key: CKRecord.FieldKey) -> Any? { self[key] }
 
-    private func date(named key: CKRecord.FieldKey) -> Date? {
-        switch key {
-        case SystemFieldKey.creationDate: creationDate
-        case SystemFieldKey.modificationDate: modificationDate
-        default: nil
-        }
-    }
-
-    private func property(named key: CKRecord.FieldKey) -> Any? {
+    /// What every record has, by its name.
+    private func systemField(_ key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? {
         switch key {
         case SystemFieldKey.recordID: recordID
-        case "recordType": recordType
-        case "recordChangeTag": recordChangeTag
+        case SystemFieldKey.creationDate: creationDate
         case SystemFieldKey.creatorUserRecordID: creatorUserRecordID
+        case SystemFieldKey.modificationDate: modificationDate
         case SystemFieldKey.lastModifiedUserRecordID: lastModifiedUserRecordID
         case SystemFieldKey.parent: parent
         case SystemFieldKey.share: share
+        case "recordType": recordType
+        case "recordChangeTag": recordChangeTag
         default: nil
         }
     }

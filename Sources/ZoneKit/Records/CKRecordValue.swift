@@ -40,6 +40,8 @@ extension NSDate: CKRecordValueProtocol {}
 extension NSData: CKRecordValueProtocol {}
 extension NSArray: CKRecordValueProtocol {}
 extension CKReference: CKRecordValueProtocol {}
+/// Only to be read: no field can hold an address, but every record has some.
+extension CKRecordID: CKRecordValueProtocol {}
 extension CLLocation: CKRecordValueProtocol {}
 extension CKAsset: CKRecordValueProtocol {}
 extension Array: CKRecordValueProtocol where Element: CKRecordValueProtocol {}
