@@ -93,7 +93,9 @@ private func shares(_ s: CKShare, _ p: CKShare.Participant, _ m: CKShare.Metadat
     let pp: CKShare.ParticipantPermission = p.permission; let rr: CKShare.ParticipantRole = p.role;
     let st2: CKShare.Participant.AcceptanceStatus = p.acceptanceStatus;
     let p2: CKShare.Participant.Permission = p.permission; let r2: CKShare.Participant.Role = p.role;
-    _ = (st, pp, rr, st2, p2, r2)
+    _ = (st, pp, rr, st2, p2, r2); let p3: CKShare_Participant_Permission = p.permission
+    let a3: CKShare_Participant_AcceptanceStatus = p.acceptanceStatus; let r3: CKShare_Participant_Role = p.role
+    let t3: CKShare_Participant_ParticipantType = p.type; _ = (p3, a3, r3, t3)
     _ = m.containerIdentifier; _ = m.share; _ = m.hierarchicalRootRecordID; _ = m.participantRole;
     _ = m.participantStatus; _ = m.participantPermission; _ = m.ownerIdentity; _ = m.rootRecord; _ = m.rootRecordID;
     _ = m.participantType
@@ -178,7 +180,7 @@ private func queries() {
     q.sortDescriptors = [
         NSSortDescriptor(key: "a", ascending: true),
         CKLocationSortDescriptor(key: "loc", relativeLocation: CLLocation(latitude: 0, longitude: 0)),
-    ]; _ = q.recordType; _ = q.predicate
+    ]; _ = q.recordType; _ = q.predicate; q.sortDescriptors?.first?.allowEvaluation(); q.predicate.allowEvaluation()
     _ = NSPredicate(format: "a == %@", argumentArray: ["x"]); _ = NSPredicate(format: "a IN %@", ["x"]);
     _ = NSPredicate(format: "%K BETWEEN {%d, %d}", "x", 1, 2); _ = NSPredicate(format: "ANY list == 'x'");
     _ = NSPredicate(format: "self contains 'x'"); _ = NSPredicate(format: "allTokens TOKENMATCHES[cdl] %@", "a b");

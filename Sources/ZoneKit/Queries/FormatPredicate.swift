@@ -36,6 +36,11 @@
         }
     }
 
+    extension CKPredicateFormatting where Self: NSPredicate {
+        /// Nothing: one that comes out of an archive may be used at once.
+        public func allowEvaluation() {}
+    }
+
     /// A predicate that knows what it asks.
     final class FormatPredicate: NSPredicate {
         private typealias Reading = Result<PredicateNode, PredicateParser.Refusal>

@@ -35,6 +35,9 @@ import Synchronization
     extension CKSortKeyed where Self: NSSortDescriptor {
         /// The name that the descriptor was made with; `nil` where it was made with a key path.
         public var key: String? { fieldName }
+
+        /// Nothing: one that comes out of an archive may be used at once.
+        public func allowEvaluation() {}
     }
 #endif
 

@@ -265,3 +265,12 @@ extension CKShare.ParticipantAcceptanceStatus {
         }
     }
 }
+
+/// An older name of `CKShare.ParticipantPermission`.
+public typealias CKShare_Participant_Permission = CKShare.ParticipantPermission
+/// An older name of `CKShare.ParticipantRole`.
+public typealias CKShare_Participant_Role = CKShare.ParticipantRole
+/// An older name of `CKShare.ParticipantType`.
+public typealias CKShare_Participant_ParticipantType = CKShare.ParticipantType
+/// An older name of `CKShare.ParticipantAcceptanceStatus`.
+public typealias CKShare_Participant_AcceptanceStatus = CKShare.ParticipantAcceptanceStatus
