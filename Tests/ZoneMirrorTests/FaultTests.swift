@@ -69,6 +69,29 @@ import ZoneTesting
         await phone.container.close()
     }
 
+    /// A relay that has had no time for a change is no reason to give up its first conflict.
+    @Test func aBusyRelayUsesUpNoConflicts() async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try phone.save(Note(id: "n", title: "1"))
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        for (mirror, stars) in [(laptop, 2), (phone, 3)] {
+            let context = mirror.context()
+            try context.edit(Note.self, "n") { $0.stars = stars }
+            try context.save()
+        }
+        let busy = #"{"records":[{"recordName":"n","serverErrorCode":"TRY_AGAIN_LATER","reason":"busy"}]}"#
+        for _ in 0..<8 {
+            phone.device.network.fail(request: 1, of: "records/modify", by: .answered(status: 200, body: busy))
+            await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        }
+        try await laptop.sync()
+        for _ in 0..<2 { try await phone.sync() }
+        #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
+        try await laptop.sync()
+        #expect(try laptop.context().object(Note.self, "n")?.stars == 3)
+    }
+
     /// The first request is refused by the fault set before; the second one (the database) passes, the third is refused.
     private func expireZoneToken(of laptop: Mirrored, zone: String, expired: String) async throws {
         let body = "{\"zones\":[{\"zoneID\":\(zone),\(expired)}]}"

@@ -216,7 +216,7 @@ enum ShareMoves {
         try db.execute(sql: "DELETE FROM mirror_move WHERE zone = ?", arguments: [known.id])
         try db.execute(sql: "DELETE FROM mirror_record WHERE zone = ?", arguments: [known.id])
         try ShareCache.remove(db, zone: known.id)
-        try SentRequest.remove(db, zone: known.id)
+        try SentRequest.remove(db, in: zone)
         try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [known.id])
     }
 }

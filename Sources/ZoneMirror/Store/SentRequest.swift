@@ -80,8 +80,9 @@ extension SentRequest {
     }
 
     /// There is an answer, or none is expected any more.
-    static func remove(_ db: Database, zone: Int64) throws {
-        try db.cachedStatement(sql: "DELETE FROM mirror_sent WHERE zone = ?").execute(arguments: [zone])
+    static func remove(_ db: Database, in zone: ZoneID) throws {
+        let sql = "DELETE FROM mirror_sent WHERE zone = (SELECT id FROM mirror_zone WHERE name = ? AND owner = ?)"
+        try db.cachedStatement(sql: sql).execute(arguments: [zone.zoneName, zone.owner.recordName])
     }
 
     static func removeAll(_ db: Database) throws { try db.execute(sql: "DELETE FROM mirror_sent") }

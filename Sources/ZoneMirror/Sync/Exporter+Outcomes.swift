@@ -77,8 +77,8 @@ extension Exporter {
         try OutboxRow.settled(db, item.oid, version: item.version)
     }
 
-    func failed(_ item: Outgoing, _ error: CKError) throws {
-        try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = tries + 1, error = ?, code = ? WHERE oid = ?")
-            .execute(arguments: [error.errorDescription, error.errorCode, item.oid])
+    func failed(_ item: Outgoing, _ error: CKError, counts: Bool = true) throws {
+        try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = tries + ?, error = ?, code = ? WHERE oid = ?")
+            .execute(arguments: [counts ? 1 : 0, error.errorDescription, error.errorCode, item.oid])
     }
 }

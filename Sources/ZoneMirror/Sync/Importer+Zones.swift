@@ -63,7 +63,7 @@ extension Importer {
             gone.append(name)
         }
         for name in gone { try dropPairs(with: name, zone: zone.id) }
-        try SentRequest.remove(db, zone: zone.id)
+        try SentRequest.remove(db, in: zone.zone)
         try db.execute(
             sql: """
                 UPDATE mirror_zone SET token = NULL, isThere = 0, isUnfetched = 0, sweep = 0, isEnding = 0 WHERE id = ?

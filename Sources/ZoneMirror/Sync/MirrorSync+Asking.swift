@@ -45,7 +45,7 @@ extension MirrorSync {
             tally.retryLater(error, in: zone)
             return []
         }
-        try await file.pool.write { try SentRequest.remove($0, zone: try KnownZone.make($0, zone).id) }
+        try await file.pool.write { try SentRequest.remove($0, in: zone) }
         if error.code == .limitExceeded, request.count > 1 {
             limits.exceeded(by: request.count)
             return request
@@ -112,7 +112,7 @@ extension MirrorSync {
             sent = open
         } catch is JSONError {
             // As another version of this library may write it. What it was about is sent as any change is.
-            return try await file.pool.write { try SentRequest.remove($0, zone: try KnownZone.make($0, zone).id) }
+            return try await file.pool.write { try SentRequest.remove($0, in: zone) }
         }
         let names = sent.items.map(\.oid)
         inFlight.formUnion(names)

@@ -73,7 +73,7 @@ extension MirrorSync {
         let result = try await file.pool.write { db in
             var settlement = try Settlement(db, file, now: now, isOwnZone: isOwnZone)
             for (item, outcome) in zip(request, outcomes) { try settlement.take(item, outcome, in: zone) }
-            if answers { try SentRequest.remove(db, zone: try KnownZone.make(db, zone).id) }
+            if answers { try SentRequest.remove(db, in: zone) }
             try settlement.end()
             try crash(.insideConfirm)
             return settlement.result

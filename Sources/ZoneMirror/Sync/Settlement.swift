@@ -133,7 +133,8 @@ struct Settlement {
             }
             result.noSpace = result.noSpace ?? error
         case .later:
-            try exporter.failed(item, error)
+            // That the relay has no time is no failure of the change's own.
+            try exporter.failed(item, error, counts: !error.trouble.isRetriedAutomatically)
             result.later = result.later ?? error
         case .refuse: try refused(item, error)
         }
