@@ -155,4 +155,23 @@ private final class PushInbox: @unchecked Sendable {
         #expect(inbox.received(["ck": ["cid": "iCloud.other", "met": ["dbs": 2]] as [String: Any]]) == .ignore)
         #expect(CKNotification(fromRemoteNotificationDictionary: ["ck": "nonsense"]) == nil)
     }
+
+    /// As the relay writes them, whatever has parsed the JSON.
+    @Test func linksAndPlacesComeWithAPush() throws {
+        let text = #"""
+            {"aps":{"content-available":1},"ck":{"cid":"c","nid":"n","ckuserid":"_u","qry":{"dbs":2,"fo":1,"rid":"r",
+            "sid":"s","zid":"Notes","zoid":"_u","af":{"session":{"recordName":"one","action":"DELETE_SELF"},
+            "about":{"recordName":"two","action":"NONE"},"place":{"latitude":50.5,"longitude":8},"strange":{"a":1},
+            "title":"T","price":2.5,"stars":5}}}}
+            """#
+        let json = try #require(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [AnyHashable: Any])
+        let query = try #require(CKQueryNotification(fromRemoteNotificationDictionary: json))
+        let fields = try #require(query.recordFields)
+        let session = try #require(fields["session"] as? CKRecord.Reference)
+        #expect(session.recordID == CKRecord.ID(recordName: "one", zoneID: zoneID) && session.action == .deleteSelf)
+        #expect((fields["about"] as? CKRecord.Reference)?.action == CKRecord.ReferenceAction.none)
+        let place = try #require(fields["place"] as? CLLocation)
+        #expect(place.coordinate.latitude == 50.5 && place.coordinate.longitude == 8 && fields["strange"] == nil)
+        #expect(fields["title"] as? String == "T" && fields["price"] as? Double == 2.5 && fields["stars"] as? Int == 5)
+    }
 }

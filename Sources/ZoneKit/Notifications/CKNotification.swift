@@ -166,7 +166,10 @@ public final class CKQueryNotification: CKNotification, @unchecked Sendable {
     /// Whether that is the public one.
     @available(*, deprecated, message: "Use databaseScope instead")
     public var isPublicDatabase: Bool { databaseScope == .public }
-    /// Those of the fields asked for by `desiredKeys` that are text or numbers; `nil` if none were asked for.
+    /// Those of the fields asked for by `desiredKeys` that are text, numbers, references or locations; `nil` if none were
+    /// asked for.
+    ///
+    /// A date comes as a number: milliseconds since 1970.
     public let recordFields: [String: any CKRecordValueProtocol]?
 
     init(_ payload: NoticePayload) {

@@ -42,7 +42,7 @@ struct NoticePayload {
     func detailText(_ key: String) -> String? { detail[key] as? String }
     func detailNumber(_ key: String) -> Int? { (detail[key] as? NSNumber)?.intValue ?? detail[key] as? Int }
 
-    /// The record's fields that a query's notice carries, as far as they are text or numbers.
+    /// The record's fields that a query's notice carries: text, numbers, links and places; a date is its milliseconds.
     var fields: [String: any CKRecordValueProtocol]? {
         guard let values = detail["af"] as? [AnyHashable: Any] else { return nil }
         var fields: [String: any CKRecordValueProtocol] = [:]
@@ -54,9 +54,25 @@ struct NoticePayload {
                 fields[name] = NSNumber(value: number)
             } else if let number = value as? Double ?? (value as? NSNumber)?.doubleValue {
                 fields[name] = NSNumber(value: number)
+            } else if let parts = value as? [AnyHashable: Any] {
+                fields[name] = reference(parts) ?? place(parts)
             }
         }
         return fields
+    }
+
+    private func reference(_ parts: [AnyHashable: Any]) -> CKRecord.Reference? {
+        guard let name = parts["recordName"] as? String else { return nil }
+        let id = CKRecord.ID(recordName: name, zoneID: zoneID ?? .default)
+        let isOwning = parts["action"] as? String == "DELETE_SELF"
+        return CKRecord.Reference(recordID: id, action: isOwning ? .deleteSelf : .none)
+    }
+
+    private func place(_ parts: [AnyHashable: Any]) -> CLLocation? {
+        guard let latitude = parts["latitude"] as? NSNumber, let longitude = parts["longitude"] as? NSNumber else {
+            return nil
+        }
+        return CLLocation(latitude: latitude.doubleValue, longitude: longitude.doubleValue)
     }
 
     var isPruned: Bool { content["p"] != nil }
