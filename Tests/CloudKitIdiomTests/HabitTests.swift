@@ -134,7 +134,8 @@ import ZoneTesting
     }
 
     @Test func aBlockMayBreakItsOperationOff() async throws {
-        _ = try await database.modifyRecords(saving: (0..<6).map { note("n\($0)", $0) }, deleting: [])
+        let notes = (0..<6).map { (number: Int) in note("n\(number)", number) }
+        _ = try await database.modifyRecords(saving: notes, deleting: [])
         final class Seen: @unchecked Sendable {
             var count = 0, tokens = 0
             var ends: [CKError.Code?] = []
@@ -166,7 +167,7 @@ import ZoneTesting
             operation.queryResultBlock = seen.end
         }
         #expect(found.count == 2 && found.ends == [.operationCancelled])
-        let fetch = CKFetchRecordsOperation(recordIDs: (0..<6).map { note("n\($0)").recordID })
+        let fetch = CKFetchRecordsOperation(recordIDs: notes.map(\.recordID))
         let fetched = await run(fetch) { operation, seen, each in
             operation.perRecordResultBlock = { _, _ in each() }
             operation.fetchRecordsResultBlock = seen.end
