@@ -204,11 +204,11 @@ package final class Relay: Sendable {
     /// How many devices are registered for pushes.
     package var pushDeviceCount: Int { pushes?.count ?? 0 }
 
-    /// Ends all polls that wait, and pushes; to be called when the relay begins to stop.
-    package func stopPolls() {
-        couriers.stop()
-        pushes?.stop()
-    }
+    /// Ends all polls that wait; to be called when the relay begins to stop.
+    package func stopPolls() { couriers.stop() }
+
+    /// Sends no more pushes; to be called when nothing is written any more.
+    package func stopPushes() { pushes?.stop() }
 
     /// Finds out who asks, and counts it.
     func admit(_ request: APIRequest, _ route: Route) throws(RelayError) -> Authentication {

@@ -183,6 +183,28 @@ import Testing
         }
         return false
     }
+    /// The server waits for every answer before it ends, and cuts what is late.
+    @Test func aPollThatWaitsIsAnsweredWhenItStops() throws {
+        struct Device: Decodable { var webcourierURL: String }
+        let relay = try RelayProcess(folder: folder.path, environment: ["ZONECAST_NOTICES_LONGEST_POLL": "300"])
+        let create = "/device/1/iCloud.org.example.notes/development/tokens/create?ckWebAuthToken=dev-alice"
+        let address = try relay.connect().send("POST", create, body: "{}").json(Device.self).webcourierURL
+        let poll = String(address.drop { $0 != "?" })
+        let path = "/device/1/iCloud.org.example.notes/development/webcourier"
+        try #require(address.hasSuffix(path + poll), "\(address)")
+        // Of two polls of one device the later waits, once the earlier is told that it does.
+        let polls = try [relay.connect(), relay.connect()]
+        for connection in polls { try connection.begin("GET", path + poll) }
+        let deadline = ContinuousClock.now + .seconds(120)
+        while !polls.contains(where: { $0.hears(within: 5) }), ContinuousClock.now < deadline {}
+        relay.beginStop()
+        for connection in polls {
+            let answer = try connection.finish()
+            #expect(answer.status == 200 && answer.body.isEmpty)
+        }
+        #expect(try relay.end() == 0)
+    }
+
 
     private func escaped(_ token: String) -> String {
         token.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D")

@@ -118,7 +118,7 @@ struct RevocationWatch: Service {
     let accounts: AccountStore
 
     func run() async throws {
-        defer { relay.stopPolls() }
+        defer { relay.stopPushes() }
         takeQuotas()
         await cancelWhenGracefulShutdown {
             while (try? await Task.sleep(for: .seconds(1))) != nil {

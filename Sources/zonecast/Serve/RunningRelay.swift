@@ -172,8 +172,8 @@ struct RunningRelay {
         if let push { services.append(push) }
         if let tracing { services.append(tracing) }
         // They are told to stop from the last to the first, and each is waited for: nobody keeps the server from its
-        // farewells.
-        services.append(server)
+        // farewells, and those who wait for news get their answer before it waits for them.
+        services += [server, PollEnding(relay: relay)]
         try await serve(services)
         try lostWrite.check()
     }

@@ -74,6 +74,12 @@ final class HTTPConnection {
         try write(Array((head + "\r\n" + body).utf8.dropLast(withheld)))
     }
 
+    /// Whether something has come, waiting for it so many milliseconds at most.
+    func hears(within time: Int32) -> Bool {
+        var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&waiting, 1, time) > 0
+    }
+
     /// Waits for the answer to what was begun.
     func finish() throws -> Answer { try readAnswer() }
 
