@@ -98,7 +98,7 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
 
     private func end(_ answer: EndpointAnswer, _ context: RequestContext) {
         relay.count(answer, of: route)
-        var response = APIResponse(status: answer.status == 200 ? .ok : .init(code: answer.status), text: answer.body)
+        var response = APIResponse(answer)
         relay.decorate(&response, request, context.authentication, id: id)
         then(response)
     }

@@ -69,6 +69,14 @@ extension Relay {
     }
 }
 
+extension APIResponse {
+    /// What an endpoint has answered.
+    init(_ answer: EndpointAnswer) {
+        self.init(status: answer.errorCode.map { .init(code: $0.status) } ?? .ok, text: answer.body)
+        errorCode = answer.errorCode
+    }
+}
+
 extension RelayError {
     /// Whoever answers so says in `Allow` how the address is called: RFC 9110, 15.5.6.
     static func methodNotAllowed(_ reason: String) -> RelayError { RelayError(.badRequest, reason, status: 405) }

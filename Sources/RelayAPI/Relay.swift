@@ -154,7 +154,7 @@ package final class Relay: Sendable {
             let known = try admit(request, route)
             authentication = known
             let answer = try await answer(request, route, known, id: id)
-            response = APIResponse(status: .init(code: answer.status), text: answer.body)
+            response = APIResponse(answer)
         } catch {
             response = failure(error, id: id)
             if response.status == .methodNotAllowed, let route = try? request.head.reading.route.get() {

@@ -158,11 +158,16 @@ extension RequestContext: TypeWitness {
 
 /// What an endpoint answers.
 struct EndpointAnswer: Sendable {
-    var status: Int = 200
+    /// Why nothing was done, where the answer says more than that.
+    var errorCode: ErrorCode?
     var body: JSONText
 
-    init(status: Int = 200, reserving capacity: Int = 1024, _ write: (inout JSONWriter) throws -> Void) rethrows {
-        self.status = status
+    init(
+        refusing errorCode: ErrorCode? = nil,
+        reserving capacity: Int = 1024,
+        _ write: (inout JSONWriter) throws -> Void
+    ) rethrows {
+        self.errorCode = errorCode
         var writer = JSONWriter(reserving: capacity)
         writer.open(UInt8(ascii: "{"))
         try write(&writer)

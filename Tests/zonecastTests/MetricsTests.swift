@@ -14,6 +14,10 @@ import Testing
         #expect(made.status == 200)
         #expect(try connection.send("POST", "\(base)/zones/list?ckWebAuthToken=dev-alice", body: "{}").status == 200)
         #expect(try connection.send("POST", "\(base)/zones/list", body: "{}").status == 421)
+        let missing = #"{"operationType":"update","record":{"recordName":"a","recordChangeTag":"1"}}"#
+        let batch = #"{"zoneID":{"zoneName":"Notes"},"operations":[\#(missing)]}"#
+        let failed = try connection.send("POST", "\(base)/records/modify?ckWebAuthToken=dev-alice", body: batch)
+        #expect(failed.status == 400)
         #expect(try connection.send("GET", "/nothing/here").status == 404)
 
         // The relay may still be at the end of what it has answered.
@@ -27,6 +31,7 @@ import Testing
             #"zonecast_requests_total{operation="zones/list",status="421"} 1"#,
             #"zonecast_requests_total{operation="other",status="404"} 1"#,
             #"zonecast_request_errors_total{operation="zones/list",code="AUTHENTICATION_REQUIRED"} 1"#,
+            #"zonecast_request_errors_total{operation="records/modify",code="ATOMIC_ERROR"} 1"#,
             #"zonecast_request_seconds_count{operation="zones/list"} 2"#,
             #"zonecast_request_seconds_bucket{operation="zones/list",le="+Inf"} 2"#,
             "zonecast_notice_connections 0",

@@ -27,7 +27,7 @@ extension Relay {
             let known = Authentication(console: caller, in: route.home)
             let context = try context(request, route, known, id: id)
             let answer = try await route.operation.perform(context)
-            response = APIResponse(status: .init(code: answer.status), text: answer.body)
+            response = APIResponse(answer)
         } catch {
             response = failure(error, id: id)
         }

@@ -35,7 +35,7 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let failures = result.outcomes.count { $0.error != nil }
     let epoch = context.store.epoch
     let shares = context.shareAnswer
-    return try EndpointAnswer(status: failures > 0 ? ErrorCode.atomicError.status : 200) { writer in
+    return try EndpointAnswer(refusing: failures > 0 ? .atomicError : nil) { writer in
         if failures > 0 {
             writer.member("uuid", context.requestID.text)
             let reason = "Nothing was moved: \(failures) of \(result.outcomes.count) records cannot be."

@@ -88,7 +88,7 @@ final class RecordsWrite: Sendable {
             links: links,
             shares: context.shareAnswer
         )
-        return try EndpointAnswer(status: result.isAtomicFailure ? ErrorCode.atomicError.status : 200) { writer in
+        return try EndpointAnswer(refusing: result.isAtomicFailure ? .atomicError : nil) { writer in
             if result.isAtomicFailure {
                 writer.member("uuid", context.requestID.text)
                 writer.atomicFailure(result.outcomes)

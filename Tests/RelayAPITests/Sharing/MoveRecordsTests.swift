@@ -1,4 +1,5 @@
 import Records
+import RelayAPI
 import RelayCore
 import Testing
 import Wire
@@ -80,7 +81,7 @@ import Wire
         try await world.makeZone(notes: ["a", "b"])
         try await world.makeZone("Shared", notes: ["b"])
         let answer = try await move(world, ["a", "b", "nobody"])
-        #expect(answer.status == 400 && answer.code == "ATOMIC_ERROR")
+        #expect(answer.status == 400 && answer.code == "ATOMIC_ERROR" && answer.response.errorCode == .atomicError)
         let records = try answer.items("records")
         #expect(records.map { $0.text("recordName") } == ["b", "nobody"])
         #expect(records.map { $0.text("serverErrorCode") } == ["EXISTS", "NOT_FOUND"])
