@@ -57,7 +57,10 @@ package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
 
 extension ServerConfiguration {
     /// Whether only this machine can reach the listener.
-    package var isLoopback: Bool {
+    package var isLoopback: Bool { Self.isLoopback(host) }
+
+    /// Whether a host, without brackets, is this machine by its own name for itself.
+    package static func isLoopback(_ host: String) -> Bool {
         if host.lowercased() == "localhost" { return true }
         return ["127.0.0.0/8", "::1"].contains { AddressRange($0)?.contains(host) == true }
     }

@@ -147,6 +147,19 @@ import Testing
             if !["data", "tls-cert", "tls-key"].contains(key.name) {
                 #expect(!key.write(&settings, "no such value"), "\(key.name)")
             }
+    @Test(arguments: [
+        ("dev: true\npublic-url: https://sync.example.org\n", true),
+        ("dev: true\npublic-url: http://192.168.1.7:8080\n", true),
+        ("dev: true\npublic-url: https://localhost:8443\n", false),
+        ("dev: true\npublic-url: http://[::1]:8080\n", false), ("dev: true\n", false),
+        ("public-url: https://sync.example.org\n", false),
+    ])
+    func devWhereOthersReachItIsWarnedOf(text: String, isWarned: Bool) async throws {
+        let warning = try await read(text).settings.warning
+        #expect((warning?.contains("public-url") == true) == isWarned)
+        #expect((warning == nil) != isWarned)
+    }
+
         }
     }
 

@@ -76,6 +76,22 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: folder.path))
     }
 
+    @Test func theTestDoorIsNoPartOfProduction() throws {
+        let refused = try Command.run(
+            ["serve", "--test-door", "--listen", "127.0.0.1:0", "--data", folder.path],
+            environment: ["ZONECAST_PUBLIC_URL": "https://sync.example.org"]
+        )
+        #expect(refused.status == 2)
+        #expect(refused.complaint.contains("test-door") && refused.complaint.contains("public-url"))
+        #expect(!FileManager.default.fileExists(atPath: folder.path))
+        let relay = try RelayProcess(
+            folder: folder.path,
+            ["--test-door"],
+            environment: ["ZONECAST_PUBLIC_URL": "http://127.0.0.1:8080"]
+        )
+        #expect(relay.stop().status == 0)
+    }
+
     @Test func aTakenPortIsNamedWithWhatToType() throws {
         let relay = try RelayProcess(folder: folder.path)
         let other = ScratchFolder()
@@ -167,22 +183,6 @@ import Testing
         _ = threads
     }
 
-    @Test func itEndsWithTheProgramThatStartedItWhereAskedTo() throws {
-        let input = Pipe()
-        let relay = try RelayProcess(folder: folder.path, ["--dev", "--stop-with-input"], input: input)
-        #expect(try relay.connect().send("GET", "/healthz").status == 200)
-        try input.fileHandleForWriting.close()
-        #expect(try relay.end() == 0)
-    }
-
-    /// Asks again on fresh connections until the answer has this status, 120 s at most.
-    private func status(of target: String, on relay: RelayProcess, becomes status: Int) throws -> Bool {
-        let deadline = ContinuousClock.now + .seconds(120)
-        while ContinuousClock.now < deadline {
-            if try relay.connect().send("GET", target).status == status { return true }
-        }
-        return false
-    }
     /// The server waits for every answer before it ends, and cuts what is late.
     @Test func aPollThatWaitsIsAnsweredWhenItStops() throws {
         struct Device: Decodable { var webcourierURL: String }
@@ -205,6 +205,22 @@ import Testing
         #expect(try relay.end() == 0)
     }
 
+    @Test func itEndsWithTheProgramThatStartedItWhereAskedTo() throws {
+        let input = Pipe()
+        let relay = try RelayProcess(folder: folder.path, ["--dev", "--stop-with-input"], input: input)
+        #expect(try relay.connect().send("GET", "/healthz").status == 200)
+        try input.fileHandleForWriting.close()
+        #expect(try relay.end() == 0)
+    }
+
+    /// Asks again on fresh connections until the answer has this status, 120 s at most.
+    private func status(of target: String, on relay: RelayProcess, becomes status: Int) throws -> Bool {
+        let deadline = ContinuousClock.now + .seconds(120)
+        while ContinuousClock.now < deadline {
+            if try relay.connect().send("GET", target).status == status { return true }
+        }
+        return false
+    }
 
     private func escaped(_ token: String) -> String {
         token.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D")

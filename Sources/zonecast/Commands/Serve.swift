@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Logging
+import RelayAPI
 import RelayCore
 import RelayServer
 
@@ -67,6 +68,7 @@ struct Serve: AsyncParsableCommand {
         )
         let settings = reading.settings
         try Self.checkLoopback(settings)
+        try Self.checkTestDoor(settings)
         if let obstacle = FolderShape(folder: settings.data).obstacle {
             throw CommandFailure(.failed, "\(obstacle). Move it away, or name another folder with --data.")
         }
@@ -117,5 +119,16 @@ struct Serve: AsyncParsableCommand {
         if settings.server.testDoor {
             throw CommandFailure(.usage, "\(ListenError.testDoorBeyondLoopback)")
         }
+    }
+    /// Nor is the test door for a relay that is set up for others to reach: reliability reference 6, item 9.
+    static func checkTestDoor(_ settings: ServeSettings) throws {
+        guard settings.server.testDoor else { return }
+        let isPublic = settings.signIn.publicURL?.hasPrefix("https:") == true
+        let others = (isPublic ? ["public-url"] : []) + (settings.tlsCertificates == nil ? [] : ["tls-cert"])
+        guard !others.isEmpty else { return }
+        throw CommandFailure(
+            .usage,
+            "test-door is for tests on this machine, and \(others.joined(separator: " and ")) for a relay that others reach. Remove test-door, or the other."
+        )
     }
 }

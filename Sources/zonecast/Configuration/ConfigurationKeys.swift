@@ -60,7 +60,11 @@ enum ConfigurationKeys {
             \.servesConsole,
             "Serve the operator's console at /console/; by default with --dev. zonecast console link lets somebody in."
         ),
-        .flag("test-door", \.server.testDoor, "Open a WebSocket echo for conformance suites. Loopback only."),
+        .flag(
+            "test-door",
+            \.server.testDoor,
+            "Open a WebSocket echo for conformance suites. Loopback only; not with tls-cert or an https public-url."
+        ),
         ConfigurationKey(
             name: "trusted-proxies",
             unit: "",

@@ -1,4 +1,5 @@
 import Foundation
+import RelayAPI
 import RelayServer
 
 /// What `serve` looks at before it starts, and `config check` without starting.
@@ -8,6 +9,7 @@ extension ServeSettings {
     func checkStart() throws {
         let checks: [() throws -> Void] = [
             { try Serve.checkLoopback(self) },
+            { try Serve.checkTestDoor(self) },
             { _ = try server.tls?.end() },
             { _ = try metricsToken() },
             // Any key does: only the files are looked at.
@@ -25,6 +27,17 @@ extension ServeSettings {
             }
         }
         guard faults.isEmpty else { throw CommandFailure(faults) }
+    }
+
+    /// What a relay with these settings says at its start, and starts nevertheless; `nil` for nothing.
+    ///
+    /// A tunnel to one's own machine is a way to try an app on a telephone.
+    var warning: String? {
+        guard isDev, let address = signIn.publicURL, let host = URL(string: address)?.host(),
+            !ServerConfiguration.isLoopback(host.trimmingCharacters(in: ["[", "]"]))
+        else { return nil }
+        return
+            "dev takes any dev- token, and public-url says that others reach this relay at \(address): whoever does can be anybody. Set only one of the two where that matters."
     }
 
     /// What opens `GET /metrics`, from its file; `nil` where the configuration names none.

@@ -40,6 +40,7 @@ struct RunningRelay {
 
     /// Serves until a signal says stop; then finishes what has begun.
     func run() async throws {
+        if let warning = settings.warning { logger.warning("\(warning)") }
         try raiseDescriptorLimit()
         Allocator.keepFreedMemory()
         let accounts = try directory()
